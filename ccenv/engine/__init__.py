@@ -1,0 +1,1 @@
+"""Engines: numba kernels, each with a slow plain reference beside it."""

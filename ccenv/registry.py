@@ -1,0 +1,93 @@
+"""One generic registry: names to lazily imported objects, with tags and did-you-mean."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ccenv.errors import InputError, unknown_name
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered name.
+
+    Attributes:
+        name: the registered name.
+        target: ``"module:attribute"``, imported at first use.
+        tags: free labels to filter by.
+        summary: one line for listings.
+    """
+
+    name: str
+    target: str
+    tags: tuple[str, ...] = ()
+    summary: str = ""
+
+
+class Registry:
+    """Names of one kind (agents, adversaries, ...), each resolved at first use."""
+
+    def __init__(self, kind: str) -> None:
+        """Create an empty registry; kind is the word used in error messages."""
+        self.kind = kind
+        self._entries: dict[str, Entry] = {}
+
+    def add(self, name: str, target: str, *, tags: tuple[str, ...] = (), summary: str = "") -> None:
+        """Register a name. Raises InputError if it is taken."""
+        if name in self._entries:
+            raise InputError(f"{self.kind} {name!r} is registered twice ({self._entries[name].target} and {target})")
+        self._entries[name] = Entry(name, target, tags, summary)
+
+    def names(self, tag: str | None = None) -> list[str]:
+        """Return the names in order of registration, all or those with a tag."""
+        return [e.name for e in self._entries.values() if tag is None or tag in e.tags]
+
+    def entry(self, name: str) -> Entry:
+        """Return the entry of a name. Raises UnknownNameError with suggestions."""
+        if name not in self._entries:
+            raise unknown_name(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def load(self, name: str) -> Any:
+        """Import and return the object behind a name."""
+        module, _, attribute = self.entry(name).target.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def make(self, spec: str) -> Any:
+        """Build the object behind ``"name"`` or ``"name:key=value,key=value"``.
+
+        The target must be callable with keyword parameters; values are parsed as int, float or text.
+        """
+        name, _, rest = spec.partition(":")
+        return self.load(name)(**parse_parameters(rest))
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over the entries in order of registration."""
+        return iter(self._entries.values())
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether a name is registered."""
+        return name in self._entries
+
+
+def parse_parameters(text: str) -> dict[str, int | float | str]:
+    """Parse ``"k=2,alpha=0.5"`` into a dictionary. Raises InputError on a malformed item."""
+    out: dict[str, int | float | str] = {}
+    for item in filter(None, text.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"parameter {item!r} is not of the form key=value")
+        out[key] = _number_or_text(value)
+    return out
+
+
+def _number_or_text(value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value
