@@ -1,0 +1,69 @@
+"""Files: atomic writing and strict JSON, shared by everything that stores results."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path as FilePath
+from typing import Any, NoReturn
+
+from ccenv.errors import CcenvError, InputError
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a reader or an interruption never sees half of it.
+
+    Args:
+        path: where to write; the folder must exist.
+        data: the whole content.
+
+    Raises:
+        CcenvError: if it cannot be written.
+    """
+    target = FilePath(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CcenvError(f"{target}: cannot be written ({error.strerror})") from None
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """Parse strict JSON: UTF-8, no NaN or Infinity, no key twice in one object.
+
+    Args:
+        text: the document.
+        where: name of the file or object for the message.
+
+    Raises:
+        InputError: with what is wrong and where.
+    """
+
+    def refuse_constant(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not a number that JSON allows")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in out:
+                raise ValueError(f"key {key!r} is given twice")
+            out[key] = value
+        return out
+
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
+    except RecursionError:
+        raise InputError(f"{where}: not valid JSON (nested too deeply)") from None
+    except ValueError as error:
+        raise InputError(f"{where}: not valid JSON ({error})") from None
