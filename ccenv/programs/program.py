@@ -1,0 +1,197 @@
+"""What a belief program is, and the plain exact reference of what it decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+from ccenv.errors import ProgramError, did_you_mean
+
+# Unit of each numeric input; the order is that of the kernel's coefficient columns and input vector.
+UNIT_OF = {
+    "C_L": "bytes/s",
+    "C_U": "bytes/s",
+    "C_L_lambda": "bytes/s",
+    "MSS/Rm": "bytes/s",
+    "rate": "bytes/s",
+    "q_U/Rm": "bytes/s",
+    "qdel_L": "s",
+    "qdel_U": "s",
+    "Rm": "s",
+    "q_U": "bytes",
+    "MSS": "bytes",
+}
+RATE_UNIT = "bytes/s"
+BOOLEANS = ("utilised", "loss")
+INPUTS = (*UNIT_OF, *BOOLEANS)
+INPUT_INDEX = {name: index for index, name in enumerate(INPUTS)}
+
+# No rate leaves a program above this (8 Tbit/s): an unbounded C_U in a leaf must not become an infinite rate.
+MAX_RATE_Bps = 1e12
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A linear combination of inputs of one unit.
+
+    Attributes:
+        terms: (input, coefficient) pairs in the order of INPUTS; at least one; no coefficient is zero.
+    """
+
+    terms: tuple[tuple[str, Fraction], ...]
+
+    def __post_init__(self) -> None:
+        """Put the terms in order; refuse unknown or repeated inputs, zero coefficients and mixed units."""
+        if not self.terms:
+            raise ProgramError("an expression has no inputs; give at least one, e.g. {'C_L': 1}")
+        names = [name for name, _ in self.terms]
+        for name, coefficient in self.terms:
+            if name not in UNIT_OF:
+                raise ProgramError(f"unknown input {name!r}.{did_you_mean(name, UNIT_OF)}")
+            if coefficient == 0:
+                raise ProgramError(f"the coefficient of {name!r} is 0; leave the input out")
+        if len(set(names)) != len(names):
+            raise ProgramError(f"an input is given twice: {', '.join(names)}")
+        units = sorted({UNIT_OF[name] for name in names})
+        if len(units) > 1:
+            seen = ", ".join(f"{name} [{UNIT_OF[name]}]" for name in names)
+            raise ProgramError(f"mixed units in one expression: {seen}; all inputs need the same unit")
+        ordered = sorted(((name, Fraction(c)) for name, c in self.terms), key=lambda term: INPUT_INDEX[term[0]])
+        object.__setattr__(self, "terms", tuple(ordered))
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the value: ``"bytes/s"``, ``"s"`` or ``"bytes"``."""
+        return UNIT_OF[self.terms[0][0]]
+
+    def coefficient(self, name: str) -> Fraction:
+        """Return the coefficient of an input, 0 if it does not occur."""
+        return dict(self.terms).get(name, Fraction(0))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A decision: send at this rate.
+
+    Attributes:
+        rate: expression in bytes/s.
+        hold_rtts: keep the rate for so many decision intervals of one Rm, >= 1.
+    """
+
+    rate: Expression
+    hold_rtts: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse an expression that is no rate and a hold below one interval."""
+        if self.rate.unit != RATE_UNIT:
+            raise ProgramError(f"a rate has the unit {RATE_UNIT}, this expression has {self.rate.unit}")
+        if self.hold_rtts < 1:
+            raise ProgramError(f"hold_rtts is {self.hold_rtts}; it must be at least 1")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A condition and what follows.
+
+    Attributes:
+        condition: an expression that must be > 0 (strictly), or one of BOOLEANS.
+        then: rule if the condition holds.
+        otherwise: rule if it does not.
+    """
+
+    condition: Expression | str
+    then: Rule
+    otherwise: Rule
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown boolean."""
+        if isinstance(self.condition, str) and self.condition not in BOOLEANS:
+            raise ProgramError(f"unknown condition {self.condition!r}.{did_you_mean(self.condition, BOOLEANS)}")
+
+
+Rule: TypeAlias = Branch | Leaf
+
+
+@dataclass(frozen=True)
+class Program:
+    """A belief program ([CCmatic] Listing 1).
+
+    Line 7 of Listing 1 always applies: rate = max(rate, MSS/Rm).
+
+    Attributes:
+        name: short identifier.
+        rule: the decision tree.
+        source: where it comes from, free text.
+        probe_window_rtts: T* of C_L_lambda in units of Rm ([CCmatic] s.6.2.1).
+    """
+
+    name: str
+    rule: Rule
+    source: str = ""
+    probe_window_rtts: int = 1
+
+    def rules(self) -> Iterator[Rule]:
+        """Iterate over all branches and leaves, parents first, ``then`` before ``otherwise``."""
+        pending: list[Rule] = [self.rule]
+        while pending:
+            rule = pending.pop()
+            yield rule
+            if isinstance(rule, Branch):
+                pending += (rule.otherwise, rule.then)
+
+    def inputs(self) -> frozenset[str]:
+        """Return the names of all inputs that the program reads, MSS/Rm (line 7) included."""
+        used = {"MSS/Rm"}
+        for rule in self.rules():
+            part = rule.rate if isinstance(rule, Leaf) else rule.condition
+            used |= {part} if isinstance(part, str) else {name for name, _ in part.terms}
+        return frozenset(used)
+
+
+class Decision(NamedTuple):
+    """What a program decided: a rate in bytes/s (or the unit of the rates given) and for how many intervals it holds."""
+
+    rate: Any
+    hold_rtts: int
+
+
+def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
+    """Decide the next rate; the plain reference of the kernel, exact when all inputs are Fractions or integers.
+
+    Args:
+        program: the program.
+        inputs: value per name in INPUTS, at least those in ``program.inputs()``; numbers (Fraction, int or float, infinite
+            allowed) and truth values for BOOLEANS.
+
+    Returns:
+        Decision: the rate lies in [MSS/Rm, MAX_RATE_Bps]. Infinite inputs: an expression that sums +inf and -inf counts as
+        -inf (the condition is false, the rate is line 7's minimum); a rate of +inf becomes MAX_RATE_Bps.
+
+    Raises:
+        ProgramError: if an input that is needed is missing.
+    """
+    rule = program.rule
+    while isinstance(rule, Branch):
+        rule = rule.then if _holds(rule.condition, inputs) else rule.otherwise
+    rate = max(_value(rule.rate, inputs), _input("MSS/Rm", inputs))
+    return Decision(min(rate, MAX_RATE_Bps), rule.hold_rtts)
+
+
+def _holds(condition: Expression | str, inputs: Mapping[str, Any]) -> bool:
+    if isinstance(condition, str):
+        return bool(_input(condition, inputs))
+    return bool(_value(condition, inputs) > 0)
+
+
+def _value(expression: Expression, inputs: Mapping[str, Any]) -> Any:
+    total = sum((coefficient * _input(name, inputs) for name, coefficient in expression.terms), start=Fraction(0))
+    return float("-inf") if isinstance(total, float) and math.isnan(total) else total
+
+
+def _input(name: str, inputs: Mapping[str, Any]) -> Any:
+    if name not in inputs:
+        raise ProgramError(f"the program reads {name!r}, which is not among the inputs given: {', '.join(sorted(inputs))}")
+    return inputs[name]

@@ -1,0 +1,225 @@
+"""Strict reader and writer of belief programs: JSON with a byte cap, no duplicate or unknown keys, no floats."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import ProgramError, did_you_mean
+from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
+
+FORMAT = "ccenv-program"
+VERSION = 1
+MAX_BYTES = 65_536
+MAX_DEPTH = 32  # conditions above a leaf
+MAX_NODES = 1023  # branches and leaves
+MAX_PART = 999_999_999  # of numerator and denominator
+MAX_HOLD_RTTS = 64
+MAX_PROBE_WINDOW_RTTS = 64
+MAX_SOURCE_CHARS = 500
+
+_TOP_KEYS = ("format", "version", "name", "source", "probe_window_rtts", "rule")
+_BRANCH_KEYS = ("if", "then", "else")
+_LEAF_KEYS = ("rate", "hold_rtts")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?", re.ASCII)
+
+
+def parse_program(data: str | bytes | dict[str, Any], where: str = "program") -> Program:
+    """Read a belief program.
+
+    Args:
+        data: JSON text, or the object it stands for (only dict, str and int inside).
+        where: name of the file or object for error messages.
+
+    Returns:
+        Program: with exact rational coefficients.
+
+    Raises:
+        ProgramError: one line with the place in the document, the value seen and what is allowed.
+    """
+    try:
+        tree = data if isinstance(data, dict) else _json_object(data)
+        return _program(tree)
+    except ProgramError as error:
+        raise ProgramError(f"{where}: {error}") from None
+
+
+def load_program(path: FilePath | str) -> Program:
+    """Read a belief program from a file. Raises ProgramError as ``parse_program``, or if the file cannot be read."""
+    file = FilePath(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ProgramError(f"{file}: cannot be read ({error.strerror})") from None
+    return parse_program(content, str(file))
+
+
+def to_data(program: Program) -> dict[str, Any]:
+    """Return the JSON object of a program; ``parse_program`` reads it back to an equal program."""
+    out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "name": program.name}
+    if program.source:
+        out["source"] = program.source
+    if program.probe_window_rtts != 1:
+        out["probe_window_rtts"] = program.probe_window_rtts
+    out["rule"] = _rule_data(program.rule)
+    return out
+
+
+def to_json(program: Program) -> str:
+    """Return the canonical JSON text of a program, ending with a newline."""
+    return json.dumps(to_data(program), indent=2, ensure_ascii=False) + "\n"
+
+
+def _json_object(text: str | bytes) -> dict[str, Any]:
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(content) > MAX_BYTES:
+        raise ProgramError(f"longer than {MAX_BYTES} bytes")
+    try:
+        tree = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_no_duplicates,
+            parse_float=_refuse_float,
+            parse_constant=_refuse_float,
+            parse_int=_bounded_integer,
+        )
+    except UnicodeDecodeError:
+        raise ProgramError("not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise ProgramError(f"not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise ProgramError("nested too deeply to be read") from None
+    if not isinstance(tree, dict):
+        raise ProgramError(f"expected a JSON object, got {_kind(tree)}")
+    return tree
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise ProgramError(f"key {_shown(key)} is given twice")
+        out[key] = value
+    return out
+
+
+def _refuse_float(text: str) -> Any:
+    raise ProgramError(f"number {_shown(text)}: write an integer or a text such as '3/2' or '1.25', without exponent")
+
+
+def _bounded_integer(text: str) -> int:
+    if len(text.lstrip("-")) > len(str(MAX_PART)):
+        raise ProgramError(f"number {_shown(text)} has too many digits; at most {len(str(MAX_PART))} are allowed")
+    return int(text)
+
+
+def _program(tree: dict[str, Any]) -> Program:
+    _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
+    if tree["format"] != FORMAT:
+        raise ProgramError(f"format is {_shown(tree['format'])}; it must be {FORMAT!r}")
+    if type(tree["version"]) is not int or tree["version"] != VERSION:
+        raise ProgramError(f"version is {_shown(tree['version'])}; this reader knows version {VERSION}")
+    name = tree["name"]
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ProgramError(f"name is {_shown(name)}; allowed: a letter, then up to 63 letters, digits, '_', '-' or '.'")
+    source = tree.get("source", "")
+    if not isinstance(source, str) or len(source) > MAX_SOURCE_CHARS or not (source == "" or source.isprintable()):
+        raise ProgramError(f"source is {_shown(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")
+    window = _whole(tree.get("probe_window_rtts", 1), MAX_PROBE_WINDOW_RTTS, "probe_window_rtts")
+    program = Program(name, _rule(tree["rule"], "rule", 0), source, window)
+    count = sum(1 for _ in program.rules())
+    if count > MAX_NODES:
+        raise ProgramError(f"{count} branches and leaves; at most {MAX_NODES} are allowed")
+    return program
+
+
+def _rule(tree: Any, place: str, depth: int) -> Rule:
+    if not isinstance(tree, dict):
+        raise ProgramError(f"{place}: expected an object with 'if' or with 'rate', got {_kind(tree)}")
+    if depth > MAX_DEPTH:
+        raise ProgramError(f"{place}: more than {MAX_DEPTH} nested conditions")
+    if "rate" in tree:
+        _check_keys(tree, _LEAF_KEYS, required=("rate",), place=place)
+        hold = _whole(tree.get("hold_rtts", 1), MAX_HOLD_RTTS, f"{place}.hold_rtts")
+        rate = _expression(tree["rate"], f"{place}.rate")
+        return _placed(place, lambda: Leaf(rate, hold))
+    _check_keys(tree, _BRANCH_KEYS, required=_BRANCH_KEYS, place=place, hint=_LEAF_KEYS)
+    condition: Any = tree["if"]
+    if not isinstance(condition, str):
+        condition = _expression(condition, f"{place}.if")
+    then = _rule(tree["then"], f"{place}.then", depth + 1)
+    otherwise = _rule(tree["else"], f"{place}.else", depth + 1)
+    return _placed(f"{place}.if", lambda: Branch(condition, then, otherwise))
+
+
+def _expression(tree: Any, place: str) -> Expression:
+    if not isinstance(tree, dict):
+        raise ProgramError(f"{place}: expected an object of inputs and coefficients, got {_kind(tree)}")
+    terms = tuple((str(name), _coefficient(value, f"{place}.{_plain(name)}")) for name, value in tree.items())
+    return _placed(place, lambda: Expression(terms))
+
+
+def _coefficient(value: Any, place: str) -> Fraction:
+    if type(value) is int or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        number = Fraction(value)
+    else:
+        raise ProgramError(f"{place} is {_shown(value)}; write an integer or a text such as '3/2' or '1.25', without exponent")
+    if max(abs(number.numerator), number.denominator) > MAX_PART:
+        raise ProgramError(f"{place} is {_shown(value)}; as a fraction it needs more than {len(str(MAX_PART))} digits")
+    return number
+
+
+def _whole(value: Any, largest: int, place: str) -> int:
+    if type(value) is not int or not 1 <= value <= largest:
+        raise ProgramError(f"{place} is {_shown(value)}; it must be a whole number from 1 to {largest}")
+    return value
+
+
+def _check_keys(
+    tree: dict[str, Any], known: tuple[str, ...], *, required: tuple[str, ...], place: str, hint: tuple[str, ...] = ()
+) -> None:
+    for key in tree:
+        if key not in known:
+            raise ProgramError(f"{place}: unknown key {_shown(key)}.{did_you_mean(_plain(key), (*known, *hint))}")
+    for key in required:
+        if key not in tree:
+            raise ProgramError(f"{place}: key {key!r} is missing")
+
+
+def _placed(place: str, build: Any) -> Any:
+    try:
+        return build()
+    except ProgramError as error:
+        raise ProgramError(f"{place}: {error}") from None
+
+
+def _plain(key: Any) -> str:
+    text = str(key)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _shown(value: Any) -> str:
+    return ascii(_plain(value)) if isinstance(value, str) else _plain(value)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", int: "a number", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _rule_data(rule: Rule) -> dict[str, Any]:
+    if isinstance(rule, Leaf):
+        leaf: dict[str, Any] = {"rate": _expression_data(rule.rate)}
+        if rule.hold_rtts != 1:
+            leaf["hold_rtts"] = rule.hold_rtts
+        return leaf
+    condition = rule.condition if isinstance(rule.condition, str) else _expression_data(rule.condition)
+    return {"if": condition, "then": _rule_data(rule.then), "else": _rule_data(rule.otherwise)}
+
+
+def _expression_data(expression: Expression) -> dict[str, int | str]:
+    return {name: c.numerator if c.denominator == 1 else str(c) for name, c in expression.terms}

@@ -1,0 +1,288 @@
+"""Belief programs: reading, printing, deciding, compiling."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccenv.errors import ProgramError
+from ccenv.programs import (
+    BOOLEANS,
+    INPUTS,
+    UNIT_OF,
+    Branch,
+    Expression,
+    Leaf,
+    MAX_RATE_Bps,
+    Program,
+    compile_program,
+    decide,
+    evaluate,
+    expression_text,
+    load_program,
+    parse_program,
+    pseudo_code,
+    stack_programs,
+    to_data,
+    to_json,
+)
+
+CC_QDEL = {
+    "format": "ccenv-program",
+    "version": 1,
+    "name": "cc_qdel",
+    "rule": {"if": {"qdel_L": 1}, "then": {"rate": {"C_L": "1/2"}}, "else": {"rate": {"C_L": 2}}},
+}
+
+fractions = st.builds(Fraction, st.integers(-999, 999), st.integers(1, 99)).filter(lambda f: f != 0)
+
+
+def expressions(unit=None):
+    units = st.just(unit) if unit else st.sampled_from(sorted(set(UNIT_OF.values())))
+
+    def of_unit(u):
+        names = [n for n, its in UNIT_OF.items() if its == u]
+        return st.dictionaries(st.sampled_from(names), fractions, min_size=1).map(lambda d: Expression(tuple(d.items())))
+
+    return units.flatmap(of_unit)
+
+
+leaves = st.builds(Leaf, expressions("bytes/s"), st.integers(1, 64))
+rules = st.recursive(
+    leaves, lambda below: st.builds(Branch, st.one_of(expressions(), st.sampled_from(BOOLEANS)), below, below), max_leaves=12
+)
+programs = st.builds(Program, st.just("random"), rules, st.sampled_from(["", "a test"]), st.integers(1, 64))
+finite = st.floats(0, 1e9, allow_nan=False)
+input_values = st.one_of(finite, st.just(math.inf), st.just(0.0))
+
+
+@given(programs)
+@settings(max_examples=150, deadline=None)
+def test_program_round_trips_through_json(program):
+    assert parse_program(to_json(program)) == program
+    assert parse_program(to_data(program)) == program
+    assert to_json(parse_program(to_json(program))) == to_json(program)
+
+
+@given(programs, st.lists(input_values, min_size=len(UNIT_OF), max_size=len(UNIT_OF)), st.booleans(), st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_kernel_equals_reference(program, numbers, utilised, loss):
+    inputs = dict(zip(UNIT_OF, numbers, strict=True)) | {"utilised": utilised, "loss": loss}
+    inputs["MSS/Rm"] = min(inputs["MSS/Rm"], 1e9)
+    vector = np.array([float(inputs[name]) for name in INPUTS])
+    rate, hold = evaluate(compile_program(program).nodes, 0, vector)
+    expected = decide(program, inputs)
+    assert rate == expected.rate
+    assert hold == expected.hold_rtts
+    assert inputs["MSS/Rm"] <= rate <= MAX_RATE_Bps
+
+
+@given(st.lists(programs, min_size=2, max_size=4), st.lists(finite, min_size=len(INPUTS), max_size=len(INPUTS)))
+@settings(max_examples=60, deadline=None)
+def test_stacked_programs_evaluate_as_alone(many, numbers):
+    compiled = [compile_program(p) for p in many]
+    nodes, first_rows = stack_programs(compiled)
+    vector = np.array(numbers)
+    for alone, first in zip(compiled, first_rows, strict=True):
+        assert evaluate(nodes, first, vector) == evaluate(alone.nodes, 0, vector)
+
+
+def test_compiled_form_when_one_rule_object_occurs_twice():
+    low, high = Leaf(Expression((("C_L", Fraction(1, 2)),))), Leaf(Expression((("C_L", Fraction(2)),)))
+    shared = Branch("loss", low, high)
+    program = Program("shared", Branch("utilised", shared, Branch("loss", shared, low)))
+    nodes = compile_program(program).nodes
+    for utilised in (0, 1):
+        for loss in (0, 1):
+            inputs = dict.fromkeys(UNIT_OF, 7.0) | {"utilised": utilised, "loss": loss}
+            vector = np.array([float(inputs[name]) for name in INPUTS])
+            assert evaluate(nodes, 0, vector) == tuple(decide(program, inputs))
+
+
+def test_decide_is_exact_with_fractions():
+    program = parse_program(CC_QDEL)
+    third = Fraction(1, 3)
+    assert decide(program, {"C_L": third, "qdel_L": Fraction(0), "MSS/Rm": Fraction(1, 100)}) == (Fraction(2, 3), 1)
+    assert decide(program, {"C_L": third, "qdel_L": third, "MSS/Rm": Fraction(1, 100)}) == (Fraction(1, 6), 1)
+
+
+def test_line_7_keeps_the_rate_positive():
+    program = parse_program(CC_QDEL | {"rule": {"rate": {"C_L": -1}}})
+    assert decide(program, {"C_L": 5, "MSS/Rm": 2}).rate == 2
+
+
+def test_conditions_are_strict():
+    program = parse_program(CC_QDEL)
+    assert decide(program, {"C_L": 8, "qdel_L": 0, "MSS/Rm": 1}).rate == 16
+
+
+@pytest.mark.parametrize(
+    ("rate", "inputs", "expected"),
+    [
+        ({"C_U": 1}, {"C_U": math.inf}, MAX_RATE_Bps),
+        ({"C_U": -1, "C_L": 2}, {"C_U": math.inf, "C_L": 9.0}, 3.0),
+        ({"C_U": 1, "q_U/Rm": -1}, {"C_U": math.inf, "q_U/Rm": math.inf}, 3.0),
+        ({"C_L": 1}, {"C_U": math.inf, "C_L": 9.0}, 9.0),
+    ],
+)
+def test_infinite_inputs_give_finite_rates(rate, inputs, expected):
+    program = parse_program(CC_QDEL | {"rule": {"rate": rate}})
+    inputs = dict.fromkeys(UNIT_OF, 0.0) | {"utilised": 0, "loss": 0, "MSS/Rm": 3.0} | inputs
+    assert decide(program, inputs).rate == expected
+    vector = np.array([float(inputs[name]) for name in INPUTS])
+    assert evaluate(compile_program(program).nodes, 0, vector)[0] == expected
+
+
+def test_missing_input_is_named():
+    with pytest.raises(ProgramError, match="reads 'qdel_L'"):
+        decide(parse_program(CC_QDEL), {"C_L": 1, "MSS/Rm": 1})
+
+
+def test_inputs_used():
+    assert parse_program(CC_QDEL).inputs() == {"C_L", "qdel_L", "MSS/Rm"}
+
+
+def _with_rule(rule):
+    return json.dumps(CC_QDEL | {"rule": rule})
+
+
+BAD = [
+    ("[]", "expected a JSON object, got a list"),
+    ("{", "not valid JSON at line 1"),
+    (b"\xff{}", "not UTF-8"),
+    ("[" * 60_000, "nested too deeply"),
+    (" " * 70_000, "longer than 65536 bytes"),
+    ('{"format": "ccenv-program", "format": 1}', "key 'format' is given twice"),
+    (json.dumps(CC_QDEL | {"nmae": "x"}), "unknown key 'nmae'. Did you mean 'name'"),
+    (json.dumps({k: v for k, v in CC_QDEL.items() if k != "rule"}), "key 'rule' is missing"),
+    (json.dumps(CC_QDEL | {"format": "x"}), "must be 'ccenv-program'"),
+    (json.dumps(CC_QDEL | {"version": 2}), "version is 2"),
+    (json.dumps(CC_QDEL | {"version": True}), "version is True"),
+    (json.dumps(CC_QDEL | {"name": "../x"}), "name is '../x'"),
+    (json.dumps(CC_QDEL | {"source": "a\nb"}), "source is"),
+    (json.dumps(CC_QDEL | {"probe_window_rtts": 0}), "probe_window_rtts is 0"),
+    (json.dumps(CC_QDEL | {"probe_window_rtts": "2"}), "probe_window_rtts is '2'"),
+    (_with_rule([]), "rule: expected an object"),
+    (_with_rule({"rate": {"C_L": 1}, "hold_rtts": 65}), "hold_rtts is 65"),
+    (_with_rule({"rate": {"C_L": 1}, "hold": 2}), "unknown key 'hold'. Did you mean 'hold_rtts'"),
+    (_with_rule({"rate": {"qdel_L": 1}}), "a rate has the unit bytes/s"),
+    (_with_rule({"rate": {"C_L": 1, "MSS": 1}}), "mixed units"),
+    (_with_rule({"rate": {}}), "no inputs"),
+    (_with_rule({"rate": {"C_L": 0}}), "the coefficient of 'C_L' is 0"),
+    (_with_rule({"rate": {"C_l": 1}}), "unknown input 'C_l'. Did you mean"),
+    (_with_rule({"rate": {"utilised": 1}}), "unknown input 'utilised'"),
+    (_with_rule({"rate": {"C_L": True}}), "rule.rate.C_L is True"),
+    (_with_rule({"rate": {"C_L": None}}), "rule.rate.C_L is None"),
+    (_with_rule({"rate": {"C_L": 1.5}}), "number '1.5': write an integer"),
+    (_with_rule({"rate": {"C_L": "1e3"}}), "rule.rate.C_L is '1e3'"),
+    (_with_rule({"rate": {"C_L": "1/0"}}), "rule.rate.C_L is '1/0'"),
+    (_with_rule({"rate": {"C_L": " 1"}}), "rule.rate.C_L is ' 1'"),
+    (_with_rule({"rate": {"C_L": "٣"}}), "rule.rate.C_L is"),
+    (_with_rule({"rate": {"C_L": "1.123456789"}}), "more than 9 digits"),
+    (_with_rule({"rate": {"C_L": 10**9}}), "too many digits"),
+    (_with_rule({"rate": {"C_L": 7}}).replace("7", "NaN"), "number 'NaN'"),
+    (_with_rule({"rate": {"C_L": 7}}).replace("7", "-Infinity"), "number '-Infinity'"),
+    (_with_rule({"if": "utilized", "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 1}}}), "Did you mean 'utilised'"),
+    (_with_rule({"if": "loss", "then": {"rate": {"C_L": 1}}}), "rule: key 'else' is missing"),
+    (_with_rule({"if": {"C_L": 1, "Rm": 1}, "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 1}}}), "rule.if: mixed units"),
+    (_with_rule({"if": 3, "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 1}}}), "rule.if: expected an object of inputs"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_program_is_refused_in_one_line(text, message):
+    with pytest.raises(ProgramError) as caught:
+        parse_program(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def _nested(depth):
+    rule = {"rate": {"C_L": 1}}
+    for _ in range(depth):
+        rule = {"if": "loss", "then": {"rate": {"C_L": 1}}, "else": rule}
+    return rule
+
+
+def test_depth_cap():
+    assert parse_program(_with_rule(_nested(32)))
+    with pytest.raises(ProgramError, match="more than 32 nested conditions"):
+        parse_program(_with_rule(_nested(33)))
+
+
+def test_node_cap():
+    rule = {"rate": {"C_L": 1}}
+    for _ in range(10):
+        rule = {"if": "loss", "then": rule, "else": rule}
+    with pytest.raises(ProgramError, match="2047 branches and leaves"):
+        parse_program(CC_QDEL | {"rule": rule})
+
+
+def test_load_reports_the_file(tmp_path):
+    with pytest.raises(ProgramError, match="cannot be read"):
+        load_program(tmp_path / "missing.json")
+    file = tmp_path / "bad.json"
+    file.write_text("{}")
+    with pytest.raises(ProgramError, match=r"bad\.json: top level: key 'format' is missing"):
+        load_program(file)
+    file.write_text(json.dumps(CC_QDEL))
+    assert load_program(file) == parse_program(CC_QDEL)
+
+
+def test_decimals_are_exact():
+    program = parse_program(_with_rule({"rate": {"C_L": "1.25", "MSS/Rm": "-0.1"}}))
+    assert program.rule.rate.coefficient("C_L") == Fraction(5, 4)
+    assert program.rule.rate.coefficient("MSS/Rm") == Fraction(-1, 10)
+    assert program.rule.rate.coefficient("C_U") == 0
+
+
+def test_pseudo_code_moves_negative_terms_to_the_other_side():
+    rule = {
+        "if": {"C_U": 1, "C_L": -2, "MSS/Rm": 2},
+        "then": {"rate": {"C_L": 2, "MSS/Rm": 1}, "hold_rtts": 3},
+        "else": {"if": "utilised", "then": {"rate": {"C_L": 1, "MSS/Rm": "-3/2"}}, "else": {"rate": {"C_L": -1}}},
+    }
+    program = parse_program(CC_QDEL | {"rule": rule, "source": "a page", "probe_window_rtts": 2})
+    assert pseudo_code(program).splitlines() == [
+        "# cc_qdel (a page)",
+        "# C_L_lambda is measured over T* = 2 Rm",
+        "if C_U > 2 C_L - 2 MSS/Rm:",
+        "    rate = 2 C_L + MSS/Rm  # held for 3 Rm",
+        "else:",
+        "    if utilised:",
+        "        rate = C_L - 3/2 MSS/Rm",
+        "    else:",
+        "        rate = -C_L",
+        "rate = max(rate, MSS/Rm)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [
+        ({"qdel_L": 1}, "qdel_L > 0"),
+        ({"C_L": 2, "C_U": -1}, "C_U < 2 C_L"),
+        ({"C_L": "3/2", "C_U": -1}, "C_U < 3/2 C_L"),
+        ({"qdel_L": 1, "Rm": -1}, "qdel_L > Rm"),
+        ({"C_L": 3, "C_U": -2}, "3 C_L > 2 C_U"),
+        ({"C_L": 1, "C_U": 1}, "C_L + C_U > 0"),
+        ({"C_L": -1}, "C_L < 0"),
+        ({"C_L": -2, "C_U": -3}, "2 C_L + 3 C_U < 0"),
+    ],
+)
+def test_condition_text(terms, text):
+    rule = {"if": terms, "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_L": 2}}}
+    assert f"if {text}:" in pseudo_code(parse_program(CC_QDEL | {"rule": rule}))
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [({"C_L": 2, "MSS/Rm": 1}, "2 C_L + MSS/Rm"), ({"C_L": -1, "MSS/Rm": 3}, "3 MSS/Rm - C_L"), ({"C_L": -2}, "-2 C_L")],
+)
+def test_expression_text(terms, text):
+    assert expression_text(Expression(tuple((n, Fraction(c)) for n, c in terms.items()))) == text
