@@ -1,0 +1,89 @@
+"""What follows from a trace's curves: departures in order of arrival, delays on the grid, what a step sent, lost and wasted."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ccenv.trace import Trace
+
+
+class Curves:
+    """A trace with what follows from it, computed once and shared by the laws.
+
+    Rows are 0..T. Per-step quantities have T + 1 rows too; row 0, where no step ends, is zero.
+    """
+
+    def __init__(self, trace: Trace, tolerance: float) -> None:
+        """Take the trace apart; tolerance is relative to the bytes at stake."""
+        self.trace = trace
+        self.path = trace.header.path
+        self.model = trace.model
+        self.dt_s = trace.header.dt_s
+        self.knows_past = trace.header.history == "empty"
+        self.A, self.L, self.L_free, self.S, self.G = trace.A, trace.L, trace.L_free, trace.S, trace.G
+        self.E = trace.E
+        self.E_total = self.E.sum(axis=1)
+        self.S_total = self.S.sum(axis=1)
+        self.sent = step(self.A)
+        self.lost = step(self.L)
+        self.lost_free = step(self.L_free)
+        self.lost_congestive = self.lost - self.lost_free
+        self.reached = self.sent - self.lost_free  # what of the step's bytes reached the bottleneck
+        # Before congestive loss: what had entered and what reached the bottleneck in this step.
+        self.offered = np.concatenate((self.E_total[:1], self.E_total[:-1] + self.reached[1:].sum(axis=1)))
+        self.earned = trace.link_rate_Bps * self.dt_s
+        self.earned[0] = 0.0
+        self.wasted = self.earned - step(self.G)
+        self.overflow = np.maximum(0.0, self.offered - self.G - self.path.buffer_bytes)
+        magnitude = np.maximum.reduce([np.abs(c).sum(axis=1) for c in (self.A, self.L, self.S)] + [np.abs(self.G)])
+        self.at_stake = np.maximum(1.0, np.maximum.accumulate(magnitude))  # bytes
+        self.roundoff = tolerance * self.at_stake
+
+    @cached_property
+    def jitter_steps(self) -> tuple[int, ...]:
+        """D per flow in steps; 0 where the model has no jitter."""
+        return self.trace.grid.jitter_steps if self.model.has_jitter else (0,) * self.trace.n_flows
+
+    @cached_property
+    def token_steps(self) -> int:
+        """D of the tokens, which belong to the path and not to a flow: the largest D of its flows."""
+        return max(self.jitter_steps)
+
+    @cached_property
+    def departed(self) -> tuple[np.ndarray, np.ndarray]:
+        """P_i: bytes of each flow that have left the bottleneck when P = min(G, E) of all flows have, as (least, most)."""
+        return self.fifo(np.minimum(self.G, self.E_total))
+
+    def fifo(self, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Split the first ``total`` bytes of the queue over the flows in the order of arrival.
+
+        Args:
+            total: (T+1,) cumulative bytes of all flows.
+
+        Returns:
+            Least and most bytes per flow, (T+1, N) each. They differ only for bytes that arrived before row 0.
+        """
+        arrivals = np.maximum.accumulate(self.E_total)
+        right = np.clip(np.searchsorted(arrivals, total, side="left"), 1, len(arrivals) - 1)
+        width = arrivals[right] - arrivals[right - 1]
+        share = np.divide(total - arrivals[right - 1], width, out=np.ones_like(width), where=width > 0)
+        share = np.clip(share, 0.0, 1.0)[:, None]
+        exact = self.E[right - 1] + share * (self.E[right] - self.E[right - 1])
+        ahead = np.maximum(0.0, self.E_total[0] - total)[:, None]  # arrived before row 0, in an order that nobody knows
+        most = exact if self.trace.n_flows > 1 else exact - ahead
+        return exact - ahead, most
+
+    def delayed(self, curve: np.ndarray, steps: int) -> np.ndarray:
+        """Return the curve so many steps earlier; rows that need one before row 0 say nothing."""
+        out = np.full_like(curve, -np.inf)
+        out[steps:] = curve[: len(curve) - steps]
+        return out
+
+
+def step(curve: np.ndarray) -> np.ndarray:
+    """Return the growth in the step that ends at each row; zero at row 0."""
+    out = np.zeros_like(curve)
+    out[1:] = curve[1:] - curve[:-1]
+    return out
