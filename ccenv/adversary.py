@@ -32,15 +32,17 @@ class ExternalAdversary:
 
 @dataclass(frozen=True)
 class RecordedAdversary:
-    """Moves recorded per step, e.g. from a solver's counterexample; the last set is repeated.
+    """Moves recorded per step, e.g. from a solver's counterexample.
 
     Attributes:
         name: where they come from.
         moves: array (steps, 2 + 2 * n_flows) in [0, 1]: waste, rate, service per flow, loss per flow.
+        periodic: start over after the last set; otherwise the last set is repeated.
     """
 
     name: str
     moves: np.ndarray
+    periodic: bool = False
 
 
 Adversary = ScriptedAdversary | ExternalAdversary | RecordedAdversary

@@ -1,0 +1,325 @@
+"""Belief bounds: the tightest facts about the path that a sender's own history proves.
+
+One flow, as if it were alone. The sender knows A (its own sending), and Rm later S and L. On a grid of steps n, with
+jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules are derived in docs/beliefs.md):
+
+    step x is *utilised*   iff  E(x) > S(x + D)  or  L(x) > L(x - 1)          E = A - L
+    C_L        = max over windows (t1, t2]              (S(t2) - S(t1)) / (t2 - t1 + D)                        (5.2)
+    C_U        = min over windows with (t1, t2 - D] all utilised, t2 - t1 > D   (S(t2) - S(t1)) / (t2 - t1 - D)    (5.2)
+    C_L_lambda = max over windows (x - T*, x] with no utilised step in [x - T*, x]   (E(x) - E(x - T*)) / (T* + D)   (6.2)
+    q_U        = max(0, q_U + sent - C_L_lambda * dt), at most what is in flight                             s.6.2.1
+    qdel_U     = RTT - Rm,   qdel_L = max(0, RTT - Rm - D)                                                     (5.1)
+
+With several flows each computes its beliefs as if alone, and nothing is guaranteed.
+Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.calls import fast_max, fast_min
+from ccenv.errors import InputError, unknown_name
+
+EMPTY_MARGIN = 1.0 + 1e-9  # C_L above C_U by more than round-off
+
+
+@dataclass(frozen=True)
+class BeliefSettings:
+    """How beliefs are computed and when they time out ([CCmatic] s.5.1.2).
+
+    Attributes:
+        tight_ratio: a periodic time-out happens only if C_U <= tight_ratio * C_L.
+        expand_ratio: at a time-out C_U grows at most by this factor.
+        period_rtts: a periodic time-out happens at most once in so many Rm; infinite: never.
+        window_rtts: longest window of C_L and C_U, in Rm.
+        rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
+    """
+
+    tight_ratio: float = 2.0
+    expand_ratio: float = 1.5
+    period_rtts: float = 10.0
+    window_rtts: int = 10
+    rtt_known: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.tight_ratio < 1 or self.expand_ratio < 1 or self.period_rtts <= 0 or self.window_rtts < 2:
+            raise InputError(
+                f"belief settings {self}: tight_ratio and expand_ratio must be >= 1, period_rtts > 0, window_rtts >= 2"
+            )
+
+
+PRESETS = {
+    "artefact": BeliefSettings(tight_ratio=2.0, expand_ratio=1.5),
+    "paper": BeliefSettings(tight_ratio=1.1, expand_ratio=2.0),
+    "no_timeout": BeliefSettings(period_rtts=math.inf),
+}
+
+
+def belief_settings(preset: str) -> BeliefSettings:
+    """Return a preset: ``artefact`` (default, the published code's constants), ``paper`` or ``no_timeout``."""
+    if preset not in PRESETS:
+        raise unknown_name("belief preset", preset, PRESETS)
+    return PRESETS[preset]
+
+
+# The settings as the kernel takes them.
+SETTINGS_DTYPE = np.dtype(
+    [("tight_ratio", "<f8"), ("expand_ratio", "<f8"), ("period_rtts", "<f8"), ("window_rtts", "<i8"), ("rtt_known", "<i8")]
+)
+
+
+def settings_record(settings: BeliefSettings) -> np.ndarray:
+    """Return the settings as a record array of length 1."""
+    s = settings
+    return np.array([(s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, int(s.rtt_known))], dtype=SETTINGS_DTYPE)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"nnan", "nsz"})
+def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return max over lags of (served - ring[newest - lag]) / (lag + D), 0 if there is no lag."""
+    best = 0.0
+    for lag in range(first_lag, last_lag + 1):
+        best = fast_max(best, (served - ring[np.uint64(newest - lag)]) * reciprocals[np.uint64(lag + jitter_steps)])
+    return best
+
+
+@njit(cache=True, error_model="numpy", fastmath={"nnan", "nsz"})
+def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return min over lags of (served - ring[newest - lag]) / (lag - D), a huge number if there is no lag."""
+    best = 1e300
+    for lag in range(first_lag, last_lag + 1):
+        best = fast_min(best, (served - ring[np.uint64(newest - lag)]) * reciprocals[np.uint64(lag - jitter_steps)])
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
+    """Set a flow's beliefs to what is known before anything was seen: C >= the seed, nothing else."""
+    floor = mss_bytes / fl.rtt_s
+    fl.C_L_Bps = max(fl.initial_C_L_Bps, floor)
+    fl.C_U_Bps = np.inf
+    fl.C_L_lambda_Bps = fl.C_L_Bps
+    fl.fresh_C_L_Bps = 0.0
+    fl.fresh_C_U_Bps = np.inf
+    fl.fresh_C_L_lambda_Bps = 0.0
+    fl.q_U_bytes = 0.0
+    fl.qdel_L_s = 0.0
+    fl.qdel_U_s = 0.0
+    fl.qdel_L_exact_s = 0.0
+    fl.buffer_line_bytes = 0.0
+    fl.history_step = fl.start_step
+    fl.timeout_step = fl.start_step
+    fl.judged_step = fl.start_step
+    fl.utilised_run_steps = 0
+    fl.idle_run_steps = 0
+    fl.utilised = 0
+
+
+@njit(cache=True, error_model="numpy")
+def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
+    """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step, n ascending by 1.
+
+    Args:
+        fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
+            acknowledged byte.
+        ring: flat array of rings.
+        s_at, e_at, l_at: where this flow's rings of S (stored twice), E, L start in it.
+        n: network step whose S and L the sender now knows, >= 1.
+        mask: ring length - 1.
+        dt_s: length of a step.
+        mss_bytes: segment size.
+        loss_proves: a loss proves that its step was utilised (drop-tail without non-congestive loss).
+        settings: SETTINGS_DTYPE record.
+        reciprocals: table of 1/i.
+    """
+    inv_dt = 1.0 / dt_s
+    rtt = fl.rtt_steps
+    jitter = fl.jitter_steps
+    rtt_extra = 0.0  # what the sender's Rm exceeds the true one by
+    if settings.rtt_known == 0:
+        rtt_extra = max(0.0, fl.rtt_min_steps - rtt)
+        jitter += np.int64(math.ceil(rtt_extra))
+    served = ring[np.uint64(s_at + (n & mask))]
+    newest = s_at + (n & mask) + mask + 1
+    window = min(settings.window_rtts * rtt, mask - rtt)
+
+    # Which steps were utilised: judge all steps that S(n) can judge (and that the rings still hold).
+    oldest = n + rtt - mask + fl.probe_window_steps
+    if fl.judged_step < oldest and n - jitter > oldest:
+        fl.judged_step = oldest
+        fl.utilised_run_steps = 0
+        fl.idle_run_steps = 0
+    while fl.judged_step < n - jitter:
+        x = fl.judged_step + 1
+        judged_by = s_at + ((x + jitter) & mask)
+        lost = ring[np.uint64(l_at + (x & mask))] > ring[np.uint64(l_at + ((x - 1) & mask))]
+        late = ring[np.uint64(e_at + (x & mask))] > ring[np.uint64(judged_by)]
+        if late or (lost and loss_proves):
+            fl.utilised_run_steps += 1
+        else:
+            fl.utilised_run_steps = 0
+        fl.idle_run_steps = 0 if (late or lost) else fl.idle_run_steps + 1
+        fl.utilised = 1 if fl.utilised_run_steps > 0 else 0
+        fl.judged_step = x
+        # C_L_lambda: bytes sent over T* that neither lost nor delayed anything by more than D.
+        probe = fl.probe_window_steps
+        if fl.idle_run_steps > probe and x - probe >= fl.history_step:
+            sent = ring[np.uint64(e_at + (x & mask))] - ring[np.uint64(e_at + ((x - probe) & mask))]
+            bound = sent * inv_dt / (probe + jitter)
+            if bound > fl.C_L_lambda_Bps:
+                fl.C_L_lambda_Bps = bound
+                fl.buffer_line_bytes = bound * (probe + jitter) * dt_s
+            if x - probe >= fl.timeout_step:
+                fl.fresh_C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, bound)
+
+    # C_L: windows that end at n; those that start at or after the newest time-out are also kept apart.
+    oldest_lag = min(window, n - fl.history_step)
+    fresh_lag = min(oldest_lag, n - fl.timeout_step)
+    fresh = scan_lower(ring, newest, 1, fresh_lag, served, reciprocals, jitter) * inv_dt
+    older = scan_lower(ring, newest, fresh_lag + 1, oldest_lag, served, reciprocals, jitter) * inv_dt
+    fl.fresh_C_L_Bps = max(fl.fresh_C_L_Bps, fresh)
+    fl.C_L_Bps = max(fl.C_L_Bps, max(fresh, older))
+
+    # C_U: windows (n - lag, n] whose steps up to n - D were all utilised.
+    if fl.utilised_run_steps > 0 and fl.judged_step == n - jitter:
+        longest = min(oldest_lag, jitter + fl.utilised_run_steps)
+        split = min(longest, fresh_lag)
+        fresh = scan_upper(ring, newest, jitter + 1, split, served, reciprocals, jitter) * inv_dt
+        older = scan_upper(ring, newest, max(split, jitter) + 1, longest, served, reciprocals, jitter) * inv_dt
+        if fresh < fl.fresh_C_U_Bps and split > jitter:
+            fl.fresh_C_U_Bps = fresh
+        if longest > jitter:
+            fl.C_U_Bps = min(fl.C_U_Bps, min(fresh, older))
+
+    # Queueing delay of the newest acknowledged byte.
+    delay_steps = max(0.0, fl.rtt_now_steps - rtt - rtt_extra)
+    fl.qdel_U_s = delay_steps * dt_s
+    fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
+    fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
+
+    empty = fl.C_L_Bps > fl.C_U_Bps * EMPTY_MARGIN
+    tight = fl.C_U_Bps <= settings.tight_ratio * fl.C_L_Bps and n - fl.timeout_step >= settings.period_rtts * rtt
+    if empty or tight:
+        floor = mss_bytes / fl.rtt_s
+        fl.C_L_Bps = max(fl.fresh_C_L_Bps, floor)
+        fl.C_U_Bps = min(fl.fresh_C_U_Bps, settings.expand_ratio * fl.C_U_Bps)
+        fl.C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, floor)
+        fl.buffer_line_bytes = 0.0
+        fl.fresh_C_L_Bps = 0.0
+        fl.fresh_C_U_Bps = np.inf
+        fl.fresh_C_L_lambda_Bps = 0.0
+        fl.history_step = fl.timeout_step
+        fl.timeout_step = n
+
+
+@njit(cache=True, error_model="numpy")
+def update_queue_bound(fl, sent_bytes, inflight_bytes, dt_s):  # type: ignore[no-untyped-def]
+    """Advance q_U by one step in which sent_bytes were sent ([CCmatic] s.6.2.1)."""
+    bound = max(0.0, fl.q_U_bytes + sent_bytes - fl.C_L_lambda_Bps * dt_s)
+    fl.q_U_bytes = min(bound, max(0.0, inflight_bytes))
+
+
+@dataclass
+class ReferenceBeliefs:
+    """The same bounds, recomputed from all of the history with plain loops.
+
+    Attributes:
+        rtt_steps, jitter_steps: Rm and D in steps.
+        dt_s: length of a step.
+        mss_bytes: segment size; the smallest lower bound is one segment per Rm.
+        settings: time-outs and windows.
+        probe_window_steps: T*.
+        window_steps: longest window.
+        initial_C_L_Bps: seed of C_L.
+        loss_proves: see :func:`update_beliefs`.
+    """
+
+    rtt_steps: int
+    jitter_steps: int
+    dt_s: float
+    mss_bytes: float
+    settings: BeliefSettings
+    probe_window_steps: int
+    window_steps: int
+    initial_C_L_Bps: float = 0.0
+    loss_proves: bool = True
+    start_step: int = 0
+    C_L: float = field(init=False)
+    C_U: float = field(init=False, default=math.inf)
+    C_L_lambda: float = field(init=False)
+    history_step: int = field(init=False)
+    timeout_step: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start from the seed."""
+        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
+        self.history_step = self.timeout_step = self.start_step
+
+    @property
+    def _floor(self) -> float:
+        return self.mss_bytes / (self.rtt_steps * self.dt_s)
+
+    def update(self, E: list[float], L: list[float], S: list[float]) -> tuple[float, float, float]:
+        """Return (C_L, C_U, C_L_lambda) after the sender has learned S and L up to their last entry.
+
+        Args:
+            E: cumulative bytes that entered the queue, at least as long as S.
+            L: cumulative bytes lost.
+            S: cumulative bytes delivered; one entry longer at each call.
+        """
+        n = len(S) - 1
+        self.C_L = max(self.C_L, self._lower(S, n, self.history_step))
+        self.C_U = min(self.C_U, self._upper(E, L, S, n, self.history_step))
+        self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, n - self.jitter_steps, self.history_step))
+        empty = self.C_L > self.C_U * EMPTY_MARGIN
+        due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
+        if empty or (due and self.C_U <= self.settings.tight_ratio * self.C_L):
+            self._time_out(E, L, S, n)
+        return self.C_L, self.C_U, self.C_L_lambda
+
+    def _time_out(self, E: list[float], L: list[float], S: list[float], n: int) -> None:
+        since = self.timeout_step
+        ends = range(since + 1, n + 1)
+        self.C_L = max([self._lower(S, t, since) for t in ends] + [self._floor])
+        fresh = min(self._upper(E, L, S, t, since) for t in ends)
+        self.C_U = min(fresh, self.settings.expand_ratio * self.C_U)
+        judged = range(since - self.jitter_steps + 1, n - self.jitter_steps + 1)
+        self.C_L_lambda = max([self._lambda(E, L, S, x, since) for x in judged] + [self._floor])
+        self.history_step, self.timeout_step = since, n
+
+    def _lags(self, n: int, since: int) -> range:
+        return range(1, min(self.window_steps, n - since) + 1)
+
+    def _lower(self, S: list[float], n: int, since: int) -> float:
+        return max(((S[n] - S[n - j]) / ((j + self.jitter_steps) * self.dt_s) for j in self._lags(n, since)), default=0.0)
+
+    def _upper(self, E: list[float], L: list[float], S: list[float], n: int, since: int) -> float:
+        best = math.inf
+        for j in self._lags(n, since):
+            if j > self.jitter_steps and all(self._utilised(E, L, S, x) for x in range(n - j + 1, n - self.jitter_steps + 1)):
+                best = min(best, (S[n] - S[n - j]) / ((j - self.jitter_steps) * self.dt_s))
+        return best
+
+    def _lambda(self, E: list[float], L: list[float], S: list[float], x: int, since: int) -> float:
+        first = x - self.probe_window_steps
+        if first < since or first <= self.start_step:
+            return 0.0
+        if any(self._late(E, S, y) or self._lost(L, y) for y in range(first, x + 1)):
+            return 0.0
+        return (E[x] - E[first]) / ((self.probe_window_steps + self.jitter_steps) * self.dt_s)
+
+    def _utilised(self, E: list[float], L: list[float], S: list[float], x: int) -> bool:
+        return x > self.start_step and (self._late(E, S, x) or (self.loss_proves and self._lost(L, x)))
+
+    def _late(self, E: list[float], S: list[float], x: int) -> bool:
+        return E[x] > S[x + self.jitter_steps]
+
+    @staticmethod
+    def _lost(L: list[float], x: int) -> bool:
+        return L[x] > L[x - 1]

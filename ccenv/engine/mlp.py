@@ -1,0 +1,83 @@
+"""Small fully connected policies, evaluated in the kernel from one flat weight array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from ccenv.errors import InputError
+from ccenv.sender import MlpSender
+
+MAX_LAYERS = 6
+MAX_WIDTH = 256
+ACTIVATIONS = {"tanh": 0, "relu": 1}
+
+# Columns of a shape row: where the weights start, number of layers, activation, then the width of each layer.
+_OFFSET, _LAYERS, _ACTIVATION, _FIRST_WIDTH = range(4)
+
+
+def pack_mlps(senders: Sequence[MlpSender]) -> tuple[np.ndarray, np.ndarray]:
+    """Pack policies for the kernel.
+
+    Returns:
+        tuple: weights, flat float64 (per layer W row by row, then b); shapes, int64 (n, 4 + MAX_LAYERS).
+    """
+    flat: list[np.ndarray] = []
+    shapes = np.zeros((max(1, len(senders)), _FIRST_WIDTH + MAX_LAYERS + 1), dtype=np.int64)
+    offset = 0
+    for row, sender in zip(shapes, senders, strict=False):
+        widths = [w.shape[0] for w in sender.weights] + [sender.weights[-1].shape[1]]
+        if len(sender.weights) > MAX_LAYERS or max(widths) > MAX_WIDTH or sender.activation not in ACTIVATIONS:
+            raise InputError(
+                f"policy {sender.name!r}: layers {widths} with {sender.activation!r}; at most {MAX_LAYERS} layers of "
+                f"{MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}"
+            )
+        row[_OFFSET], row[_LAYERS], row[_ACTIVATION] = offset, len(sender.weights), ACTIVATIONS[sender.activation]
+        row[_FIRST_WIDTH : _FIRST_WIDTH + len(widths)] = widths
+        for weight, bias in zip(sender.weights, sender.biases, strict=True):
+            flat += [np.ascontiguousarray(weight.T, dtype=np.float64).ravel(), np.asarray(bias, dtype=np.float64)]
+            offset += weight.size + bias.size
+    return (np.concatenate(flat) if flat else np.zeros(1)), shapes
+
+
+@njit(cache=True, error_model="numpy")
+def mlp_action(weights, shapes, which, observation, scratch):  # type: ignore[no-untyped-def]
+    """Return the first output of a policy, clipped to [-1, 1].
+
+    Args:
+        weights: flat array of ``pack_mlps``.
+        shapes: shape rows of ``pack_mlps``.
+        which: row of the policy.
+        observation: its input.
+        scratch: (2, MAX_WIDTH) float64.
+    """
+    at = shapes[which, _OFFSET]
+    layers = shapes[which, _LAYERS]
+    for j in range(shapes[which, _FIRST_WIDTH]):
+        scratch[0, j] = observation[j]
+    for layer in range(layers):
+        n_in = shapes[which, _FIRST_WIDTH + layer]
+        n_out = shapes[which, _FIRST_WIDTH + layer + 1]
+        source = layer % 2
+        bias_at = at + n_in * n_out
+        for o in range(n_out):
+            total = weights[bias_at + o]
+            for j in range(n_in):
+                total += weights[at + o * n_in + j] * scratch[source, j]
+            if layer < layers - 1:
+                total = np.tanh(total) if shapes[which, _ACTIVATION] == 0 else max(0.0, total)
+            scratch[1 - source, o] = total
+        at = bias_at + n_out
+    return min(1.0, max(-1.0, scratch[layers % 2, 0]))
+
+
+def mlp_action_reference(sender: MlpSender, observation: np.ndarray) -> float:
+    """Return what ``mlp_action`` computes, with NumPy."""
+    x = np.asarray(observation, dtype=np.float64)
+    for index, (weight, bias) in enumerate(zip(sender.weights, sender.biases, strict=True)):
+        x = x @ weight + bias
+        if index < len(sender.weights) - 1:
+            x = np.tanh(x) if sender.activation == "tanh" else np.maximum(0.0, x)
+    return float(np.clip(x[0], -1.0, 1.0))
