@@ -75,10 +75,10 @@ class Curves:
         most = exact if self.trace.n_flows > 1 else exact - ahead
         return exact - ahead, most
 
-    def delayed(self, curve: np.ndarray, steps: int) -> np.ndarray:
-        """Return the curve so many steps earlier; rows that need one before row 0 say nothing."""
-        out = np.full_like(curve, -np.inf)
-        out[steps:] = curve[: len(curve) - steps]
+    def delayed(self, curve: np.ndarray, steps: int, before: float = -np.inf) -> np.ndarray:
+        """Return a curve (T+1,) so many steps earlier; ``before`` stands for rows before row 0 (-inf: no lower bound)."""
+        out = np.full_like(curve, before)
+        out[steps:] = curve[: max(0, len(curve) - steps)]
         return out
 
 

@@ -148,6 +148,16 @@ def sent_within_rate(c: Curves) -> np.ndarray:
     return out
 
 
+@_law("A_i(k) > A_i(k-1) => A_i(k) <= cwnd_i(k) + S_i(k-Rm_i) + L_i(k-1)", "RFC 9002 s.7")
+def sent_within_window(c: Curves) -> np.ndarray:
+    """A step sends into the window in force; at best, everything delivered an Rm ago and lost before the step has left it."""
+    left = np.concatenate((c.L[:1], c.L[:-1]))
+    for i, steps in enumerate(c.trace.grid.rtt_steps):
+        before = 0.0 if c.knows_past else np.inf
+        left[:, i] += c.delayed(c.S[:, i], steps, before)
+    return np.minimum(c.sent, c.A - left - c.trace.cwnd_bytes)
+
+
 @_law("A_i(k) = A_i(k-1) before start_i and after stop_i", _DEFINITION)
 def sent_while_active(c: Curves) -> np.ndarray:
     """A flow sends between its start and its stop only."""

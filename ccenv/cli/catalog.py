@@ -1,0 +1,188 @@
+"""``ccenv list`` and ``ccenv show``: what there is, and what each thing is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.errors import InputError, unknown_name
+from ccenv.model import MODELS, Model
+from ccenv.registry import Entry, Registry
+
+SUITES = "ccenv.benchmarks.suites"
+CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "synth", "verify", "ode")}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of ``ccenv list``.
+
+    Attributes:
+        name: what commands take.
+        kind: kind of thing, a key of KINDS.
+        summary: one line.
+        tags: free labels.
+        text: prints it in full.
+    """
+
+    name: str
+    kind: str
+    summary: str
+    tags: tuple[str, ...]
+    text: Callable[[], str]
+
+
+def _models() -> list[Item]:
+    return [Item(m.name, "models", m.source, (), lambda m=m: _model_text(m)) for m in MODELS.values()]  # type: ignore[misc]
+
+
+def _model_text(model: Model) -> str:
+    moves = [
+        (model.hoards_tokens, "waste: how many spare tokens to throw away; the others are kept, for at most D"),
+        (model.has_jitter, "service, per flow: how much of what may be delivered is delivered now, the rest at most D later"),
+        (model.varies_rate, "rate: the link rate, between link_rate_min_Bps and link_rate_max_Bps of the path"),
+        (True, "loss, per flow: how much of its loss budget is used now (paths with loss_budget > 0)"),
+    ]
+    lines = [
+        f"{model.name} ({model.source})",
+        "",
+        "The network's moves in each step, numbers in [0, 1] mapped into what is legal:",
+    ]
+    return "\n".join([*lines, *(f"  - {text}" for has, text in moves if has)])
+
+
+def _registered(kind: str, registry: Registry, text: Callable[[Registry, Entry], str]) -> list[Item]:
+    return [Item(e.name, kind, e.summary, e.tags, lambda e=e: text(registry, e)) for e in registry]  # type: ignore[misc]
+
+
+def _agents() -> list[Item]:
+    from ccenv.agents import AGENTS
+
+    return _registered("agents", AGENTS, _agent_text)
+
+
+def _agent_text(registry: Registry, entry: Entry) -> str:
+    from ccenv.programs import pseudo_code
+    from ccenv.sender import MlpSender, ProgramSender
+
+    sender = registry.make(entry.name)
+    if isinstance(sender, ProgramSender):
+        return pseudo_code(sender.program)
+    if isinstance(sender, MlpSender):
+        sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
+        layers = " -> ".join(str(size) for size in sizes)
+        return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
+    return _source_text(entry)
+
+
+def _adversaries() -> list[Item]:
+    from ccenv.adversaries import ADVERSARIES
+
+    return _registered("adversaries", ADVERSARIES, lambda _, entry: _source_text(entry))
+
+
+def _source_text(entry: Entry) -> str:
+    """Return the source of the module behind an entry: its docstring comes first."""
+    import importlib
+    import inspect
+
+    return inspect.getsource(importlib.import_module(entry.target.partition(":")[0])).rstrip()
+
+
+def _envs() -> list[Item]:
+    from ccenv.envs import ENVIRONMENTS
+
+    return _registered("envs", ENVIRONMENTS, _environment_text)
+
+
+def _environment_text(registry: Registry, entry: Entry) -> str:
+    import inspect
+
+    return inspect.getdoc(registry.load(entry.name)) or entry.summary
+
+
+def _suites() -> list[Item]:
+    return _files("suites", SUITES, "")
+
+
+def _configs() -> list[Item]:
+    return [item for kind, package in CONFIGS.items() for item in _files("configs", package, f"{kind}/")]
+
+
+def _files(kind: str, package: str, prefix: str) -> list[Item]:
+    from ccenv.config import find_data, shipped_names
+
+    items = []
+    for name in shipped_names(package, ".yaml"):
+        file = find_data(package, name, ".yaml")
+        first = file.read_text(encoding="utf-8").partition("\n")[0]
+        summary = first.removeprefix("#").strip() if first.startswith("#") else ""
+        items.append(Item(prefix + name, kind, summary, (), lambda f=file: f.read_text(encoding="utf-8").rstrip()))  # type: ignore[misc]
+    return items
+
+
+KINDS: dict[str, Callable[[], list[Item]]] = {
+    "envs": _envs,
+    "models": _models,
+    "agents": _agents,
+    "adversaries": _adversaries,
+    "suites": _suites,
+    "configs": _configs,
+}
+
+
+def _items(kind: str) -> list[Item]:
+    if kind not in KINDS:
+        raise unknown_name("kind", kind, KINDS)
+    return KINDS[kind]()
+
+
+def list_command(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=" | ".join(KINDS))],
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List what ccenv ships: envs, models, agents, adversaries, suites or configs.
+
+    Example: ccenv list agents
+    """
+    found = [item for item in _items(kind) if tag is None or tag in item.tags]
+    if json:
+        print_json([{"name": item.name, "summary": item.summary, "tags": item.tags} for item in found])
+    else:
+        print_table(kind, ["name", "summary", "tags"], [(item.name, item.summary, " ".join(item.tags)) for item in found])
+
+
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name from ccenv list.")],
+    kind: Annotated[str | None, typer.Option(help="Look in one kind only: " + " | ".join(KINDS))] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show one thing: pseudo-code of a program, source of a CCA or adversary, moves of a model, YAML of a config, page of an env.
+
+    Example: ccenv show cc_probe_drain
+    """
+    candidates = [item for each in ([kind] if kind else KINDS) for item in _items(each)]
+    # A config is also found without its folder.
+    found = [
+        item for item in candidates if name in (item.name, item.name.partition("/")[2] if item.kind == "configs" else item.name)
+    ]
+    if not found:
+        raise unknown_name("name", name, {item.name for item in candidates})
+    if len(found) > 1:
+        raise InputError(f"{name!r} is the name of {_all_of(found)}: give the full name or --kind")
+    item = found[0]
+    text = item.text()
+    if json:
+        data: dict[str, Any] = {"name": item.name, "kind": item.kind, "summary": item.summary, "tags": item.tags, "text": text}
+        print_json(data)
+    else:
+        print_text(text)
+
+
+def _all_of(items: list[Item]) -> str:
+    return " and ".join(f"{item.name} ({item.kind})" for item in items)

@@ -1,0 +1,140 @@
+"""``ccenv doctor``: what works on this machine, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+OK, MISSING, BROKEN = "ok", "missing", "broken"
+EXIT_BROKEN = 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: what was looked at.
+        status: ``"ok"``, ``"missing"`` (optional, ccenv works without) or ``"broken"``.
+        found: what is there.
+        advice: what to do; empty where nothing is wrong.
+    """
+
+    name: str
+    status: str
+    found: str
+    advice: str = ""
+
+
+def command(json: JsonOption = False) -> int:
+    """Tell what works on this machine: Python, dependencies, extras, kernel cache, solver. Exit code 1 if ccenv cannot work.
+
+    Example: ccenv doctor --json
+    """
+    checks = list(all_checks())
+    broken = [check for check in checks if check.status == BROKEN]
+    if json:
+        print_json({"ok": not broken, "checks": checks})
+    else:
+        print_table("doctor", ["check", "status", "found", "advice"], [(c.name, c.status, c.found, c.advice) for c in checks])
+        missing = sum(check.status == MISSING for check in checks)
+        print_text(f"{len(broken)} broken, {missing} optional missing" if broken or missing else "all is well")
+    return EXIT_BROKEN if broken else 0
+
+
+def all_checks() -> Iterator[Check]:
+    """Look at everything, in the order of the report."""
+    yield _python()
+    yield Check("platform", OK, f"{platform.platform()} ({platform.machine()})")
+    yield Check("cores", OK, str(_usable_cores()))
+    yield _memory()
+    yield from _packages()
+    yield _kernel_cache()
+    yield _solver()
+
+
+def _python() -> Check:
+    good = sys.version_info >= (3, 11)
+    return Check("python", OK if good else BROKEN, platform.python_version(), "" if good else "ccenv needs Python 3.11 or newer")
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> Check:
+    try:
+        gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (AttributeError, ValueError, OSError):
+        return Check("memory", OK, "unknown on this system")
+    return Check("memory", OK, f"{gib:.1f} GiB", "" if gib >= 2 else "training wants 2 GiB")
+
+
+def _packages() -> Iterator[Check]:
+    """Compare what is installed with what ccenv's metadata asks for: each core dependency, then each extra as a whole."""
+    try:
+        about = metadata.metadata("ccenv")
+        requirements = [Requirement(text) for text in metadata.requires("ccenv") or []]
+    except metadata.PackageNotFoundError:
+        yield Check("ccenv", BROKEN, "not installed", "pip install -e . in the checkout")
+        return
+    yield Check("ccenv", OK, about["Version"])
+    core = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
+    for requirement in core:
+        version, wrong = _installed(requirement)
+        yield Check(requirement.name, BROKEN if wrong else OK, version, f"pip install '{requirement}'" if wrong else "")
+    for extra in about.get_all("Provides-Extra") or []:
+        wanted = [
+            r for r in requirements if r not in core and r.name != "ccenv" and r.marker and r.marker.evaluate({"extra": extra})
+        ]
+        if not wanted:
+            continue
+        state = [(r.name, *_installed(r)) for r in wanted]
+        wrong = any(bad for _, _, bad in state)
+        found = ", ".join(f"{name} {version}" for name, version, _ in state)
+        yield Check(f"extra [{extra}]", MISSING if wrong else OK, found, f"pip install 'ccenv[{extra}]'" if wrong else "")
+
+
+def _installed(requirement: Requirement) -> tuple[str, bool]:
+    """Return the installed version of a requirement and whether it is absent or of a wrong version."""
+    try:
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        return "-", True
+    return version, not requirement.specifier.contains(version, prereleases=True)
+
+
+def _kernel_cache() -> Check:
+    """Compiled kernels are kept in one folder; without it every start compiles again."""
+    folder = Path(os.environ["NUMBA_CACHE_DIR"])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Check("kernel cache", BROKEN, f"{folder}: {error.strerror}", "set NUMBA_CACHE_DIR to a folder that you can write")
+    return Check("kernel cache", OK, str(folder))
+
+
+def _solver() -> Check:
+    """Ask the solver one question with a known answer."""
+    try:
+        import z3
+    except ImportError:
+        return Check("solver z3", MISSING, "-", "pip install 'ccenv[verify]'")
+    x = z3.Real("x")
+    solver = z3.Solver()
+    solver.add(x > 0, 2 * x < 0)
+    answer = str(solver.check())
+    found = f"{z3.get_version_string()}: 0 < x and 2x < 0 is {answer}"
+    return Check("solver z3", OK, found) if answer == "unsat" else Check("solver z3", BROKEN, found, "reinstall z3-solver")

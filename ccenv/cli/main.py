@@ -1,0 +1,136 @@
+"""The ``ccenv`` command: a table of command groups, each imported only when it is invoked, and the error discipline."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ccenv import __version__
+from ccenv.errors import CcenvError, did_you_mean
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Group:
+    """One line of the table of commands.
+
+    Attributes:
+        name: what the user types.
+        module: where it lives.
+        help: one line for ``ccenv --help``; the command's own help is its docstring.
+        attribute: what it defines there: a Typer application with sub-commands (``app``), or the function of a single command.
+    """
+
+    name: str
+    module: str
+    help: str
+    attribute: str = "command"
+
+
+# One line per command, in the order of ``ccenv --help``. To add one, write ccenv/cli/NAME.py and add its line.
+GROUPS: tuple[Group, ...] = (
+    Group("list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, suites or configs.", "list_command"),
+    Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
+    Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
+    Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
+)
+
+_ABOUT = """Environment, benchmark and proving ground for Internet congestion control.
+
+Example: ccenv list agents
+"""
+
+
+def build_app(invoked: str | None) -> typer.Typer:
+    """Build the application: the invoked group for real, the others as a name and a line of help.
+
+    Args:
+        invoked: name of the group whose module is to be imported, or None for none (``ccenv --help``).
+    """
+    app = typer.Typer(
+        name="ccenv",
+        help=_ABOUT,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for group in GROUPS:
+        if group.name != invoked:
+            app.command(group.name, help=group.help)(_not_loaded)
+            continue
+        target = getattr(importlib.import_module(group.module), group.attribute)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=group.name, no_args_is_help=True)
+        else:
+            app.command(group.name, no_args_is_help=False)(target)
+    return app
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"ccenv {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Hold the options of ``ccenv`` itself."""
+
+
+def _not_loaded() -> None:
+    """Stand for a group that was not invoked; main() imports the invoked one before anything runs."""
+    raise CcenvError("give the command first: ccenv COMMAND [OPTIONS]")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: without the program's name; by default those of the process.
+
+    Returns:
+        Exit code: 0, 1 where a check says no, 2 for an error (one line on stderr), 130 after Ctrl-C.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(given)
+    except CcenvError as error:
+        return _fail(str(error))
+    except typer.TyperException as error:  # wrong usage
+        return _fail(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
+    if code == EXIT_INTERRUPTED:
+        print("ccenv: interrupted; run the same command again: what can be resumed, resumes", file=sys.stderr)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    invoked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    names = [group.name for group in GROUPS]
+    if invoked is not None and invoked not in names:
+        raise CcenvError(f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
+    result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str) -> int:
+    if message:  # empty where Typer has printed the help instead
+        print("ccenv: error: " + " ".join(message.split()), file=sys.stderr)
+    return EXIT_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())
