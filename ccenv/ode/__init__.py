@@ -1,0 +1,1 @@
+"""Fluid models of BBRv1, BBRv2, Reno and CUBIC ([BBR-fluid]): simulation, equilibria, stability."""
