@@ -1,0 +1,56 @@
+"""Senders: classic CCAs, belief programs, learned policies. One registry, one file per agent."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+
+from ccenv.parameters import build
+from ccenv.registry import Registry
+from ccenv.sender import ProgramSender, Sender
+
+AGENTS = Registry("agent")
+
+_CLASSIC = "ccenv.agents.classic."
+AGENTS.add("reno", _CLASSIC + "reno:sender", tags=("classic",), summary="Reno (RFC 5681, RFC 6582)")
+AGENTS.add("cubic", _CLASSIC + "cubic:sender", tags=("classic",), summary="CUBIC (RFC 9438)")
+AGENTS.add("vegas", _CLASSIC + "vegas:sender", tags=("classic",), summary="Vegas (Brakmo, Peterson 1995)")
+AGENTS.add("copa", _CLASSIC + "copa:sender", tags=("classic",), summary="Copa (Arun, Balakrishnan 2018)")
+AGENTS.add("bbr1", _CLASSIC + "bbr1:sender", tags=("classic",), summary="BBR version 1 (Cardwell et al. 2016)")
+AGENTS.add("constant", _CLASSIC + "constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
+
+_SYNTHESIZED = "ccenv.agents.synthesized:"
+_LISTING = "belief program of [CCmatic] Listing 2: "
+AGENTS.add("cc_qdel", _SYNTHESIZED + "cc_qdel", tags=("synthesized",), summary=_LISTING + "CCA1, for deep buffers")
+AGENTS.add("cc_probe_fast", _SYNTHESIZED + "cc_probe_fast", tags=("synthesized",), summary=_LISTING + "CCA2, for small buffers")
+AGENTS.add("cc_probe_drain", _SYNTHESIZED + "cc_probe_drain", tags=("synthesized",), summary=_LISTING + "CCA3, for any buffer")
+AGENTS.add(
+    "cc_probe_slow",
+    _SYNTHESIZED + "cc_probe_slow",
+    tags=("synthesized",),
+    summary=_LISTING + "CCA4, constant loss on CBR-delay (parameters k, alpha_mss)",
+)
+AGENTS.add("cc_probe_qdel", _SYNTHESIZED + "cc_probe_qdel", tags=("synthesized",), summary=_LISTING + "CCA5, probes by delay")
+
+
+def make_sender(spec: str) -> Sender:
+    """Build a sender.
+
+    Args:
+        spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), or the path
+            of a belief program (``.json`` with ``"format": "ccenv-program"``).
+
+    Returns:
+        Sender: for the engines.
+
+    Raises:
+        UnknownNameError: if neither an agent nor a file has this name.
+        InputError: if a parameter is unknown or out of range.
+        ProgramError: if the file is not a valid program.
+    """
+    if spec.endswith(".json") or FilePath(spec).is_file():
+        from ccenv.programs import load_program
+
+        program = load_program(spec)
+        return ProgramSender(program.name, program)
+    sender: Sender = build(AGENTS, spec)
+    return sender

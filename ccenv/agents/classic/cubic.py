@@ -1,0 +1,171 @@
+"""CUBIC (RFC 9438), with fast convergence and the Reno-friendly region.
+
+Deviations: no HyStart++ (s.4.10 recommends it, RFC 9406), no rollback of spurious reductions (s.4.9); bytes are counted
+instead of ACKs; in the Reno-friendly region the window never shrinks to W_est; as in Reno, the window is not inflated
+during recovery and the initial window is that of RFC 6928.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
+from ccenv.engine.signals import state_record
+from ccenv.parameters import number
+from ccenv.sender import ClassicSender
+
+C_MSS_PER_S3 = 0.4  # RFC 9438 s.5.1
+BETA = 0.7  # RFC 9438 s.4.6
+ALPHA = 3.0 * (1.0 - BETA) / (1.0 + BETA)  # RFC 9438 s.4.3, eq. (4)
+MAX_GROWTH = 1.5  # RFC 9438 s.4.2: largest target in units of cwnd
+MIN_SSTHRESH_MSS = 2.0  # RFC 9438 s.4.6
+LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1
+NO_EPOCH = -1.0
+
+STATE = state_record(
+    "initial_window_mss",  # parameter
+    "fast_convergence",  # parameter, 0 or 1
+    "ssthresh_bytes",
+    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+    "srtt_s",
+    "w_max_bytes",
+    "cwnd_prior_bytes",  # window before the last reduction
+    "epoch_start_s",  # start of this congestion avoidance stage, NO_EPOCH before it
+    "k_s",
+    "origin_bytes",  # W_max of this stage
+    "w_est_bytes",  # window that Reno would have
+    "after_timeout",  # 1 until the stage after a time-out has begun
+    "last_ack_s",
+)
+
+
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int = 1) -> ClassicSender:
+    """Build a CUBIC sender.
+
+    Args:
+        initial_window_mss: window at the start in segments, >= 1.
+        fast_convergence: 1: release bandwidth faster to new flows (RFC 9438 s.4.7); 0: not.
+    """
+    return classic_sender(
+        "cubic",
+        sys.modules[__name__],
+        STATE,
+        initial_window_mss=initial_window("cubic", initial_window_mss),
+        fast_convergence=number("cubic", "fast_convergence", fast_convergence, low=0, high=1, whole=True),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def cubic_window_bytes(t_s: float, k_s: float, origin_bytes: float, mss_bytes: float) -> float:
+    """Return W_cubic(t) in bytes (RFC 9438 eq. 1)."""
+    offset_s = t_s - k_s
+    return C_MSS_PER_S3 * offset_s * offset_s * offset_s * mss_bytes + origin_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def plateau_time_s(w_max_bytes: float, cwnd_bytes: float, mss_bytes: float) -> float:
+    """Return K, the time from a window back to W_max (RFC 9438 eq. 2); 0 if the window is not below it."""
+    return (max(0.0, w_max_bytes - cwnd_bytes) / (mss_bytes * C_MSS_PER_S3)) ** (1.0 / 3.0)
+
+
+def init(state: Any) -> None:
+    """Start in slow start; not paced."""
+    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
+    state.pacing_rate_Bps = np.inf
+    state.ssthresh_bytes = UNLIMITED_BYTES
+    state.recover_bytes = 0.0
+    state.srtt_s = 0.0
+    state.w_max_bytes = 0.0
+    state.cwnd_prior_bytes = 0.0
+    state.epoch_start_s = NO_EPOCH
+    state.k_s = 0.0
+    state.origin_bytes = 0.0
+    state.w_est_bytes = 0.0
+    state.after_timeout = 0.0
+    state.last_ack_s = 0.0
+
+
+def on_ack(state: Any, ack: Any) -> None:
+    """Grow along the cubic curve, or as Reno where that is faster (RFC 9438 s.4.2 to 4.5)."""
+    state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.cwnd_bytes))
+    since_last_ack_s = ack.now_s - state.last_ack_s
+    state.last_ack_s = ack.now_s
+    if ack.delivered_bytes < state.recover_bytes:
+        return
+    if ack.ecn_fraction > 0.0:  # RFC 9438 s.4.6: an ECE mark reduces as a loss does
+        _reduce(state, ack.inflight_bytes + ack.acked_bytes)
+        state.recover_bytes = ack.delivered_bytes + ack.inflight_bytes
+        return
+    if ack.app_limited > 0.0:
+        if state.epoch_start_s != NO_EPOCH:  # RFC 9438 s.5.8: this time does not count
+            state.epoch_start_s += since_last_ack_s
+        return
+    acked_bytes = ack.acked_bytes
+    if state.cwnd_bytes < state.ssthresh_bytes:
+        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
+        state.cwnd_bytes += step_bytes
+        acked_bytes -= step_bytes
+    if acked_bytes > 0.0:
+        _avoid_congestion(state, ack.now_s, min(1.0, acked_bytes / state.cwnd_bytes))
+
+
+@njit(cache=True, error_model="numpy")
+def _avoid_congestion(state: Any, now_s: float, share: float) -> None:
+    if state.epoch_start_s == NO_EPOCH:
+        _start_epoch(state, now_s)
+    t_s = now_s - state.epoch_start_s
+    alpha = ALPHA if state.w_est_bytes < state.cwnd_prior_bytes else 1.0  # RFC 9438 s.4.3
+    state.w_est_bytes += alpha * state.mss_bytes * share
+    if cubic_window_bytes(t_s, state.k_s, state.origin_bytes, state.mss_bytes) < state.w_est_bytes:
+        state.cwnd_bytes = max(state.cwnd_bytes, state.w_est_bytes)
+        return
+    target_bytes = cubic_window_bytes(t_s + state.srtt_s, state.k_s, state.origin_bytes, state.mss_bytes)
+    target_bytes = min(max(target_bytes, state.cwnd_bytes), MAX_GROWTH * state.cwnd_bytes)
+    state.cwnd_bytes += (target_bytes - state.cwnd_bytes) * share
+
+
+@njit(cache=True, error_model="numpy")
+def _start_epoch(state: Any, now_s: float) -> None:
+    state.epoch_start_s = now_s
+    state.w_est_bytes = state.cwnd_bytes
+    if state.after_timeout > 0.0 or state.w_max_bytes <= state.cwnd_bytes:  # RFC 9438 s.4.8
+        state.k_s = 0.0
+        state.origin_bytes = state.cwnd_bytes
+    else:
+        state.k_s = plateau_time_s(state.w_max_bytes, state.cwnd_bytes, state.mss_bytes)
+        state.origin_bytes = state.w_max_bytes
+    state.after_timeout = 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _reduce(state: Any, flight_bytes: float) -> None:
+    if state.fast_convergence > 0.0 and state.cwnd_bytes < state.w_max_bytes:  # RFC 9438 s.4.7
+        state.w_max_bytes = state.cwnd_bytes * (1.0 + BETA) / 2.0
+    else:
+        state.w_max_bytes = state.cwnd_bytes
+    state.cwnd_prior_bytes = state.cwnd_bytes
+    state.ssthresh_bytes = max(BETA * flight_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
+    state.cwnd_bytes = state.ssthresh_bytes
+    state.epoch_start_s = NO_EPOCH
+
+
+def on_loss(state: Any, loss: Any) -> None:
+    """Reduce to BETA once per episode (RFC 9438 s.4.6); one segment after a time-out (s.4.8)."""
+    if loss.new_episode > 0.0:
+        _reduce(state, loss.inflight_bytes + loss.lost_bytes)
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+    else:  # these bytes were counted as in flight and will not arrive
+        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
+    if loss.timeout > 0.0:
+        state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
+        state.epoch_start_s = NO_EPOCH
+        state.after_timeout = 1.0
+        state.recover_bytes = 0.0
+
+
+def on_tick(state: Any, tick: Any) -> None:
+    """Do nothing: CUBIC acts on ACKs and losses only."""

@@ -1,0 +1,82 @@
+"""Reno: slow start, congestion avoidance, fast recovery (RFC 5681, RFC 6582).
+
+Deviations: the window is not inflated by duplicate ACKs (RFC 5681 s.3.2 step 3), because the engines take lost bytes out of
+flight as RFC 6675 does; bytes are counted instead of ACKs (RFC 3465, with no limit L on the bytes per ACK), so that one
+large and many small signals act alike; the initial window is that of RFC 6928.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.engine.signals import state_record
+from ccenv.sender import ClassicSender
+
+LOSS_FACTOR = 0.5  # RFC 5681 eq. (4)
+MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)
+LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1: the window after a time-out
+
+STATE = state_record(
+    "initial_window_mss",  # parameter
+    "ssthresh_bytes",
+    "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+)
+
+
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
+    """Build a Reno sender.
+
+    Args:
+        initial_window_mss: window at the start in segments, >= 1.
+    """
+    return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=initial_window("reno", initial_window_mss))
+
+
+def init(state: Any) -> None:
+    """Start in slow start; Reno does not pace."""
+    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
+    state.pacing_rate_Bps = np.inf
+    state.ssthresh_bytes = UNLIMITED_BYTES
+    state.recover_bytes = 0.0
+
+
+def on_ack(state: Any, ack: Any) -> None:
+    """Grow: by the bytes acknowledged in slow start (RFC 5681 eq. 2), by one segment per window after it (eq. 3)."""
+    if ack.delivered_bytes < state.recover_bytes:
+        return
+    if ack.ecn_fraction > 0.0:  # RFC 3168 s.6.1.2: as a loss, at most once per window
+        state.ssthresh_bytes = max(LOSS_FACTOR * (ack.inflight_bytes + ack.acked_bytes), MIN_SSTHRESH_MSS * state.mss_bytes)
+        state.cwnd_bytes = state.ssthresh_bytes
+        state.recover_bytes = ack.delivered_bytes + ack.inflight_bytes
+        return
+    if ack.app_limited > 0.0:  # RFC 7661: an unused window is not validated
+        return
+    acked_bytes = ack.acked_bytes
+    if state.cwnd_bytes < state.ssthresh_bytes:
+        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
+        state.cwnd_bytes += step_bytes
+        acked_bytes -= step_bytes
+    if acked_bytes > 0.0:
+        state.cwnd_bytes += state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
+
+
+def on_loss(state: Any, loss: Any) -> None:
+    """Halve once per episode (RFC 5681 s.3.2); one segment after a time-out (s.3.1)."""
+    if loss.new_episode > 0.0:
+        flight_bytes = loss.inflight_bytes + loss.lost_bytes
+        state.ssthresh_bytes = max(LOSS_FACTOR * flight_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
+        state.cwnd_bytes = state.ssthresh_bytes
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+    else:  # these bytes were counted as in flight and will not arrive
+        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
+    if loss.timeout > 0.0:
+        state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
+        state.recover_bytes = 0.0
+
+
+def on_tick(state: Any, tick: Any) -> None:
+    """Do nothing: Reno acts on ACKs and losses only."""

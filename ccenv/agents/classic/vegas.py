@@ -1,0 +1,140 @@
+"""Vegas (Brakmo, Peterson: TCP Vegas: end to end congestion avoidance on a global Internet, IEEE JSAC 13(8), 1995).
+
+Once per round trip it compares the expected rate cwnd/BaseRTT with the actual rate cwnd/RTT; their difference times
+BaseRTT is the number of its own segments in the queue, kept between alpha and beta.
+
+Deviations: the RTT of a round is the mean over the bytes acknowledged in it, not that of one distinguished segment; the
+step of one segment is taken at once instead of spread over the next round; losses are found by the engine, not by Vegas'
+own fine-grained timer; the initial window is that of RFC 6928.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.engine.signals import state_record
+from ccenv.errors import InputError
+from ccenv.parameters import number
+from ccenv.sender import ClassicSender
+
+ALPHA_MSS = 2.0  # JSAC 1995 s.IV: Vegas-2,4
+BETA_MSS = 4.0
+GAMMA_MSS = 1.0  # JSAC 1995 s.IV: threshold that ends slow start
+SLOW_START_EXIT = 7.0 / 8.0  # of the window is kept on leaving slow start (the authors' implementation)
+LOSS_FACTOR = 0.75  # of the window is kept after a loss (the authors' implementation)
+MIN_CWND_MSS = 2.0  # also the window after a time-out
+
+STATE = state_record(
+    "initial_window_mss",  # parameter
+    "alpha_mss",  # parameter
+    "beta_mss",  # parameter
+    "gamma_mss",  # parameter
+    "slow_start",
+    "growing",  # in slow start: 1 in the rounds that double, 0 in those that measure
+    "ssthresh_bytes",  # ends the slow start after a time-out
+    "recover_bytes",  # no change of the window until so many bytes are delivered
+    "round_acked_bytes",
+    "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
+)
+
+
+def sender(
+    alpha_mss: float = ALPHA_MSS,
+    beta_mss: float = BETA_MSS,
+    gamma_mss: float = GAMMA_MSS,
+    initial_window_mss: float = INITIAL_WINDOW_MSS,
+) -> ClassicSender:
+    """Build a Vegas sender.
+
+    Args:
+        alpha_mss: fewest own segments in the queue, > 0.
+        beta_mss: most own segments in the queue, >= alpha_mss.
+        gamma_mss: segments in the queue that end slow start, > 0.
+        initial_window_mss: window at the start in segments, >= 1.
+    """
+    alpha = number("vegas", "alpha_mss", alpha_mss, above=0)
+    beta = number("vegas", "beta_mss", beta_mss, above=0)
+    if beta < alpha:
+        raise InputError(f"vegas: beta_mss is {beta:g}; it must be at least alpha_mss, {alpha:g}")
+    return classic_sender(
+        "vegas",
+        sys.modules[__name__],
+        STATE,
+        initial_window_mss=initial_window("vegas", initial_window_mss),
+        alpha_mss=alpha,
+        beta_mss=beta,
+        gamma_mss=number("vegas", "gamma_mss", gamma_mss, above=0),
+    )
+
+
+def init(state: Any) -> None:
+    """Start in slow start; not paced."""
+    state.cwnd_bytes = state.initial_window_mss * state.mss_bytes
+    state.pacing_rate_Bps = np.inf
+    state.slow_start = 1.0
+    state.growing = 0.0
+    state.ssthresh_bytes = UNLIMITED_BYTES
+    state.recover_bytes = 0.0
+    state.round_acked_bytes = 0.0
+    state.round_rtt_sum = 0.0
+
+
+def on_ack(state: Any, ack: Any) -> None:
+    """Decide at the start of each round by the round before; in slow start grow in every other round."""
+    recovering = ack.delivered_bytes < state.recover_bytes
+    if ack.round_start > 0.0 and state.round_acked_bytes > 0.0:
+        if not recovering:
+            rtt_s = state.round_rtt_sum / state.round_acked_bytes
+            queued_mss = state.cwnd_bytes * max(0.0, 1.0 - ack.min_rtt_s / rtt_s) / state.mss_bytes
+            _decide(state, queued_mss, ack.app_limited)
+        state.round_acked_bytes = 0.0
+        state.round_rtt_sum = 0.0
+    state.round_acked_bytes += ack.acked_bytes
+    state.round_rtt_sum += ack.rtt_s * ack.acked_bytes
+    if state.slow_start > 0.0 and state.growing > 0.0 and not recovering and ack.app_limited == 0.0:
+        state.cwnd_bytes = min(state.cwnd_bytes + ack.acked_bytes, state.ssthresh_bytes)
+        if state.cwnd_bytes >= state.ssthresh_bytes:
+            state.slow_start = 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _decide(state: Any, queued_mss: float, app_limited: float) -> None:
+    if state.slow_start > 0.0:
+        if state.growing > 0.0:
+            state.growing = 0.0
+        elif queued_mss > state.gamma_mss:
+            state.slow_start = 0.0
+            state.cwnd_bytes *= SLOW_START_EXIT
+        else:
+            state.growing = 1.0
+    elif queued_mss > state.beta_mss:
+        state.cwnd_bytes -= state.mss_bytes
+    elif queued_mss < state.alpha_mss and app_limited == 0.0:
+        state.cwnd_bytes += state.mss_bytes
+    state.cwnd_bytes = max(state.cwnd_bytes, MIN_CWND_MSS * state.mss_bytes)
+
+
+def on_loss(state: Any, loss: Any) -> None:
+    """Keep three quarters once per episode; two segments and slow start after a time-out."""
+    minimum_bytes = MIN_CWND_MSS * state.mss_bytes
+    if loss.new_episode > 0.0:
+        state.ssthresh_bytes = max(0.5 * (loss.inflight_bytes + loss.lost_bytes), minimum_bytes)
+        state.cwnd_bytes = max(LOSS_FACTOR * state.cwnd_bytes, minimum_bytes)
+        state.slow_start = 0.0
+        state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+    else:  # these bytes were counted as in flight and will not arrive
+        state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
+    if loss.timeout > 0.0:
+        state.cwnd_bytes = minimum_bytes
+        state.slow_start = 1.0
+        state.growing = 0.0
+        state.recover_bytes = 0.0
+
+
+def on_tick(state: Any, tick: Any) -> None:
+    """Do nothing: Vegas acts on ACKs and losses only."""

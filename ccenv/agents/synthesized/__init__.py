@@ -1,0 +1,66 @@
+"""The synthesised CCAs of [CCmatic] Listing 2 as belief programs: one JSON file each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from importlib import resources
+
+from ccenv.parameters import number
+from ccenv.programs import Branch, Expression, Leaf, Program, parse_program
+from ccenv.programs.reader import MAX_HOLD_RTTS
+from ccenv.sender import ProgramSender
+
+
+def shipped_program(name: str) -> Program:
+    """Read a program of this package. Raises ProgramError if its file is damaged."""
+    text = resources.files(__name__).joinpath(f"{name}.json").read_bytes()
+    return parse_program(text, f"{name}.json")
+
+
+def cc_qdel() -> ProgramSender:
+    """Build CCA1: for CCAC with a buffer of at least 3C(Rm+D)."""
+    return ProgramSender("cc_qdel", shipped_program("cc_qdel"))
+
+
+def cc_probe_fast() -> ProgramSender:
+    """Build CCA2: for CCAC with a small buffer."""
+    return ProgramSender("cc_probe_fast", shipped_program("cc_probe_fast"))
+
+
+def cc_probe_drain() -> ProgramSender:
+    """Build CCA3: for CCAC with any buffer."""
+    return ProgramSender("cc_probe_drain", shipped_program("cc_probe_drain"))
+
+
+def cc_probe_qdel() -> ProgramSender:
+    """Build CCA5: for CCAC, large losses only where the buffer is small and the beliefs shrink."""
+    return ProgramSender("cc_probe_qdel", shipped_program("cc_probe_qdel"))
+
+
+def cc_probe_slow(k: int = 1, alpha_mss: int = 1) -> ProgramSender:
+    """Build CCA4, or its generalisation cc_probe_slow_k: constant loss on CBR-delay ([CCmatic] s.6.2.1).
+
+    The probe sends C_L_lambda * (T* + D) + alpha over T* = k*Rm with D = Rm, that is at the rate
+    (k+1)/k * C_L_lambda + alpha/(k*Rm), held for k intervals. At k = 1 this is Listing 2's 2 C_L_lambda + MSS/Rm.
+
+    Args:
+        k: T* in units of Rm, 1 to MAX_HOLD_RTTS.
+        alpha_mss: alpha in segments, 1 to 100; a probe loses at most 2 alpha.
+
+    Deviation: the paper's packet runs start cc_probe_slow_k by cc_qdel until the first large loss; a program has no such
+    memory, so this one starts with its own additive ramp.
+    """
+    probe_rtts = int(number("cc_probe_slow", "k", k, low=1, high=MAX_HOLD_RTTS, whole=True))
+    alpha = Fraction(int(number("cc_probe_slow", "alpha_mss", alpha_mss, low=1, high=100, whole=True)))
+    program = shipped_program("cc_probe_slow")
+    if (probe_rtts, alpha) == (1, 1):
+        return ProgramSender("cc_probe_slow", program)
+    rule = Branch(
+        Expression((("q_U", Fraction(1)), ("MSS", -alpha))),
+        Leaf(Expression((("C_L_lambda", Fraction(1)), ("q_U/Rm", Fraction(-1))))),
+        Leaf(Expression((("C_L_lambda", Fraction(probe_rtts + 1, probe_rtts)), ("MSS/Rm", alpha / probe_rtts))), probe_rtts),
+    )
+    name = f"cc_probe_slow_k{probe_rtts}" + ("" if alpha == 1 else f"_alpha{alpha}")
+    program = replace(program, name=name, rule=rule, source="[CCmatic] s.6.2.1, cc_probe_slow_k", probe_window_rtts=probe_rtts)
+    return ProgramSender(name, program)

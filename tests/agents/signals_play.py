@@ -1,0 +1,120 @@
+"""Helpers: records for plain Python and for numba, and random but possible signal sequences."""
+
+import contextlib
+import sys
+
+import numba
+import numpy as np
+from numba import njit
+
+from ccenv.engine.signals import ACK, LOSS, TICK
+
+
+def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
+    """Return a zeroed state record with header and parameters set, before init."""
+    state = np.zeros(1, sender.state).view(np.recarray)[0]
+    state.mss_bytes, state.seed, state.env, state.flow = mss_bytes, seed, env, flow
+    for name, value in sender.parameters.items():
+        state[name] = value
+    return state
+
+
+def signal(dtype, **values):
+    """Return one signal record."""
+    record = np.zeros(1, dtype).view(np.recarray)[0]
+    record["mss_bytes"] = 1500.0
+    for name, value in values.items():
+        record[name] = value
+    return record
+
+
+def ack(**values):
+    return signal(ACK, **values)
+
+
+def loss(**values):
+    return signal(LOSS, **values)
+
+
+_COMPILED = {}
+
+
+def compiled(sender):
+    """Return the four functions compiled as the engines compile them."""
+    if sender.name not in _COMPILED:
+        _COMPILED[sender.name] = _compile(sender)
+    return _COMPILED[sender.name]
+
+
+def _compile(sender):
+    state = numba.from_dtype(sender.state)
+    out = [njit(numba.void(state), error_model="numpy")(sender.init)]
+    for function, dtype in ((sender.on_ack, ACK), (sender.on_loss, LOSS), (sender.on_tick, TICK)):
+        out.append(njit(numba.void(state, numba.from_dtype(dtype)), error_model="numpy")(function))
+    return out
+
+
+@contextlib.contextmanager
+def plain_python(*modules):
+    """Replace every compiled helper in the modules by its Python function while the context lasts."""
+    replaced = []
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if hasattr(value, "py_func") and value.py_func.__module__ != "ccenv.engine.rng":
+                replaced.append((module, name, value))
+                setattr(module, name, value.py_func)
+    try:
+        yield
+    finally:
+        for module, name, value in replaced:
+            setattr(module, name, value)
+
+
+def module_of(sender):
+    return sys.modules[sender.on_ack.__module__]
+
+
+def random_signals(rng, n, *, mss_bytes=1500.0):
+    """Return n signals of a random but consistent connection: kinds 'ack', 'loss', 'tick'."""
+    now_s, delivered, inflight, min_rtt_s = 0.0, 0.0, 20 * mss_bytes, np.inf
+    base_rtt_s, rate_Bps = rng.uniform(0.001, 0.3), 10 ** rng.uniform(3, 9)
+    round_end = 0.0
+    out = []
+    for _ in range(n):
+        dt_s = base_rtt_s * 10 ** rng.uniform(-3, 0.5)
+        now_s += dt_s
+        kind = rng.choice(["ack", "ack", "ack", "ack", "loss", "tick"])
+        if kind == "ack":
+            size = min(inflight, 10 ** rng.uniform(-3, 6))
+            if size <= 0.0:
+                inflight += 10 * mss_bytes
+                continue
+            delivered += size
+            inflight -= size
+            rtt_s = base_rtt_s + rng.choice([0.0, rng.exponential(0.2 * base_rtt_s)])
+            min_rtt_s = min(min_rtt_s, rtt_s)
+            start = delivered >= round_end
+            if start:
+                round_end = delivered + inflight
+            values = {
+                "acked_bytes": size,
+                "rtt_s": rtt_s,
+                "min_rtt_s": min_rtt_s,
+                "delivery_rate_Bps": rate_Bps * rng.uniform(0, 2),
+                "round_start": float(start),
+                "app_limited": float(rng.random() < 0.1),
+                "ecn_fraction": float(rng.random() < 0.02),
+            }
+        elif kind == "loss":
+            timeout = rng.random() < 0.1
+            size = inflight if timeout else inflight * rng.uniform(0, 0.3)
+            if size <= 0.0:
+                continue
+            inflight -= size
+            values = {"lost_bytes": size, "timeout": float(timeout), "new_episode": float(rng.random() < 0.5)}
+        else:
+            values = {"dt_s": dt_s, "min_rtt_s": min_rtt_s}
+        out.append((kind, values | {"now_s": now_s, "delivered_bytes": delivered, "inflight_bytes": inflight}))
+        inflight += rng.uniform(0, 2) * rate_Bps * dt_s
+        inflight = min(inflight, 1e9)
+    return out

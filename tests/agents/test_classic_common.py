@@ -1,0 +1,119 @@
+"""Every classic CCA: compiles, equals its plain Python form, stays finite, refuses bad parameters."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from signals_play import compiled, fresh_state, module_of, plain_python, random_signals, signal
+
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.classic import common
+from ccenv.engine.signals import ACK, LOSS, TICK
+from ccenv.errors import InputError
+
+CLASSIC = AGENTS.names("classic")
+DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_compiled_equals_plain_python(name):
+    sender = make_sender(name)
+    init, on_ack, on_loss, on_tick = compiled(sender)
+    fast = {"ack": on_ack, "loss": on_loss, "tick": on_tick}
+    slow = {"ack": sender.on_ack, "loss": sender.on_loss, "tick": sender.on_tick}
+    for seed in range(6):
+        one, other = fresh_state(sender), fresh_state(sender)
+        init(one)
+        with plain_python(module_of(sender), common):
+            sender.init(other)
+            for kind, values in random_signals(np.random.default_rng(seed), 400):
+                record = signal(DTYPES[kind], **values)
+                fast[kind](one, record)
+                slow[kind](other, record)
+                np.testing.assert_allclose(one.tolist(), other.tolist(), rtol=1e-12, err_msg=f"{kind} {values}")
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_state_stays_finite_and_window_positive(name):
+    sender = make_sender(name)
+    init, on_ack, on_loss, on_tick = compiled(sender)
+    call = {"ack": on_ack, "loss": on_loss, "tick": on_tick}
+    others = [field for field in sender.state.names if field != "pacing_rate_Bps"]
+    for seed in range(100, 160):
+        state = fresh_state(sender)
+        init(state)
+        for kind, values in random_signals(np.random.default_rng(seed), 300):
+            call[kind](state, signal(DTYPES[kind], **values))
+            assert all(np.isfinite(state[field]) for field in others), (kind, values)
+            assert state.cwnd_bytes >= 1500.0
+            assert state.pacing_rate_Bps > 0.0  # infinite: not paced
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_state_does_not_depend_on_mss_unit(name):
+    """Bytes and segments scaled together give the same window in segments."""
+    sender = make_sender(name)
+    windows = []
+    for scale in (1.0, 4.0):
+        init, on_ack, on_loss, on_tick = compiled(sender)
+        call = {"ack": on_ack, "loss": on_loss, "tick": on_tick}
+        state = fresh_state(sender, mss_bytes=1500.0 * scale)
+        init(state)
+        for kind, values in random_signals(np.random.default_rng(5), 300):
+            scaled = {k: v * scale if k.endswith(("_bytes", "_Bps")) else v for k, v in values.items()}
+            call[kind](state, signal(DTYPES[kind], **scaled))
+        windows.append(state.cwnd_bytes / state.mss_bytes)
+    if name == "constant":
+        assert windows[1] == windows[0] / 4.0
+    elif name == "bbr1":  # its send quantum has thresholds in absolute rates
+        assert windows[1] == pytest.approx(windows[0], rel=0.5)
+    else:
+        assert windows[1] == pytest.approx(windows[0], rel=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.001, 3.0), st.floats(0.01, 10.0)), min_size=1, max_size=60),
+    st.floats(0.5, 5.0),
+)
+@settings(max_examples=200, deadline=None)
+def test_windowed_min_is_a_recent_sample_not_below_the_true_minimum(steps, window):
+    update = common.windowed_min.py_func
+    samples, now, seen = (0.0,) * 6, 0.0, []
+    for gap, value in steps:
+        now += gap
+        seen.append((now, value))
+        samples = update(samples, now, value, window)
+        recent = [v for t, v in seen if now - t <= window]
+        assert samples[0] in recent
+        assert samples[0] >= min(recent)
+        # The second sample is never older than a quarter of the window plus one gap: recent minima are not forgotten.
+        newest_quarter = [v for t, v in seen if t > samples[1]]
+        assert samples[0] <= min(newest_quarter, default=np.inf) or now - samples[1] <= window
+
+
+def test_windowed_min_forgets_an_expired_minimum():
+    update = common.windowed_min.py_func
+    samples = (0.0,) * 6
+    for now, value in ((0.0, 1.0), (3.0, 5.0), (6.0, 4.0), (9.0, 6.0), (11.0, 7.0)):
+        samples = update(samples, now, value, 10.0)
+    assert samples[0] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("reno:initial_window_mss=0", "initial_window_mss is 0; it must be a finite number at least 1"),
+        ("reno:window=3", "unknown parameter 'window'. Did you mean 'initial_window_mss'"),
+        ("cubic:fast_convergence=2", "fast_convergence is 2; it must be a whole number at least 0 and at most 1"),
+        ("vegas:alpha_mss=5", "beta_mss is 4; it must be at least alpha_mss, 5"),
+        ("copa:default_delta=0", "default_delta is 0"),
+        ("copa:default_delta=nan", "default_delta is nan"),
+        ("copa:default_delta=x", "default_delta is 'x'"),
+        ("constant:rate_mbps=-1", "rate_mbps is -1; it must be a finite number above 0"),
+    ],
+)
+def test_bad_parameters_are_refused(spec, message):
+    with pytest.raises(InputError) as caught:
+        make_sender(spec)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

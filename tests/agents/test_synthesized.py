@@ -1,0 +1,113 @@
+"""The shipped belief programs against [CCmatic] Listing 2."""
+
+from fractions import Fraction
+
+import pytest
+
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.synthesized import shipped_program
+from ccenv.errors import InputError, UnknownNameError
+from ccenv.programs import decide, parse_program, pseudo_code, to_json
+
+LISTING_2 = {
+    "cc_qdel": """
+if qdel_L > 0:
+    rate = 1/2 C_L
+else:
+    rate = 2 C_L""",
+    "cc_probe_fast": """
+if C_U < 2 C_L:
+    rate = C_L
+else:
+    rate = 2 C_L""",
+    "cc_probe_drain": """
+if C_U > 2 C_L - 2 MSS/Rm:
+    rate = 2 C_L + MSS/Rm
+else:
+    rate = C_L - MSS/Rm""",
+    "cc_probe_slow": """
+if q_U > MSS:
+    rate = C_L_lambda - q_U/Rm
+else:
+    rate = 2 C_L_lambda + MSS/Rm""",
+    "cc_probe_qdel": """
+if C_U < 3/2 C_L:
+    if qdel_L > Rm:
+        rate = MSS/Rm
+    else:
+        rate = C_L
+else:
+    if C_U > 2 C_L:
+        rate = 2 C_L + MSS/Rm
+    else:
+        rate = C_L""",
+}
+
+
+def test_all_synthesized_agents_are_in_the_listing():
+    assert sorted(AGENTS.names("synthesized")) == sorted(LISTING_2)
+
+
+@pytest.mark.parametrize("name", LISTING_2)
+def test_printed_program_has_the_shape_of_listing_2(name):
+    sender = make_sender(name)
+    lines = pseudo_code(sender.program).splitlines()
+    assert lines[0].startswith(f"# {name} ([CCmatic] Listing 2")
+    assert lines[1:-1] == LISTING_2[name].strip().splitlines()
+    assert lines[-1] == "rate = max(rate, MSS/Rm)"
+
+
+@pytest.mark.parametrize("name", LISTING_2)
+def test_shipped_file_is_canonical(name):
+    program = shipped_program(name)
+    assert program.name == name
+    assert parse_program(to_json(program)) == program
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("alpha_mss", [1, 5])
+def test_probe_sends_what_section_6_2_1_asks_for(k, alpha_mss):
+    """Over T* = k*Rm the probe sends C_L_lambda * (T* + D) + alpha, with D = Rm."""
+    program = make_sender(f"cc_probe_slow:k={k},alpha_mss={alpha_mss}").program
+    c, rm, mss = Fraction(7), Fraction(1, 3), Fraction(1, 100)
+    inputs = {"C_L_lambda": c, "MSS/Rm": mss / rm, "MSS": mss, "q_U": alpha_mss * mss, "q_U/Rm": alpha_mss * mss / rm}
+    rate, hold = decide(program, inputs)
+    assert hold == k == program.probe_window_rtts
+    assert rate * hold * rm == c * (k * rm + rm) + alpha_mss * mss
+
+
+def test_probe_slow_drains_by_its_queue_bound():
+    program = make_sender("cc_probe_slow:k=2").program
+    inputs = {"C_L_lambda": 10, "MSS/Rm": 1, "MSS": 1, "q_U": 4, "q_U/Rm": 4}
+    assert decide(program, inputs) == (6, 1)
+
+
+def test_table_3_cycle():
+    """[CCmatic] Table 3, path P1 with T* = D = Rm: sent C*2Rm + alpha, then alpha, then C*Rm - 2 alpha; q_U back to 0."""
+    program = make_sender("cc_probe_slow").program
+    c, alpha, queue, sent = Fraction(100), Fraction(1), Fraction(0), []
+    for _ in range(3):
+        rate = decide(program, {"C_L_lambda": c, "MSS/Rm": alpha, "MSS": alpha, "q_U": queue, "q_U/Rm": queue}).rate
+        sent.append(rate)
+        queue = max(Fraction(0), queue + rate - c)
+    assert sent == [2 * c + alpha, alpha, c - 2 * alpha]
+    assert queue == 0
+
+
+def test_a_path_of_a_program_is_a_sender(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(to_json(shipped_program("cc_qdel")).replace('"cc_qdel"', '"mine"'))
+    sender = make_sender(str(file))
+    assert sender.name == "mine"
+    assert sender.program.rule == shipped_program("cc_qdel").rule
+
+
+def test_unknown_agent_is_suggested():
+    with pytest.raises(UnknownNameError, match="Did you mean 'cc_qdel'"):
+        make_sender("cc_qdle")
+
+
+@pytest.mark.parametrize("spec", ["cc_probe_slow:k=0", "cc_probe_slow:k=1.5", "cc_probe_slow:k=65", "cc_qdel:k=2"])
+def test_bad_parameters_are_refused(spec):
+    with pytest.raises(InputError):
+        make_sender(spec)
