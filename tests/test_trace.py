@@ -1,0 +1,282 @@
+"""Trace files: what is written is read back, and nothing else is read at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from legal_traces import MODEL_NAMES, legal_trace
+
+from ccenv.errors import CcenvError, InputError, TraceError
+from ccenv.trace import PER_FLOW, PER_PATH, Trace, load_trace
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return legal_trace("ccac", 7, n_flows=2, n_steps=20, buffer_bdp=0.3, loss_budget=0.1)
+
+
+@pytest.fixture
+def file(trace: Trace, tmp_path: FilePath) -> FilePath:
+    path = tmp_path / "run.npz"
+    trace.save(path)
+    return path
+
+
+def members(file: FilePath) -> dict[str, bytes]:
+    with zipfile.ZipFile(file) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write(file: FilePath, content: dict[str, bytes]) -> FilePath:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return file
+
+
+def npy(array: np.ndarray, **keywords: object) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, **keywords)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def header_of(file: FilePath) -> dict:
+    return json.loads(np.lib.format.read_array(io.BytesIO(members(file)["header.npy"])).tobytes())
+
+
+def with_header(file: FilePath, **changes: object) -> FilePath:
+    header = header_of(file) | changes
+    return with_header_text(file, json.dumps(header))
+
+
+def with_header_text(file: FilePath, text: str) -> FilePath:
+    return write(file, members(file) | {"header.npy": npy(np.frombuffer(text.encode(), np.uint8))})
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+def test_comes_back_as_it_was(model: str, tmp_path: FilePath) -> None:
+    before = legal_trace(model, 3, n_flows=3, buffer_bdp=math.inf, n_steps=30)
+    before.save(tmp_path / "run.npz")
+    after = Trace.load(tmp_path / "run.npz")
+    assert after.header == before.header
+    for name in PER_FLOW + PER_PATH:
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    assert set(after.beliefs) == {"C_L", "C_U"}
+    assert np.isinf(after.beliefs["C_U"]).all()
+    assert np.isinf(after.cwnd_bytes).all()
+
+
+def test_equal_traces_make_equal_files(trace: Trace, tmp_path: FilePath) -> None:
+    trace.save(tmp_path / "a.npz")
+    load_trace(tmp_path / "a.npz").save(tmp_path / "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_numpy_reads_the_file_without_pickle(file: FilePath, trace: Trace) -> None:
+    with np.load(file, allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["A"], trace.A)
+        assert arrays["header"].dtype == np.uint8
+
+
+def test_derived_curves(trace: Trace) -> None:
+    np.testing.assert_allclose(trace.W, np.cumsum(np.r_[0, trace.link_rate_Bps[1:] * trace.header.dt_s]) - trace.G)
+    np.testing.assert_array_equal(trace.E, trace.A - trace.L)
+    np.testing.assert_array_equal(trace.queue_bytes, np.maximum(0, trace.E.sum(axis=1) - trace.G))
+    assert (trace.n_steps, trace.n_flows) == (20, 2)
+    assert trace.times_s[-1] == pytest.approx(20 * 0.01)
+
+
+def test_arrays_are_copies_and_read_only(trace: Trace) -> None:
+    mine = trace.A.copy()
+    other = replace(trace, A=mine)
+    mine += 1
+    np.testing.assert_array_equal(other.A, trace.A)
+    with pytest.raises(ValueError, match="read-only"):
+        trace.A[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"A": np.zeros((21, 3))}, r"array A has shape \(21, 3\); it must be \(21, 2\)"),
+        ({"G": np.zeros((1,))}, r"array G has shape \(1,\); it must be \(T\+1,\) with at least one step"),
+        ({"G": np.zeros((3, 3))}, r"array G has shape \(3, 3\)"),
+        ({"S": np.full((21, 2), np.nan)}, r"array S is nan at \(0, 0\); it must be finite"),
+        ({"link_rate_Bps": np.full(21, np.inf)}, r"array link_rate_Bps is inf at \(0,\)"),
+        ({"rate_Bps": np.full((21, 2), np.nan)}, r"array rate_Bps is nan at \(0, 0\); it must be a number or infinite"),
+        ({"L": [["x"]]}, "array L does not hold numbers"),
+        ({"beliefs": {"C_L": np.zeros((21, 1))}}, r"array beliefs\['C_L'\] has shape"),
+        ({"beliefs": {"C L": np.zeros((21, 2))}}, "belief name 'C L' is not allowed"),
+        ({"beliefs": {"C_L": np.full((21, 2), np.nan)}}, r"beliefs\['C_L'\] is nan"),
+    ],
+)
+def test_refuses_arrays_that_are_no_run(trace: Trace, change: dict, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        replace(trace, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "ccac2"}, "unknown model 'ccac2'. Did you mean 'ccac'"),
+        ({"senders": ("a",)}, "1 senders for a path of 2 flows"),
+        ({"dt_s": 0.02}, "dt_s is 0.02, but the path and steps_per_rtt 4 make it 0.01"),
+    ],
+)
+def test_refuses_a_header_that_does_not_fit(trace: Trace, change: dict, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        replace(trace, header=trace.header.model_copy(update=change))
+
+
+@given(share=st.floats(0, 0.999))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_refuses_a_truncated_file(share: float, tmp_path_factory: pytest.TempPathFactory) -> None:
+    whole = tmp_path_factory.getbasetemp() / "whole.npz"
+    if not whole.exists():
+        legal_trace("ideal", 1, n_steps=10).save(whole)
+    cut = tmp_path_factory.getbasetemp() / "cut.npz"
+    data = whole.read_bytes()
+    cut.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(TraceError, match=r"cut\.npz: truncated, damaged or not an \.npz file"):
+        load_trace(cut)
+
+
+@given(position=st.integers(0, 5000), value=st.integers(1, 255))
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_a_flipped_byte_never_passes_as_another_run(position: int, value: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    whole = tmp_path_factory.getbasetemp() / "one.npz"
+    original = legal_trace("ideal", 1, n_steps=10)
+    if not whole.exists():
+        original.save(whole)
+    data = bytearray(whole.read_bytes())
+    data[position % len(data)] ^= value
+    damaged = tmp_path_factory.getbasetemp() / "damaged.npz"
+    damaged.write_bytes(bytes(data))
+    try:
+        after = load_trace(damaged)
+    except TraceError:
+        return
+    assert after.header == original.header  # the flip hit something that carries no meaning, such as a time stamp
+    np.testing.assert_array_equal(after.S, original.S)
+
+
+def test_refuses_foreign_files(tmp_path: FilePath, file: FilePath) -> None:
+    def message(name: str) -> str:
+        with pytest.raises(TraceError) as caught:
+            load_trace(tmp_path / name)
+        assert str(caught.value).startswith(str(tmp_path / name))
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "cannot be read (No such file" in message("absent.npz")
+    assert "cannot be read (Is a directory" in message("")
+    (tmp_path / "text.npz").write_text("hello")
+    assert "not an .npz file" in message("text.npz")
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    assert "not a ccenv trace: array 'header' is missing" in message("other.npz")
+    write(tmp_path / "no_G.npz", {name: data for name, data in members(file).items() if name != "G.npy"})
+    assert "array 'G' is missing" in message("no_G.npz")
+    write(tmp_path / "more.npz", members(file) | {"Gx.npy": npy(np.zeros(3))})
+    assert "unknown array 'Gx'. Did you mean 'G'" in message("more.npz")
+
+
+def test_refuses_wrong_headers(file: FilePath) -> None:
+    def message() -> str:
+        with pytest.raises(TraceError) as caught:
+            load_trace(file)
+        return str(caught.value)
+
+    good = header_of(file)
+    with_header(file, version=2)
+    assert "trace format version 2; this ccenv reads version 1" in message()
+    with_header(file, **(good | {"format": "other"}))
+    assert "the header has no format 'ccenv-trace'" in message()
+    with_header(file, **(good | {"sender": "x"}))
+    assert "unknown key 'sender'. Did you mean 'senders'" in message()
+    with_header(file, **{k: v for k, v in good.items() if k != "model"} | {"model": 3})
+    assert "model" in message()
+    with_header(file, **(good | {"path": {"link_rate_Bps": -1, "flows": [{"rtt_s": 0.04}]}}))
+    assert "path.link_rate_Bps" in message()
+    with_header(file, **(good | {"steps_per_rtt": 10**400}))
+    assert "header" in message()
+    for text, expected in (
+        ("{", "not valid JSON"),
+        ("[]", "no format"),
+        ('{"format": NaN}', "NaN is not a number that JSON allows"),
+        ('{"format": 1, "format": 2}', "key 'format' is given twice"),
+        ("[" * 100_000, "nested too deeply"),
+    ):
+        with_header_text(file, text)
+        assert expected in message()
+    write(file, members(file) | {"header.npy": npy(np.array([255, 254], np.uint8))})
+    assert "not valid JSON" in message()
+
+
+def test_refuses_pickles_and_lying_arrays(file: FilePath) -> None:
+    good = members(file)
+
+    def message(name: str, data: bytes) -> str:
+        write(file, good | {name: data})
+        with pytest.raises(TraceError) as caught:
+            load_trace(file)
+        return str(caught.value)
+
+    bomb = npy(np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    assert "array 'A' has dtype object; it must be float64" in message("A.npy", bomb)
+    assert "array 'A' has dtype float32; it must be float64" in message("A.npy", npy(np.zeros((21, 2), np.float32)))
+    assert "it must be in C order" in message("A.npy", npy(np.asfortranarray(np.zeros((21, 2)))))
+    assert "truncated, damaged" in message("A.npy", b"no array")
+    assert "truncated, damaged" in message("A.npy", b"\x93NUMPY\x01\x00\xff\xff{'a'")
+    fields = {"descr": "<f8", "fortran_order": False, "shape": (10**15, 2)}
+    lie = io.BytesIO()
+    np.lib.format.write_array_header_1_0(lie, fields)
+    assert "has 8 bytes, but its shape (1000000000000000, 2) needs" in message("A.npy", lie.getvalue() + bytes(8))
+    assert "is not in .npy format 1.0" in message("A.npy", npy(np.zeros((21, 2)), version=(2, 0)))
+
+
+def test_refuses_more_bytes_than_allowed(file: FilePath, tmp_path: FilePath) -> None:
+    with pytest.raises(TraceError, match="bytes; at most 100 are read"):
+        load_trace(file, max_bytes=100)
+    bomb = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.npy", bytes(10_000_000))
+    assert bomb.stat().st_size < 20_000
+    with pytest.raises(TraceError, match="10000000 bytes unpacked; at most 1000000 are read"):
+        load_trace(bomb, max_bytes=1_000_000)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_refuses_an_array_twice(file: FilePath) -> None:
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("A.npy", b"")
+    with pytest.raises(TraceError, match="stored twice"):
+        load_trace(file)
+
+
+def test_writes_all_or_nothing(trace: Trace, file: FilePath, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = file.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        replace(trace, header=trace.header.model_copy(update={"notes": "new"})).save(file)
+    assert file.read_bytes() == before
+    assert [f.name for f in tmp_path.iterdir()] == ["run.npz"]
+    with pytest.raises(CcenvError, match=r"cannot be written \(No such file or directory\)"):
+        trace.save(tmp_path / "absent" / "run.npz")
+
+
+def test_refuses_a_header_with_unknown_keys(trace: Trace) -> None:
+    from ccenv.config import validate
+    from ccenv.trace import TraceHeader
+
+    data = trace.header.model_dump() | {"seeds": 3}
+    with pytest.raises(InputError, match=r"unknown key 'seeds'\. Did you mean 'seed'"):
+        validate(TraceHeader, data, "header")
