@@ -1,0 +1,38 @@
+"""Network adversaries: scripted, recorded, learned. One registry, one file per adversary."""
+
+from __future__ import annotations
+
+from ccenv.adversary import Adversary
+from ccenv.parameters import build
+from ccenv.registry import Registry
+
+ADVERSARIES = Registry("adversary")
+
+for _name, _summary in (
+    ("kind", "delivers at once: every model behaves as the ideal link"),
+    ("slowest", "holds every byte as long as the law allows (parameters waste, rate, loss)"),
+    ("uniform", "independent uniform moves in every step"),
+    ("batch", "random ACK aggregation of [CCmatic] App. H"),
+    ("periodic", "delivers at multiples of an interval (parameter interval_ms, default D)"),
+    ("square", "alternates full and slowest service (parameters period_rtts, duty, ...)"),
+    ("hoard", "keeps tokens and releases bursts, for ccac (parameters period_rtts, hold)"),
+    ("one_packet", "one early delivery, then constant extra delay (parameters at_ms, flow)"),
+):
+    ADVERSARIES.add(_name, f"ccenv.adversaries.scripted.{_name}:adversary", tags=("scripted",), summary=_summary)
+
+
+def make_adversary(spec: str) -> Adversary:
+    """Build an adversary.
+
+    Args:
+        spec: a registered name with optional parameters, e.g. ``"square:period_rtts=4,duty=0.25"``.
+
+    Returns:
+        Adversary: for the engines.
+
+    Raises:
+        UnknownNameError: if no adversary has this name.
+        InputError: if a parameter is unknown or out of range.
+    """
+    adversary: Adversary = build(ADVERSARIES, spec)
+    return adversary

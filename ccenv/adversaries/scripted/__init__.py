@@ -1,0 +1,1 @@
+"""Scripted network adversaries, one file each, over the records of ``ccenv.engine.signals``."""

@@ -1,0 +1,64 @@
+"""One early delivery, then a constant extra delay of D.
+
+[Starvation] s.5.1: on a path of 60 ms a single packet is seen with 59 ms; Copa (and Vegas and FAST alike) takes the 1 ms that
+all others have more for queueing and starves. Here Rm = 59 ms and D = 1 ms: all bytes are held for D but one delivery.
+
+FIFO order allows a byte without jitter only if nothing before it is still held. So the early bytes are half of the first bytes
+that ever leave the bottleneck, or, where bytes are held already, everything that is held, released at once: the newest of it
+has no jitter.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ccenv.adversaries.scripted.common import scripted
+from ccenv.adversary import ScriptedAdversary
+from ccenv.engine.signals import record
+from ccenv.parameters import number
+
+ALL_FLOWS = -1.0
+FIRST_SHARE = 0.5  # some of the first bytes must stay held, so that the next view shows that there were any
+
+STATE = record("at_s", "flow", "waiting", "done")
+
+
+def adversary(at_ms: float = 0.0, flow: int = 0) -> ScriptedAdversary:
+    """Build the one-packet offset.
+
+    Args:
+        at_ms: not before this time, in ms, >= 0.
+        flow: the flow that gets the early delivery; -1: each flow once.
+    """
+    return scripted(
+        "one_packet",
+        sys.modules[__name__],
+        STATE,
+        at_s=number("one_packet", "at_ms", at_ms, low=0, high=1e9) / 1e3,
+        flow=number("one_packet", "flow", flow, low=-1, high=63, whole=True),
+    )
+
+
+def init(state: Any, view: Any) -> None:
+    """Nothing was delivered early yet."""
+    state.waiting = 0.0
+    state.done = 0.0
+
+
+def play(state: Any, view: Any, move: Any) -> None:
+    """Hold, except for the one early delivery."""
+    move.service = 0.0
+    move.waste = 1.0
+    move.rate = 1.0
+    move.loss = 0.0
+    chosen = state.flow in (ALL_FLOWS, view.flow)
+    if state.done > 0.0 or not chosen or view.now_s + view.dt_s < state.at_s:
+        return
+    if view.held_bytes <= 0.0:
+        move.service = FIRST_SHARE
+        state.waiting = 1.0
+        return
+    if state.waiting == 0.0:
+        move.service = 1.0
+    state.done = 1.0

@@ -1,0 +1,35 @@
+"""Independent uniform moves: every number of every step is drawn from [0, 1).
+
+The plainest random jitter within the law; it averages out over a few steps, so it is weaker than patterns that persist.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ccenv.adversaries.scripted.common import FIRST_COUNTER, scripted
+from ccenv.adversary import ScriptedAdversary
+from ccenv.engine.rng import uniform
+from ccenv.engine.signals import record
+
+STATE = record("draws")
+
+
+def adversary() -> ScriptedAdversary:
+    """Build the uniform network."""
+    return scripted("uniform", sys.modules[__name__], STATE)
+
+
+def init(state: Any, view: Any) -> None:
+    """Start to count draws."""
+    state.draws = FIRST_COUNTER
+
+
+def play(state: Any, view: Any, move: Any) -> None:
+    """Draw all four numbers."""
+    move.service = uniform(view.seed, view.env, view.flow, state.draws)
+    move.waste = uniform(view.seed, view.env, view.flow, state.draws + 1.0)
+    move.rate = uniform(view.seed, view.env, view.flow, state.draws + 2.0)
+    move.loss = uniform(view.seed, view.env, view.flow, state.draws + 3.0)
+    state.draws += 4.0
