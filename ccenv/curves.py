@@ -60,13 +60,14 @@ class Curves:
         """Split the first ``total`` bytes of the queue over the flows in the order of arrival.
 
         Args:
-            total: (T+1,) cumulative bytes of all flows.
+            total: (T+1,) cumulative bytes of all flows that left by each row: they arrived by then.
 
         Returns:
             Least and most bytes per flow, (T+1, N) each. They differ only for bytes that arrived before row 0.
         """
         arrivals = np.maximum.accumulate(self.E_total)
-        right = np.clip(np.searchsorted(arrivals, total, side="left"), 1, len(arrivals) - 1)
+        rows = np.arange(len(arrivals))
+        right = np.clip(np.searchsorted(arrivals, total, side="left"), 1, np.maximum(1, rows))
         width = arrivals[right] - arrivals[right - 1]
         share = np.divide(total - arrivals[right - 1], width, out=np.ones_like(width), where=width > 0)
         share = np.clip(share, 0.0, 1.0)[:, None]
