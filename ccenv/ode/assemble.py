@@ -117,7 +117,7 @@ def _config(scenario: Scenario, constants: Parameters, trace_every: int) -> np.n
     step_s, mss = scenario.step_ms * 1e-3, float(scenario.mss_bytes)
     slowest_Bps = min(link.capacity_Bps for link in scenario.links)
     fastest_Bps = max(link.capacity_Bps for link in scenario.links)
-    values = {
+    values: dict[str, float] = {
         "steps": round(scenario.duration_s / step_s),
         "measure_step": round(scenario.measure_from_s / step_s),
         "trace_every": trace_every,
@@ -125,7 +125,6 @@ def _config(scenario: Scenario, constants: Parameters, trace_every: int) -> np.n
         "mss_bytes": mss,
         "jitter_interval_s": mss * len(scenario.flows) / slowest_Bps,
         "rate_limit_Bps": _RATE_LIMIT * fastest_Bps,
-        "loss_exponent": constants.loss_exponent,
         "k_rate": constants.sharpness * 1e-3 / mss,
         "k_time": constants.sharpness * 1e3,
         "k_pulse": constants.pulse_sharpness * 1e3,
@@ -137,11 +136,8 @@ def _config(scenario: Scenario, constants: Parameters, trace_every: int) -> np.n
         "btl_part": _part(step_s, constants.x_btl_time_constant_s),
         "lo_part": _part(step_s, constants.w_lo_time_constant_s),
     }
-    for name in (
-        "rtt_tolerance_s probe_rtt_interval_s probe_rtt_duration_s reset_window_s update_window_s hi_decrease lo_decrease "
-        "loss_threshold period_rtts reno_decrease cubic_c cubic_b"
-    ).split():
-        values[name] = getattr(constants, name)
+    shared = set(Parameters.model_fields) & set(CONFIG.fields or ())  # constants that the kernels take as they are
+    values |= {name: getattr(constants, name) for name in shared}
     for name, value in values.items():
         cfg[name] = value
     return cfg

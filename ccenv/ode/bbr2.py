@@ -1,3 +1,4 @@
+# ruff: noqa: PLR0917 -- numba kernels take their arguments by position
 """BBRv2 as a fluid ([BBR-fluid] section 3.4)."""
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def _update_modes(flow: Any, cfg: Any, bdp: float) -> None:
             flow.m_dwn = 0.0
             flow.m_crs = 1.0
     elif flow.m_crs == 0.0 and flow.t_pbw_s >= flow.tau_min_s:
-        if flow.inflight_bytes >= PROBE_GAIN * bdp or flow.p_seen >= cfg.loss_threshold:
-            flow.m_dwn = 1.0
+        full = flow.inflight_bytes >= PROBE_GAIN * bdp or flow.p_seen >= cfg.loss_threshold
+        flow.m_dwn = 1.0 if full else 0.0
     flow.t_pbw_s += cfg.step_s
     period_s = min(cfg.period_rtts * flow.tau_min_s, flow.period_s)
     if flow.t_pbw_s >= period_s:

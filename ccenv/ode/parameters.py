@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from ccenv.config import StrictModel
 from ccenv.errors import unknown_name
 
 
-class Parameters(StrictModel):
+class FiniteModel(StrictModel):
+    """Base of the fluid model's data: strict, and every number finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Parameters(FiniteModel):
     """Constants of the fluid model that are not part of a scenario.
 
     The sharpness constants K are pure numbers per packet, millisecond and packet per millisecond, as in the published
@@ -42,31 +48,31 @@ class Parameters(StrictModel):
         cubic_b: eq. 54; 0.7 as printed, 0.3 in RFC 8312's form.
     """
 
-    sharpness: float = Field(500.0, gt=0)
-    pulse_sharpness: float = Field(5.0, gt=0)
-    loss_exponent: float = Field(100.0, ge=1)
-    tau_min_time_constant_s: float = Field(1e-3, gt=0)
-    x_max_growth_time_constant_s: float = Field(1e-3, gt=0)
-    x_max_reset_time_constant_s: float = Field(1e-3, gt=0)
-    x_btl_time_constant_s: float = Field(1e-3, gt=0)
-    w_lo_time_constant_s: float = Field(1e-3, gt=0)
-    reset_window_s: float = Field(0.01, gt=0)
-    update_window_s: float = Field(0.01, gt=0)
-    rtt_tolerance_s: float = Field(1e-5, ge=0)
-    probe_rtt_interval_s: float = Field(10.0, gt=0)
-    probe_rtt_duration_s: float = Field(0.2, gt=0)
-    loss_threshold: float = Field(0.02, gt=0, lt=1)
-    hi_decrease: float = Field(0.3, gt=0, lt=1)
-    lo_decrease: float = Field(0.3, gt=0, lt=1)
-    period_rtts: float = Field(62.0, gt=0)
-    period_base_s: float = Field(2.0, gt=0)
-    period_spread_s: float = Field(1.0, ge=0)
-    hi_start: float = Field(1.25, gt=0)
-    hi_start_slope: float = Field(0.0, ge=0)
-    hi_start_knee_bdp: float = Field(4.0, ge=0)
-    reno_decrease: float = Field(0.5, gt=0, lt=1)
-    cubic_c: float = Field(0.4, gt=0)
-    cubic_b: float = Field(0.7, gt=0, lt=1)
+    sharpness: float = Field(default=500.0, gt=0)
+    pulse_sharpness: float = Field(default=5.0, gt=0)
+    loss_exponent: float = Field(default=100.0, ge=1)
+    tau_min_time_constant_s: float = Field(default=1e-3, gt=0)
+    x_max_growth_time_constant_s: float = Field(default=1e-3, gt=0)
+    x_max_reset_time_constant_s: float = Field(default=1e-3, gt=0)
+    x_btl_time_constant_s: float = Field(default=1e-3, gt=0)
+    w_lo_time_constant_s: float = Field(default=1e-3, gt=0)
+    reset_window_s: float = Field(default=0.01, gt=0)
+    update_window_s: float = Field(default=0.01, gt=0)
+    rtt_tolerance_s: float = Field(default=1e-5, ge=0)
+    probe_rtt_interval_s: float = Field(default=10.0, gt=0)
+    probe_rtt_duration_s: float = Field(default=0.2, gt=0)
+    loss_threshold: float = Field(default=0.02, gt=0, lt=1)
+    hi_decrease: float = Field(default=0.3, gt=0, lt=1)
+    lo_decrease: float = Field(default=0.3, gt=0, lt=1)
+    period_rtts: float = Field(default=62.0, gt=0)
+    period_base_s: float = Field(default=2.0, gt=0)
+    period_spread_s: float = Field(default=1.0, ge=0)
+    hi_start: float = Field(default=1.25, gt=0)
+    hi_start_slope: float = Field(default=0.0, ge=0)
+    hi_start_knee_bdp: float = Field(default=4.0, ge=0)
+    reno_decrease: float = Field(default=0.5, gt=0, lt=1)
+    cubic_c: float = Field(default=0.4, gt=0)
+    cubic_b: float = Field(default=0.7, gt=0, lt=1)
 
 
 # `paper` keeps the printed constants; the printed gains of 1 have no unit, and only 1/ms lets the 10 ms windows of

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ccenv.config import StrictModel
+from ccenv.config import validate
 from ccenv.errors import did_you_mean
-from ccenv.ode.parameters import PARAMETER_SETS, Parameters, parameters
+from ccenv.ode.parameters import PARAMETER_SETS, FiniteModel, Parameters, parameters
 from ccenv.ode.records import CCA_CODES, DISCIPLINE_CODES
 
 MSS_BYTES = 1514
@@ -20,7 +20,7 @@ def _known(kind: str, name: str, valid: dict) -> str:
     return name
 
 
-class Red(StrictModel):
+class Red(FiniteModel):
     """Random early detection: thresholds as shares of the buffer.
 
     Attributes:
@@ -30,10 +30,10 @@ class Red(StrictModel):
         averaging_s: time constant of the queue average; 0 acts on the queue itself, as [BBR-fluid] eq. 6.
     """
 
-    q0: float = Field(0.0, ge=0, lt=1)
-    q1: float = Field(1.0, gt=0, le=1)
-    p1: float = Field(1.0, gt=0, le=1)
-    averaging_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    q0: float = Field(default=0.0, ge=0, lt=1)
+    q1: float = Field(default=1.0, gt=0, le=1)
+    p1: float = Field(default=1.0, gt=0, le=1)
+    averaging_s: float = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")
     def _ordered(self) -> Red:
@@ -42,7 +42,7 @@ class Red(StrictModel):
         return self
 
 
-class Link(StrictModel):
+class Link(FiniteModel):
     """A link with a buffer.
 
     Attributes:
@@ -55,9 +55,9 @@ class Link(StrictModel):
     """
 
     name: str = "bottleneck"
-    rate_mbps: float = Field(gt=0, allow_inf_nan=False)
-    delay_ms: float = Field(gt=0, allow_inf_nan=False)
-    buffer_bdp: float = Field(gt=0, allow_inf_nan=False)
+    rate_mbps: float = Field(gt=0)
+    delay_ms: float = Field(gt=0)
+    buffer_bdp: float = Field(gt=0)
     discipline: str = "drop-tail"
     red: Red = Red()
 
@@ -85,7 +85,7 @@ class Link(StrictModel):
         return self.buffer_bdp * self.bdp_bytes(mss_bytes)
 
 
-class Start(StrictModel):
+class Start(FiniteModel):
     """Initial conditions of a flow; what is not given follows from the scenario.
 
     Attributes:
@@ -99,16 +99,16 @@ class Start(StrictModel):
         period_time_s: time within the ProbeBW period.
     """
 
-    x_btl_share: float | None = Field(None, gt=0, allow_inf_nan=False)
-    x_max_share: float | None = Field(None, ge=0, allow_inf_nan=False)
-    tau_min_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
-    inflight_hi_bdp: float | None = Field(None, gt=0, allow_inf_nan=False)
-    cwnd_bdp: float = Field(1.0, gt=0, allow_inf_nan=False)
-    probe_rtt_timer_s: float | None = Field(None, gt=0, allow_inf_nan=False)
-    period_time_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    x_btl_share: float | None = Field(default=None, gt=0)
+    x_max_share: float | None = Field(default=None, ge=0)
+    tau_min_ms: float | None = Field(default=None, gt=0)
+    inflight_hi_bdp: float | None = Field(default=None, gt=0)
+    cwnd_bdp: float = Field(default=1.0, gt=0)
+    probe_rtt_timer_s: float | None = Field(default=None, gt=0)
+    period_time_s: float = Field(default=0.0, ge=0)
 
 
-class Flow(StrictModel):
+class Flow(FiniteModel):
     """One sender.
 
     Attributes:
@@ -122,9 +122,9 @@ class Flow(StrictModel):
     """
 
     cca: str
-    access_delay_ms: float = Field(gt=0, allow_inf_nan=False)
+    access_delay_ms: float = Field(gt=0)
     path: tuple[str, ...] = ()
-    agent: int | None = Field(None, ge=1)
+    agent: int | None = Field(default=None, ge=1)
     start: Start = Start()
 
     @field_validator("cca")
@@ -133,7 +133,7 @@ class Flow(StrictModel):
         return _known("fluid CCA", value, CCA_CODES)
 
 
-class Scenario(StrictModel):
+class Scenario(FiniteModel):
     """One simulation.
 
     Attributes:
@@ -154,11 +154,11 @@ class Scenario(StrictModel):
     links: tuple[Link, ...] = Field(min_length=1)
     flows: tuple[Flow, ...] = Field(min_length=1)
     params: str = "paper"
-    overrides: dict[str, float | str] = {}
-    duration_s: float = Field(9.0, gt=0, allow_inf_nan=False)
-    measure_from_s: float = Field(4.0, ge=0, allow_inf_nan=False)
-    step_ms: float = Field(0.05, gt=0, allow_inf_nan=False)
-    mss_bytes: int = Field(MSS_BYTES, ge=1)
+    overrides: dict[str, float] = Field(default_factory=dict)
+    duration_s: float = Field(default=9.0, gt=0)
+    measure_from_s: float = Field(default=4.0, ge=0)
+    step_ms: float = Field(default=0.05, gt=0)
+    mss_bytes: int = Field(default=MSS_BYTES, ge=1)
 
     @field_validator("params")
     @classmethod
@@ -197,8 +197,6 @@ class Scenario(StrictModel):
     @property
     def constants(self) -> Parameters:
         """The parameter set with the overrides. Raises InputError on an unknown or illegal constant."""
-        from ccenv.config import validate
-
         return validate(Parameters, parameters(self.params).model_dump() | self.overrides, "overrides")
 
     def path_links(self, flow: Flow) -> list[int]:

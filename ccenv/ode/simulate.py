@@ -93,8 +93,9 @@ def simulate_batch(scenarios: Sequence[Scenario], threads: int | None = None) ->
 
     if not scenarios:
         raise InputError("a batch needs at least one scenario (got none)")
-    if threads is not None and not 1 <= threads <= numba.config.NUMBA_NUM_THREADS:
-        raise InputError(f"threads must be in 1..{numba.config.NUMBA_NUM_THREADS} (got {threads})")
+    most = int(getattr(numba.config, "NUMBA_NUM_THREADS"))  # noqa: B009 -- set at import, unknown to mypy
+    if threads is not None and not 1 <= threads <= most:
+        raise InputError(f"threads must be in 1..{most} (got {threads})")
     parts = [assemble(scenario) for scenario in scenarios]
     cfgs = np.concatenate([p.cfg for p in parts])
     flows, flow_start = _join([p.flows for p in parts])

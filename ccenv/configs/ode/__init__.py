@@ -1,0 +1,1 @@
+"""Shipped scenarios and sweeps of the fluid models."""

@@ -1,0 +1,62 @@
+"""Scenarios and sweeps by name or file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccenv.config import find_data, read_yaml, shipped_names, validate
+from ccenv.errors import InputError
+from ccenv.ode.scenario import Scenario
+from ccenv.ode.sweep import Sweep
+
+PACKAGE = "ccenv.configs.ode"
+
+
+def _read(name: str, kind: str) -> tuple[Any, str]:
+    path = find_data(PACKAGE, name, ".yaml")
+    data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise InputError(f"{path.name}: expected a mapping of keys (got {type(data).__name__})")
+    found = data.get("kind")
+    if found != kind:
+        command = {"scenario": "run", "sweep": "sweep"}.get(str(found))
+        hint = f"; use `ccenv ode {command}`" if command else ""
+        raise InputError(f"{path.name}: kind must be {kind!r} (got {found!r}){hint}")
+    return data, path.name
+
+
+def load_scenario(name: str, **changes: Any) -> Scenario:
+    """Return the scenario of a shipped name or a YAML file, with changed values where not None.
+
+    Raises:
+        InputError: for a file that is no scenario; names file, key and value.
+        UnknownNameError: if there is no such name or file.
+    """
+    data, where = _read(name, "scenario")
+    scenario = validate(Scenario, data | {k: v for k, v in changes.items() if v is not None}, where)
+    scenario.constants  # noqa: B018 -- an unknown override is an error of the file
+    return scenario
+
+
+def load_sweep(name: str, **changes: Any) -> Sweep:
+    """Return the sweep of a shipped name or a YAML file, with changed values where not None. Raises as load_scenario."""
+    data, where = _read(name, "sweep")
+    sweep = validate(Sweep, data | {k: v for k, v in changes.items() if v is not None}, where)
+    for key in sweep.cells():
+        _check_cell(sweep, key, where)
+    return sweep
+
+
+def _check_cell(sweep: Sweep, key: tuple[str, str, float], where: str) -> None:
+    from pydantic import ValidationError
+
+    try:
+        sweep.scenario(*key).constants  # noqa: B018 -- evaluated for its errors
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(f"{where}: {first['msg'].removeprefix('Value error, ')} (got {first.get('input')!r})") from None
+
+
+def shipped() -> list[str]:
+    """Return the names of the scenarios and sweeps that ccenv ships."""
+    return shipped_names(PACKAGE, ".yaml")
