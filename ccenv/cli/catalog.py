@@ -55,8 +55,8 @@ def _model_text(model: Model) -> str:
     return "\n".join([*lines, *(f"  - {text}" for has, text in moves if has)])
 
 
-def _registered(kind: str, registry: Registry, text: Callable[[Registry, Entry], str]) -> list[Item]:
-    return [Item(e.name, kind, e.summary, e.tags, lambda e=e: text(registry, e)) for e in registry]  # type: ignore[misc]
+def _registered(kind: str, registry: Registry, text: Callable[[Entry], str]) -> list[Item]:
+    return [Item(e.name, kind, e.summary, e.tags, lambda e=e: text(e)) for e in registry]  # type: ignore[misc]
 
 
 def _agents() -> list[Item]:
@@ -65,11 +65,12 @@ def _agents() -> list[Item]:
     return _registered("agents", AGENTS, _agent_text)
 
 
-def _agent_text(registry: Registry, entry: Entry) -> str:
+def _agent_text(entry: Entry) -> str:
+    from ccenv.agents import make_sender
     from ccenv.programs import pseudo_code
     from ccenv.sender import MlpSender, ProgramSender
 
-    sender = registry.make(entry.name)
+    sender = make_sender(entry.name)
     if isinstance(sender, ProgramSender):
         return pseudo_code(sender.program)
     if isinstance(sender, MlpSender):
@@ -82,7 +83,7 @@ def _agent_text(registry: Registry, entry: Entry) -> str:
 def _adversaries() -> list[Item]:
     from ccenv.adversaries import ADVERSARIES
 
-    return _registered("adversaries", ADVERSARIES, lambda _, entry: _source_text(entry))
+    return _registered("adversaries", ADVERSARIES, _source_text)
 
 
 def _source_text(entry: Entry) -> str:
@@ -99,10 +100,12 @@ def _envs() -> list[Item]:
     return _registered("envs", ENVIRONMENTS, _environment_text)
 
 
-def _environment_text(registry: Registry, entry: Entry) -> str:
+def _environment_text(entry: Entry) -> str:
     import inspect
 
-    return inspect.getdoc(registry.load(entry.name)) or entry.summary
+    from ccenv.envs import ENVIRONMENTS
+
+    return inspect.getdoc(ENVIRONMENTS.load(entry.name)) or entry.summary
 
 
 def _suites() -> list[Item]:

@@ -1,0 +1,1 @@
+"""Benchmark suites: ccenv bench run NAME."""

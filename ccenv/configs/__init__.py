@@ -1,0 +1,1 @@
+"""Shipped configurations, one folder per command."""

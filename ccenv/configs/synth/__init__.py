@@ -1,0 +1,1 @@
+"""Synthesis queries: ccenv synth NAME."""

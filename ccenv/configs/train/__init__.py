@@ -1,0 +1,1 @@
+"""Training runs: ccenv train NAME."""

@@ -1,0 +1,1 @@
+"""Verification jobs: ccenv verify NAME."""
