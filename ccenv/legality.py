@@ -106,12 +106,6 @@ def tokens_monotone(c: Curves) -> np.ndarray:
     return -step(c.G)
 
 
-@_law("G(k) - G(k-1) <= C(k) dt, i.e. W(k) >= W(k-1)", f"{_LISTING} (B.4)")
-def tokens_within_link_rate(c: Curves) -> np.ndarray:
-    """No more tokens than the link rate makes; the same as: tokens wasted stay wasted."""
-    return -c.wasted
-
-
 @_law("C(k) is the path's rate; strong: C_min <= C(k) <= C_max", "[CCmatic] s.3, App. H; [Starvation] s.6.5", compares_rates=True)
 def link_rate_legal(c: Curves) -> np.ndarray:
     """The link rate is the path's; only the strong model chooses it, between its bounds."""
@@ -138,6 +132,12 @@ def link_rate_bounds(c: Curves) -> tuple[np.ndarray, np.ndarray]:
         if c.path.link_rate_max_Bps is not None:
             high = np.full_like(high, c.path.link_rate_max_Bps)
     return low, high
+
+
+@_law("G(k) - G(k-1) <= C(k) dt, i.e. W(k) >= W(k-1)", f"{_LISTING} (B.4)")
+def tokens_within_link_rate(c: Curves) -> np.ndarray:
+    """No more tokens than the link rate makes; the same as: tokens wasted stay wasted."""
+    return -c.wasted
 
 
 @_law("A_i(k) - A_i(k-1) <= rate_i(k) dt", _DEFINITION)
@@ -243,7 +243,7 @@ def drop_tail_loss(c: Curves) -> np.ndarray:
 
 @_law(
     "congestive loss = max(p(avg) arrivals, X(k) - G(k) - beta)",
-    "[BBR-fluid] RED; fluid form",
+    "[BBR-fluid] text above (6); Floyd, Jacobson 1993",
     applies=lambda c: c.path.red is not None,
 )
 def red_loss(c: Curves) -> np.ndarray:

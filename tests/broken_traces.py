@@ -99,7 +99,7 @@ def tokens_monotone(t: Trace) -> Trace:
 
 def link_rate_legal(t: Trace) -> Trace:
     rate = t.link_rate_Bps.copy()
-    rate[t.n_steps // 2] = 1.0001 * (t.header.path.link_rate_max_Bps or rate[t.n_steps // 2])
+    rate[t.n_steps // 2] = 0.9999 * (t.header.path.link_rate_min_Bps or rate[t.n_steps // 2])
     return replace(t, link_rate_Bps=rate)
 
 

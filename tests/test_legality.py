@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from slow_legality import is_legal
 
 from ccenv.errors import InputError
 from ccenv.legality import LAWS, check_trace
-from ccenv.path import Path, Workload
+from ccenv.path import Path as NetworkPath
+from ccenv.path import Workload
 from ccenv.trace import Trace
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
@@ -55,6 +57,13 @@ def test_generator_reaches_what_the_laws_are_about() -> None:
 
 def test_every_law_has_a_break() -> None:
     assert {law.name for law in LAWS} == set(BREAKS)
+
+
+def test_documentation_lists_every_law() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "traces.md").read_text(encoding="utf-8")
+    for law in LAWS:
+        meaning = (law.measure.__doc__ or "").splitlines()[0]
+        assert f"| `{law.name}` | {meaning} | {law.formula} | {law.source} |" in page
 
 
 @pytest.mark.parametrize("law", list(BREAKS))
@@ -148,7 +157,7 @@ def test_roundoff_and_units_do_not_matter(model: str, seed: int, scale: float) -
         change["link_rate_Bps"] *= factor
     if data["red"]:
         data["red"] |= {key: data["red"][key] * factor for key in ("min_bytes", "max_bytes")}
-    header = trace.header.model_copy(update={"path": Path.model_validate(data)})
+    header = trace.header.model_copy(update={"path": NetworkPath.model_validate(data)})
     names = ("A", "L", "L_free", "S", "rate_Bps")
     scaled = {name: getattr(trace, name) * noise * factor for name in names}
     scaled |= {name: getattr(trace, name) * factor for name in ("G", "link_rate_Bps")}
@@ -189,7 +198,7 @@ def test_free_history_knows_nothing_about_the_order_of_old_bytes_but_their_sum()
     """Two flows with 1000 bytes each queued at row 0: either may be served first, but not 1500 bytes of one."""
     base = legal_trace("ccac", 0, n_flows=2, n_steps=2, steps_per_rtt=1, buffer_bdp=math.inf)
     flows = [{"rtt_s": 0.04, "jitter_s": 0.04}] * 2
-    path = Path.from_dict({"link_rate_Bps": 25_000.0, "flows": flows})  # 1000 bytes a step
+    path = NetworkPath.from_dict({"link_rate_Bps": 25_000.0, "flows": flows})  # 1000 bytes a step
     header = base.header.model_copy(update={"history": "free", "path": path})
     still = np.tile([1000.0, 1000.0], (3, 1))
     quiet = {"A": still, "L": 0 * still, "L_free": 0 * still, "rate_Bps": 0 * still, "link_rate_Bps": np.full(3, 25_000.0)}
@@ -258,7 +267,7 @@ def test_refuses_a_tolerance_that_is_none(tolerance: float) -> None:
 def test_rate_changes_bind_from_their_time_on() -> None:
     base = legal_trace("ideal", 0, n_steps=60, buffer_bdp=math.inf, load=0.1)  # C slack: the tokens do not say what C was
     flow = {"rtt_s": 0.04}
-    path = Path.from_dict(
+    path = NetworkPath.from_dict(
         {
             "link_rate_Bps": 1e6,
             "flows": [flow],
