@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path as FilePath
-
+from ccenv.errors import unknown_name
 from ccenv.parameters import build
 from ccenv.registry import Registry
 from ccenv.sender import ProgramSender, Sender
@@ -36,21 +35,27 @@ def make_sender(spec: str) -> Sender:
     """Build a sender.
 
     Args:
-        spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), or the path
-            of a belief program (``.json`` with ``"format": "ccenv-program"``).
+        spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), the path of a
+            belief program (``.json``), or of a learned policy (``.safetensors`` with its card, or the folder of the pair).
 
     Returns:
         Sender: for the engines.
 
     Raises:
         UnknownNameError: if neither an agent nor a file has this name.
-        InputError: if a parameter is unknown or out of range.
+        InputError: if a parameter is unknown or out of range, or a policy is damaged or does not fit.
         ProgramError: if the file is not a valid program.
     """
-    if spec.endswith(".json") or FilePath(spec).is_file():
+    if spec.partition(":")[0] in AGENTS:
+        sender: Sender = build(AGENTS, spec)
+        return sender
+    from ccenv.agents.learned import is_policy, load_policy
+
+    if is_policy(spec):
+        return load_policy(spec)
+    if spec.endswith(".json"):
         from ccenv.programs import load_program
 
         program = load_program(spec)
         return ProgramSender(program.name, program)
-    sender: Sender = build(AGENTS, spec)
-    return sender
+    raise unknown_name("agent", spec.partition(":")[0], AGENTS.names())
