@@ -90,7 +90,9 @@ def _start_flow(record: np.ndarray, scenario: Scenario, flow: Flow, agent: int, 
     record["cwnd_bytes"] = record["w_max_bytes"] = max(start.cwnd_bdp * bdp, scenario.mss_bytes)
     plateau = record["w_max_bytes"] / scenario.mss_bytes * constants.cubic_b / constants.cubic_c
     record["since_loss_s"] = plateau ** (1.0 / 3.0)
-    record["t_prt_s"] = start.probe_rtt_timer_s if start.probe_rtt_timer_s is not None else constants.probe_rtt_interval_s
+    bbr2 = flow.cca == "bbr2"
+    record["prt_interval_s"] = constants.bbr2_probe_rtt_interval_s if bbr2 else constants.probe_rtt_interval_s
+    record["t_prt_s"] = start.probe_rtt_timer_s if start.probe_rtt_timer_s is not None else record["prt_interval_s"]
     record["t_pbw_s"] = start.period_time_s
     record["phase"] = agent % 6
     record["period_s"] = constants.period_base_s + constants.period_spread_s * agent / count

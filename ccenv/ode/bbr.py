@@ -38,12 +38,12 @@ def update_min_rtt(flow: Any, cfg: Any) -> None:
     """
     gap = flow.tau_min_s - flow.rtt_seen_s
     if gap > cfg.rtt_tolerance_s:
-        flow.t_prt_s = cfg.probe_rtt_duration_s if flow.m_prt > 0.0 else cfg.probe_rtt_interval_s
+        flow.t_prt_s = cfg.probe_rtt_duration_s if flow.m_prt > 0.0 else flow.prt_interval_s
     flow.tau_min_s -= cfg.tau_part * smooth_relu(gap, cfg.k_time)
     flow.t_prt_s -= cfg.step_s
     if flow.t_prt_s <= 0.0:
         flow.m_prt = 1.0 - flow.m_prt
-        flow.t_prt_s += cfg.probe_rtt_duration_s if flow.m_prt > 0.0 else cfg.probe_rtt_interval_s
+        flow.t_prt_s += cfg.probe_rtt_duration_s if flow.m_prt > 0.0 else flow.prt_interval_s
 
 
 @njit(cache=True, error_model="numpy", inline="always")

@@ -22,7 +22,7 @@ def _record(integers: str, reals: str) -> np.dtype:
 # departed for every hop); return_steps: egress of the last link to the sender, by way of the receiver.
 FLOW = _record(
     "cca hops hop_start row return_steps",
-    "rtt_prop_s phase period_s "
+    "rtt_prop_s phase period_s prt_interval_s "
     # state: BBR
     "tau_min_s x_btl_Bps x_max_Bps x_last_Bps t_pbw_s t_prt_s m_prt m_dwn m_crs w_hi_bytes w_lo_bytes "
     # state: loss-based
@@ -54,7 +54,7 @@ CONFIG = _record(
     "step_s mss_bytes jitter_interval_s rate_limit_Bps loss_exponent "
     "k_rate k_time k_pulse k_loss drain_tolerance_bytes "
     "tau_part max_growth_part max_reset_part btl_part lo_part "
-    "rtt_tolerance_s probe_rtt_interval_s probe_rtt_duration_s reset_window_s update_window_s "
+    "rtt_tolerance_s probe_rtt_duration_s reset_window_s update_window_s "
     "hi_decrease lo_decrease loss_threshold period_rtts "
     "reno_decrease cubic_c cubic_b",
 )

@@ -100,11 +100,14 @@ class Reference:
             x_btl=x, x_max=x if start.x_max_share is None else start.x_max_share * tight.capacity_Bps,
             tau_min=d if start.tau_min_ms is None else start.tau_min_ms * 1e-3,
             t_pbw=start.period_time_s,
-            t_prt=par.probe_rtt_interval_s if start.probe_rtt_timer_s is None else start.probe_rtt_timer_s,
+            t_prt=self._interval(flow.cca) if start.probe_rtt_timer_s is None else start.probe_rtt_timer_s,
             w_hi=hi * x * d, w_lo=hi * x * d, w=w, w_max=w,
             s=(w / self.mss * par.cubic_b / par.cubic_c) ** (1 / 3), tau=d, tau_seen=d,
             entered=[[0.0] for _ in path], left=[[0.0] for _ in path],
         )  # fmt: skip
+
+    def _interval(self, cca: str) -> float:
+        return self.par.bbr2_probe_rtt_interval_s if cca == "bbr2" else self.par.probe_rtt_interval_s
 
     def run(self, steps: int) -> None:
         """Advance by a number of steps. Raises InputError unless steps >= 1."""
@@ -199,12 +202,12 @@ class Reference:
             f.x_max += up - down
         lower_by = f.tau_min - f.tau_seen
         if lower_by > par.rtt_tolerance_s:
-            f.t_prt = par.probe_rtt_duration_s if f.m_prt else par.probe_rtt_interval_s
+            f.t_prt = par.probe_rtt_duration_s if f.m_prt else self._interval(f.cca)
         f.tau_min -= self._relax(par.tau_min_time_constant_s) * self._gamma(lower_by, k_t)
         f.t_prt -= self.h
         if f.t_prt <= 0:
             f.m_prt = not f.m_prt
-            f.t_prt += par.probe_rtt_duration_s if f.m_prt else par.probe_rtt_interval_s
+            f.t_prt += par.probe_rtt_duration_s if f.m_prt else self._interval(f.cca)
 
     def _two_bdp(self, f: _Sender) -> float:
         return 2.0 * math.ceil(f.x_btl * f.tau_min / self.mss) * self.mss
