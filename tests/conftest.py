@@ -1,1 +1,21 @@
-"""Puts this folder on the path, so that tests in sub-folders can import the shared helpers (legal_traces, broken_traces)."""
+"""Settings of every test run: no display, no network, one thread per numeric library, the same examples every time.
+
+Lies at the root of the tests so that those in sub-folders can import the shared helpers (legal_traces, broken_traces).
+"""
+
+import os
+
+# Before anything imports matplotlib, wandb or torch.
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("WANDB_MODE", "disabled")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+from hypothesis import settings
+
+# No deadline: the first example compiles kernels. Derandomized: a green run stays green. To look further:
+# pytest --hypothesis-profile=explore
+settings.register_profile("ccenv", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile("ccenv")

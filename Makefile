@@ -1,0 +1,49 @@
+# make demo    install into .venv and run the main job end to end
+# make test    install into .venv and run the tests
+# make lint    style and types
+# make bench   the engine's speed on this machine
+# make clean   remove .venv and what builds leave behind
+#
+# PYTHON=python3.12 make test uses another interpreter; PYTEST_ARGS="tests/engine -x" make test runs a part of the tests.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST_ARGS ?=
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.all
+	$(BIN)/ccenv demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.all
+	$(BIN)/ccenv bench speed
+
+# The build backend is installed first, pinned like everything else, so that no unpinned one is fetched for the build.
+$(VENV)/.all: setup.cfg constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "ccenv: $(PYTHON) is missing or older than Python 3.11: install one, or name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "ccenv: $(PYTHON) cannot make virtual environments: install its venv package (on Debian: python3-venv)" >&2; exit 1; }
+	@echo "ccenv: installing into $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c constraints.txt setuptools && $(PIP) install -c constraints.txt --no-build-isolation -e '.[all]' \
+		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.all
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]' \
+		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
