@@ -68,9 +68,12 @@ def _dented(trace: Trace, name: str) -> Trace:
     return replace(trace, **{name: curve})
 
 
-def _without_window(trace: Trace) -> Trace:
-    """Let the flows send whatever their rates allow."""
-    return replace(trace, cwnd_bytes=np.full_like(trace.cwnd_bytes, np.inf))
+def _freed(trace: Trace) -> Trace:
+    """Let the flows send whenever and whatever their rates allow, so that only the network's laws can be broken."""
+    flows = tuple(
+        flow.model_copy(update={"workload": Workload(), "start_s": 0.0, "stop_s": np.inf}) for flow in trace.header.path.flows
+    )
+    return replace(_with_path(trace, flows=flows), cwnd_bytes=np.full_like(trace.cwnd_bytes, np.inf))
 
 
 def initial_state(t: Trace) -> Trace:
@@ -153,7 +156,7 @@ def free_loss_budget(t: Trace) -> Trace:
     rate = t.rate_Bps.copy()
     rate[row, flow] = np.inf
     return replace(
-        _without_window(t),
+        _freed(t),
         A=_raised(t.A, row, extra, flow),
         L=_raised(t.L, row, extra, flow),
         L_free=_raised(t.L_free, row, extra, flow),
@@ -215,7 +218,7 @@ def tokens_used_in_time(t: Trace) -> Trace:
     steps = max(t.grid.jitter_steps)
     if not t.G[t.n_steps - steps] > held[row].sum() + _crumb(t):
         raise NoPlaceError
-    return replace(_without_window(t), S=held)
+    return replace(_freed(t), S=held)
 
 
 def fifo_order(t: Trace) -> Trace:
@@ -249,7 +252,7 @@ def delivered_within_jitter(t: Trace) -> Trace:
     steps = t.grid.jitter_steps[flow] if t.model.has_jitter else 0
     if not t.S[t.n_steps - steps, flow] > held[row, flow] + _crumb(t):
         raise NoPlaceError
-    return replace(_without_window(t), S=held)
+    return replace(_freed(t), S=held)
 
 
 BREAKS: dict[str, Break] = {
