@@ -16,7 +16,7 @@ for _name, _summary in (
     ("periodic", "delivers at multiples of an interval (parameter interval_ms, default D)"),
     ("square", "alternates full and slowest service (parameters period_rtts, duty, ...)"),
     ("hoard", "keeps tokens and releases bursts, for ccac (parameters period_rtts, hold)"),
-    ("one_packet", "one early delivery, then constant extra delay (parameters at_ms, flow)"),
+    ("one_packet", "one early delivery, then constant extra delay (parameters at_ms, every_ms, flow)"),
 ):
     ADVERSARIES.add(_name, f"ccenv.adversaries.scripted.{_name}:adversary", tags=("scripted",), summary=_summary)
 

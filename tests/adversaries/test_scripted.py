@@ -154,6 +154,13 @@ def test_one_packet_at_a_given_time_releases_what_is_held():
     assert S[19] == P[13]
 
 
+def test_one_packet_repeats():
+    _, S, moves = run_box(make_adversary("one_packet:every_ms=200"), 100, jitter_steps=6)  # dt 5 ms
+    assert np.nonzero(moves["service"])[0].tolist() == [0, 39, 79]
+    assert moves["service"][[0, 39, 79]].tolist() == [0.5, 1.0, 1.0]
+    assert S[40] == S[41] == S[46]
+
+
 def test_one_packet_concerns_the_chosen_flow():
     def early(spec, flow):
         return bool(run_box(make_adversary(spec), 30, flow=flow)[2]["service"].any())

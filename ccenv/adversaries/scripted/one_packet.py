@@ -5,7 +5,7 @@ all others have more for queueing and starves. Here Rm = 59 ms and D = 1 ms: all
 
 FIFO order allows a byte without jitter only if nothing before it is still held. So the early bytes are half of the first bytes
 that ever leave the bottleneck, or, where bytes are held already, everything that is held, released at once: the newest of it
-has no jitter.
+has no jitter. A CCA that keeps its minimum RTT for some time only (Copa, BBR: 10 s) recovers unless it is repeated.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from ccenv.parameters import number
 ALL_FLOWS = -1.0
 FIRST_SHARE = 0.5  # some of the first bytes must stay held, so that the next view shows that there were any
 
-STATE = record("at_s", "flow", "waiting", "done")
+STATE = record("at_s", "every_s", "flow", "waiting", "done")
 
 
-def adversary(at_ms: float = 0.0, flow: int = 0) -> ScriptedAdversary:
+def adversary(at_ms: float = 0.0, every_ms: float = 0.0, flow: int = 0) -> ScriptedAdversary:
     """Build the one-packet offset.
 
     Args:
         at_ms: not before this time, in ms, >= 0.
-        flow: the flow that gets the early delivery; -1: each flow once.
+        every_ms: repeat it after so many ms, >= 0; 0: once only.
+        flow: the flow that gets the early delivery; -1: each flow.
     """
     return scripted(
         "one_packet",
         sys.modules[__name__],
         STATE,
         at_s=number("one_packet", "at_ms", at_ms, low=0, high=1e9) / 1e3,
+        every_s=number("one_packet", "every_ms", every_ms, low=0, high=1e9) / 1e3,
         flow=number("one_packet", "flow", flow, low=-1, high=63, whole=True),
     )
 
@@ -61,4 +63,8 @@ def play(state: Any, view: Any, move: Any) -> None:
         return
     if state.waiting == 0.0:
         move.service = 1.0
-    state.done = 1.0
+    state.waiting = 0.0
+    if state.every_s > 0.0:
+        state.at_s += state.every_s
+    else:
+        state.done = 1.0
