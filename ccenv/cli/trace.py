@@ -48,7 +48,9 @@ def check(
         if violations:
             print_text("\n".join([f"{file}: illegal", *(f"  {violation.message}" for violation in violations)]))
         else:
-            print_text(f"{file}: legal ({trace.header.model}, {trace.n_steps} steps, {trace.n_flows} flows)")
+            print_text(
+                f"{file}: legal ({trace.header.model}, {trace.n_steps} steps, {trace.n_flows} flow{'s' * (trace.n_flows > 1)})"
+            )
     if json:
         print_json(results)
     return 0 if all(result["legal"] for result in results) else EXIT_ILLEGAL
