@@ -141,7 +141,7 @@ def test_one_packet_is_early_once_and_the_rest_late_by_the_bound(start_step):
     """[Starvation] s.5.1: some byte sees no jitter, every later one all of D."""
     P, S, _ = run_box(make_adversary("one_packet"), 100, jitter_steps=6, start_step=start_step)
     first = start_step + 1
-    assert 0.0 < S[first] < P[first]  # no jitter for part of the first bytes
+    assert 0.99 * P[first] < S[first] < P[first]  # no jitter for nearly all of the first bytes
     assert not np.diff(S[first : first + 6]).any()
     np.testing.assert_array_equal(S[first + 6 :], P[first:-6])
 
@@ -157,7 +157,7 @@ def test_one_packet_at_a_given_time_releases_what_is_held():
 def test_one_packet_repeats():
     _, S, moves = run_box(make_adversary("one_packet:every_ms=200"), 100, jitter_steps=6)  # dt 5 ms
     assert np.nonzero(moves["service"])[0].tolist() == [0, 39, 79]
-    assert moves["service"][[0, 39, 79]].tolist() == [0.5, 1.0, 1.0]
+    assert moves["service"][[39, 79]].tolist() == [1.0, 1.0]
     assert S[40] == S[41] == S[46]
 
 

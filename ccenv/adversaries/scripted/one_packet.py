@@ -3,9 +3,9 @@
 [Starvation] s.5.1: on a path of 60 ms a single packet is seen with 59 ms; Copa (and Vegas and FAST alike) takes the 1 ms that
 all others have more for queueing and starves. Here Rm = 59 ms and D = 1 ms: all bytes are held for D but one delivery.
 
-FIFO order allows a byte without jitter only if nothing before it is still held. So the early bytes are half of the first bytes
-that ever leave the bottleneck, or, where bytes are held already, everything that is held, released at once: the newest of it
-has no jitter. A CCA that keeps its minimum RTT for some time only (Copa, BBR: 10 s) recovers unless it is repeated.
+FIFO order allows a byte without jitter only if nothing before it is still held. So the early bytes are (nearly all of) the
+first that ever leave the bottleneck, or, where bytes are held already, everything that is held, released at once: the newest
+of it has no jitter. A CCA that keeps its minimum RTT for some time only (Copa, BBR: 10 s) recovers unless it is repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ccenv.engine.signals import record
 from ccenv.parameters import number
 
 ALL_FLOWS = -1.0
-FIRST_SHARE = 0.5  # some of the first bytes must stay held, so that the next view shows that there were any
+FIRST_SHARE = 1.0 - 2.0**-20  # a trace of the first bytes stays held, so that the next view shows that there were any
 
 STATE = record("at_s", "every_s", "flow", "waiting", "done")
 
