@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numba import njit
 
-from ccenv.engine.calls import fast_max, fast_min
+from ccenv.engine.calls import fast_max, fast_min, load
 from ccenv.errors import InputError, unknown_name
 
 EMPTY_MARGIN = 1.0 + 1e-9  # C_L above C_U by more than round-off
+TIE = 1e-12  # cumulative curves of all flows together round off by less than this share of their value
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,21 @@ def settings_record(settings: BeliefSettings) -> np.ndarray:
     return np.array([(s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, int(s.rtt_known))], dtype=SETTINGS_DTYPE)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"nnan", "nsz"})
+@njit(cache=True, error_model="numpy")
 def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
-    """Return max over lags of (served - ring[newest - lag]) / (lag + D), 0 if there is no lag."""
+    """Return max over lags of (served - load(ring, newest - lag)) / (lag + D), 0 if there is no lag."""
     best = 0.0
     for lag in range(first_lag, last_lag + 1):
-        best = fast_max(best, (served - ring[np.uint64(newest - lag)]) * reciprocals[np.uint64(lag + jitter_steps)])
+        best = fast_max(best, (served - load(ring, newest - lag)) * load(reciprocals, lag + jitter_steps))
     return best
 
 
-@njit(cache=True, error_model="numpy", fastmath={"nnan", "nsz"})
+@njit(cache=True, error_model="numpy")
 def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
-    """Return min over lags of (served - ring[newest - lag]) / (lag - D), a huge number if there is no lag."""
+    """Return min over lags of (served - load(ring, newest - lag)) / (lag - D), a huge number if there is no lag."""
     best = 1e300
     for lag in range(first_lag, last_lag + 1):
-        best = fast_min(best, (served - ring[np.uint64(newest - lag)]) * reciprocals[np.uint64(lag - jitter_steps)])
+        best = fast_min(best, (served - load(ring, newest - lag)) * load(reciprocals, lag - jitter_steps))
     return best
 
 
@@ -122,21 +123,22 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
+def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
     """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step, n ascending by 1.
 
     Args:
         fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
             acknowledged byte.
-        ring: flat array of rings.
+        ring: address of the flat float64 array of rings.
         s_at, e_at, l_at: where this flow's rings of S (stored twice), E, L start in it.
         n: network step whose S and L the sender now knows, >= 1.
         mask: ring length - 1.
         dt_s: length of a step.
         mss_bytes: segment size.
+        tie_bytes: curves closer than this are equal (round-off).
         loss_proves: a loss proves that its step was utilised (drop-tail without non-congestive loss).
         settings: SETTINGS_DTYPE record.
-        reciprocals: table of 1/i.
+        reciprocals: address of the table of 1/i.
     """
     inv_dt = 1.0 / dt_s
     rtt = fl.rtt_steps
@@ -145,7 +147,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, loss_pr
     if settings.rtt_known == 0:
         rtt_extra = max(0.0, fl.rtt_min_steps - rtt)
         jitter += np.int64(math.ceil(rtt_extra))
-    served = ring[np.uint64(s_at + (n & mask))]
+    served = load(ring, s_at + (n & mask))
     newest = s_at + (n & mask) + mask + 1
     window = min(settings.window_rtts * rtt, mask - rtt)
 
@@ -158,8 +160,9 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, loss_pr
     while fl.judged_step < n - jitter:
         x = fl.judged_step + 1
         judged_by = s_at + ((x + jitter) & mask)
-        lost = ring[np.uint64(l_at + (x & mask))] > ring[np.uint64(l_at + ((x - 1) & mask))]
-        late = ring[np.uint64(e_at + (x & mask))] > ring[np.uint64(judged_by)]
+        lost = load(ring, l_at + (x & mask)) > load(ring, l_at + ((x - 1) & mask))
+        entered = load(ring, e_at + (x & mask))
+        late = entered > load(ring, judged_by) + tie_bytes
         if late or (lost and loss_proves):
             fl.utilised_run_steps += 1
         else:
@@ -170,7 +173,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, loss_pr
         # C_L_lambda: bytes sent over T* that neither lost nor delayed anything by more than D.
         probe = fl.probe_window_steps
         if fl.idle_run_steps > probe and x - probe >= fl.history_step:
-            sent = ring[np.uint64(e_at + (x & mask))] - ring[np.uint64(e_at + ((x - probe) & mask))]
+            sent = load(ring, e_at + (x & mask)) - load(ring, e_at + ((x - probe) & mask))
             bound = sent * inv_dt / (probe + jitter)
             if bound > fl.C_L_lambda_Bps:
                 fl.C_L_lambda_Bps = bound
@@ -238,6 +241,7 @@ class ReferenceBeliefs:
         window_steps: longest window.
         initial_C_L_Bps: seed of C_L.
         loss_proves: see :func:`update_beliefs`.
+        tie_bytes: curves closer than this are equal; the engine sets it at each step.
     """
 
     rtt_steps: int
@@ -250,6 +254,7 @@ class ReferenceBeliefs:
     initial_C_L_Bps: float = 0.0
     loss_proves: bool = True
     start_step: int = 0
+    tie_bytes: float = 0.0
     C_L: float = field(init=False)
     C_U: float = field(init=False, default=math.inf)
     C_L_lambda: float = field(init=False)
@@ -279,7 +284,7 @@ class ReferenceBeliefs:
         self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, n - self.jitter_steps, self.history_step))
         empty = self.C_L > self.C_U * EMPTY_MARGIN
         due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
-        if empty or (due and self.C_U <= self.settings.tight_ratio * self.C_L):
+        if empty or (due and self.settings.tight_ratio * self.C_L >= self.C_U):
             self._time_out(E, L, S, n)
         return self.C_L, self.C_U, self.C_L_lambda
 
@@ -297,14 +302,18 @@ class ReferenceBeliefs:
         return range(1, min(self.window_steps, n - since) + 1)
 
     def _lower(self, S: list[float], n: int, since: int) -> float:
-        return max(((S[n] - S[n - j]) / ((j + self.jitter_steps) * self.dt_s) for j in self._lags(n, since)), default=0.0)
+        inv_dt = 1 / self.dt_s
+        one = inv_dt / inv_dt  # a fraction where the history is made of fractions
+        return max(((S[n] - S[n - j]) * (one / (j + self.jitter_steps)) for j in self._lags(n, since)), default=0) * inv_dt
 
     def _upper(self, E: list[float], L: list[float], S: list[float], n: int, since: int) -> float:
-        best = math.inf
+        best: float = math.inf
+        inv_dt = 1 / self.dt_s
+        one = inv_dt / inv_dt
         for j in self._lags(n, since):
-            if j > self.jitter_steps and all(self._utilised(E, L, S, x) for x in range(n - j + 1, n - self.jitter_steps + 1)):
-                best = min(best, (S[n] - S[n - j]) / ((j - self.jitter_steps) * self.dt_s))
-        return best
+            if j > self.jitter_steps and all(self.is_utilised(E, L, S, x) for x in range(n - j + 1, n - self.jitter_steps + 1)):
+                best = min(best, (S[n] - S[n - j]) * (one / (j - self.jitter_steps)))
+        return best * inv_dt
 
     def _lambda(self, E: list[float], L: list[float], S: list[float], x: int, since: int) -> float:
         first = x - self.probe_window_steps
@@ -312,13 +321,14 @@ class ReferenceBeliefs:
             return 0.0
         if any(self._late(E, S, y) or self._lost(L, y) for y in range(first, x + 1)):
             return 0.0
-        return (E[x] - E[first]) / ((self.probe_window_steps + self.jitter_steps) * self.dt_s)
+        return (E[x] - E[first]) * (1 / self.dt_s) / (self.probe_window_steps + self.jitter_steps)
 
-    def _utilised(self, E: list[float], L: list[float], S: list[float], x: int) -> bool:
+    def is_utilised(self, E: list[float], L: list[float], S: list[float], x: int) -> bool:
+        """Tell whether step x is known to have been utilised; S must reach x + D."""
         return x > self.start_step and (self._late(E, S, x) or (self.loss_proves and self._lost(L, x)))
 
     def _late(self, E: list[float], S: list[float], x: int) -> bool:
-        return E[x] > S[x + self.jitter_steps]
+        return E[x] > S[x + self.jitter_steps] + self.tie_bytes
 
     @staticmethod
     def _lost(L: list[float], x: int) -> bool:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 
 from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.beliefs import BeliefSettings, settings_record
 from ccenv.engine.calls import address_of
-from ccenv.engine.curve_kernel import ERROR_SENDER, RUN_DTYPE, advance_parallel, advance_serial
+from ccenv.engine.curve_kernel import ERROR_SENDER, RUN_DTYPE, advance_parallel, advance_range
 from ccenv.engine.layout import (
     ADVERSARY_KINDS,
     ENV_DTYPE,
@@ -274,6 +275,8 @@ class CurveEngine:
         run["rto_min_s"] = RTO_MIN_S
         run["recording"] = self.recording
         run["compute_beliefs"] = self.belief_settings is not None
+        run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data
+        run["reciprocals_at"] = self._reciprocals.ctypes.data
         for name, array, size in (
             ("states", self._states, STATE_DTYPE.itemsize),
             ("adversary_states", self._adversary_states, 8 * ADVERSARY_SLOTS),
@@ -289,7 +292,7 @@ class CurveEngine:
             ] = size
         self._run = run
         self._kernel_arrays = (
-            run, self._env, self._flow, self._ring, self._env_ring, self._arrays.rate_changes, self._states, self._state_words,
+            run, self._env, self._flow, self._arrays.rate_changes, self._states, self._state_words,
             self._templates, self._acks, self._losses, self._ticks, self._views, self._move_scratch, self._calls,
             self._adversary_calls,
         )  # fmt: skip
@@ -306,7 +309,7 @@ class CurveEngine:
         which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
         if paths is not None:
             self._arrays.put(which, paths.for_model(self.model), self._fits)
-            self._kernel_arrays = (*self._kernel_arrays[:5], self._arrays.rate_changes, *self._kernel_arrays[6:])
+            self._kernel_arrays = (*self._kernel_arrays[:3], self._arrays.rate_changes, *self._kernel_arrays[4:])
         p, N, H = self._arrays, self.n_flows, self._H
         env = self._env
         env[which] = np.zeros(1, ENV_DTYPE)
@@ -439,22 +442,19 @@ class CurveEngine:
             self._moves = np.ascontiguousarray(moves, dtype=np.float64)
         if self.recording:
             self._ensure_capacity(int(self._env["step"].max()) + n_steps)
-        kernel = self._kernel(n_steps)
-        kernel(
+        arguments = (
             *self._kernel_arrays, self._moves, self._recorded, self._recorded_period, self._nodes, self._first_rows, self._inputs,
-            self._observations, self._mlp_weights, self._mlp_shapes, self._mlp_scratch, self._settings, self._reciprocals,
+            self._observations, self._mlp_weights, self._mlp_shapes, self._mlp_scratch, self._settings,
             self._flow_log, self._env_log, n_steps,
         )  # fmt: skip
+        if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
+            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
+            numba.set_num_threads(threads)
+            advance_parallel(min(threads, self.n_envs), *arguments)
+        else:
+            advance_range(0, self.n_envs, *arguments)
         if self._env["error"].any():
             self._raise_error()
-
-    def _kernel(self, n_steps: int) -> Any:
-        if self.threads == 1 or self.n_envs * self.n_flows * n_steps < PARALLEL_MIN_STEPS:
-            return advance_serial
-        import numba
-
-        numba.set_num_threads(min(self.threads, numba.config.NUMBA_NUM_THREADS))
-        return advance_parallel
 
     def _take_actions(self, actions: np.ndarray) -> None:
         if actions.shape != (self.n_envs, self.n_flows):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from ccenv.programs.program import INPUT_INDEX, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
+from ccenv.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
 
 # Columns of a node row.
 KIND, THEN, ELSE, HOLD, FIRST_COEFFICIENT = range(5)
@@ -94,7 +94,7 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
     while nodes[row, KIND] != LEAF:
         kind = nodes[row, KIND]
         if kind == LINEAR:
-            holds = _weighted_sum(nodes, row, inputs) > 0.0
+            holds = _positive(nodes, row, inputs)
         elif kind == UTILISED:
             holds = inputs[_IN_UTILISED] != 0.0
         else:
@@ -102,6 +102,18 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
         row = first_row + int(nodes[row, THEN] if holds else nodes[row, ELSE])
     rate = max(_weighted_sum(nodes, row, inputs), inputs[_IN_MIN_RATE])
     return min(rate, MAX_RATE_Bps), nodes[row, HOLD]
+
+
+@njit(cache=True, error_model="numpy")
+def _positive(nodes: np.ndarray, row: int, inputs: np.ndarray) -> bool:
+    """Tell whether a node's expression is above 0 by more than the round-off of its terms."""
+    total, scale = 0.0, 0.0
+    for i in range(N_COEFFICIENTS):
+        coefficient = nodes[row, FIRST_COEFFICIENT + i]
+        if coefficient != 0.0:
+            total += coefficient * inputs[i]
+            scale += abs(coefficient * inputs[i])
+    return total > ROUND_OFF * scale if np.isfinite(scale) else total > 0.0
 
 
 @njit(cache=True, error_model="numpy", inline="always")

@@ -30,6 +30,7 @@ INPUTS = (*UNIT_OF, *BOOLEANS)
 INPUT_INDEX = {name: index for index, name in enumerate(INPUTS)}
 
 # No rate leaves a program above this (8 Tbit/s): an unbounded C_U in a leaf must not become an infinite rate.
+ROUND_OFF = 1e-12  # in floating point a sum this small beside its terms is 0: q_U = MSS must not depend on the last digit
 MAX_RATE_Bps = 1e12
 
 
@@ -183,7 +184,11 @@ def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
 def _holds(condition: Expression | str, inputs: Mapping[str, Any]) -> bool:
     if isinstance(condition, str):
         return bool(_input(condition, inputs))
-    return bool(_value(condition, inputs) > 0)
+    total = _value(condition, inputs)
+    if not isinstance(total, float) or math.isinf(total):
+        return bool(total > 0)
+    scale = sum(abs(float(coefficient) * _input(name, inputs)) for name, coefficient in condition.terms)
+    return bool(total > ROUND_OFF * scale)
 
 
 def _value(expression: Expression, inputs: Mapping[str, Any]) -> Any:

@@ -1,0 +1,94 @@
+"""Run the compiled curve engine and its plain reference side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ccenv.engine.curve import CurveEngine
+from ccenv.engine.curve_reference import ReferenceCurveEngine
+
+CURVES = ("A", "E", "L", "L_free", "S", "P")
+
+
+def run_both(path, *, model, senders, adversary, steps, K=8, seed=3, **options):
+    """Return both engines after ``steps`` steps, having compared curves, transport, beliefs and decisions at every step.
+
+    A decision may flip where a sender compares two numbers that are equal but for round-off. Then the reference takes over the
+    kernel's sender; such flips are counted, and must stay rare.
+    """
+    engine = CurveEngine(
+        [path], model=model, senders=senders, adversary=adversary, steps_per_rtt=K, seed=seed, record=True, **options
+    )
+    settings = {k: v for k, v in options.items() if k in ("timing", "loss_detection", "initial_C_L_Bps")}
+    reference = ReferenceCurveEngine(
+        path,
+        model=model,
+        senders=senders,
+        adversary=adversary,
+        steps_per_rtt=K,
+        seed=seed,
+        receive_window_bytes=float(engine.flow("receive_window_bytes")[0, 0]),
+        **settings,
+    )
+    flips = 0
+    for _ in range(steps):
+        engine.advance(1)
+        reference.step()
+        compare(engine, reference)
+        flips += take_over_decisions(engine, reference)
+    assert flips <= max(1, steps // 50), f"{flips} decisions differ in {steps} steps"
+    return engine, reference
+
+
+def compare(engine, reference):
+    """Raise AssertionError where the two differ by more than round-off."""
+    k = reference.k
+    for i, f in enumerate(reference.flows):
+        where = f"step {k}, flow {i}: "
+        own = {"A": f.A, "E": f.E, "L": f.L, "L_free": f.free, "S": f.S, "P": f.P}
+        for name in CURVES:
+            close(engine.flow(name)[0, i], own[name][-1], where + name, 1500.0)
+        if k <= f.start:
+            continue
+        b = f.beliefs
+        pairs = {
+            "acked_bytes": f.acked,
+            "found_lost_bytes": f.found_lost,
+            "rtt_now_steps": f.rtt_steps,
+            "delay_floor_steps": f.delay_floor,
+            "C_L_Bps": b.C_L,
+            "C_U_Bps": b.C_U,
+            "C_L_lambda_Bps": b.C_L_lambda,
+            "q_U_bytes": f.q_U,
+            "utilised": int(f.utilised),
+        }
+        for name, value in pairs.items():
+            close(engine.flow(name)[0, i], value, where + name, reference.path.link_rate_Bps if name.endswith("Bps") else 1500.0)
+    close(engine.env("tokens_bytes")[0], reference.G[-1], f"step {k}: G", 1500.0)
+
+
+def take_over_decisions(engine, reference):
+    """Return how many senders decided differently; make the reference go on with the kernel's decision."""
+    flips = 0
+    for i, f in enumerate(reference.flows):
+        if reference.k <= f.start:
+            continue
+        rate, cwnd = float(engine.flow("rate_Bps")[0, i]), float(engine.flow("cwnd_bytes")[0, i])
+        if not (np.isclose(rate, f.rate, rtol=1e-9) and np.isclose(cwnd, f.cwnd, rtol=1e-9)):
+            flips += 1
+            f.rate, f.cwnd = rate, cwnd
+            f.next_decision = int(engine.flow("decision_step")[0, i])
+            if f.state is not None:
+                words = engine._state_words[i]
+                for name, value in zip(f.state.dtype.names, words, strict=False):
+                    f.state[name] = value
+    return flips
+
+
+def close(got, want, what, scale):
+    """Compare to 1e-9 of the value or of ``scale``."""
+    got, want = float(got), float(want)
+    if np.isinf(want) or np.isinf(got):
+        assert got == want, f"{what}: {got} against {want}"
+    else:
+        assert abs(got - want) <= 1e-9 * max(abs(want), scale), f"{what}: {got} against {want}"
