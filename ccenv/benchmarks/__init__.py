@@ -1,0 +1,1 @@
+"""Benchmark suites as data, the runner that plays them, statistics and reports."""

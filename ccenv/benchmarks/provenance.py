@@ -1,0 +1,57 @@
+"""Where a result comes from: machine, versions and the code that decided it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv import __version__
+
+_PACKAGES = ("numpy", "numba", "scipy", "gymnasium", "stable-baselines3", "torch", "z3-solver")
+
+
+def machine() -> dict[str, Any]:
+    """Return what the machine is: processor, usable cores, memory, system. No host or user name."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": _memory_gib(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, ccenv and of the installed packages that matter to results."""
+    found = {"python": platform.python_version(), "ccenv": __version__}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def now() -> str:
+    """Return the time in UTC to the second, for records only: nothing is computed from it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _processor() -> str:
+    try:
+        for line in FilePath("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, ValueError, OSError):
+        return None

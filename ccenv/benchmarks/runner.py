@@ -1,0 +1,149 @@
+"""Run a suite: cells in, records out, resumable at any point."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.benchmarks.backends import BACKENDS
+from ccenv.benchmarks.cells import Cell, Player, agent_player, cells_of
+from ccenv.benchmarks.hashing import code_hash, plain
+from ccenv.benchmarks.provenance import machine, now, versions
+from ccenv.benchmarks.report import PICTURE, write_picture, write_worst_traces
+from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
+from ccenv.benchmarks.store import RunFolder
+from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.summary import summarise
+from ccenv.errors import InputError, unknown_name
+
+Progress = Callable[[int, int], None]
+"""Called with the number of finished cells and of all cells."""
+
+
+def run_suite(
+    suite: Suite,
+    out: FilePath,
+    *,
+    extra_agents: Sequence[str] = (),
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    backend: str = "local",
+    workers: int | None = None,
+    fresh: bool = False,
+    pictures: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, Any]:
+    """Play what is not yet finished and summarise.
+
+    Args:
+        suite: what to play.
+        out: folder of the results; finished cells in it are kept.
+        extra_agents: specs of senders besides the suite's, e.g. a trained policy.
+        only: patterns of ``scenario/agent/adversary/seed`` with ``*``; empty: all.
+        limit: play at most so many unfinished cells.
+        backend: a key of ``BACKENDS``; it does not change the results.
+        workers: processes to use; by default one per usable core.
+        fresh: discard what the folder holds.
+        pictures: also write the worst trace of each sender and the plots.
+        progress: called as cells finish.
+
+    Returns:
+        dict: the manifest, as written to the folder.
+
+    Raises:
+        InputError: for unknown names, a filter that matches nothing, or a folder of another suite.
+        CcenvError: if the folder is in use or cannot be written.
+    """
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    for name, value in (("limit", limit), ("workers", workers)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
+    agents = _players(suite, extra_agents)
+    cells = cells_of(suite, agents)
+    chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
+    if not chosen:
+        raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
+    folder = RunFolder(out)
+    with folder.locked():
+        if fresh:
+            folder.clear()
+        folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256})
+        stored = {record["key"]: record for record in folder.read_cells()}
+        todo = [cell for cell in chosen if cell.key not in stored][:limit]
+        done = len(chosen) - sum(cell.key not in stored for cell in chosen)
+        progress(done, done + len(todo))
+        for records in BACKENDS[backend](todo, workers or _cores()):
+            folder.append(records)
+            stored |= {record["key"]: record for record in records}
+            done += len(records)
+            progress(done, len(chosen) if limit is None else done + len(todo))
+        records = _final_order(cells, stored)
+        manifest = _manifest(suite, agents, cells, records)
+        if pictures:
+            write_worst_traces(out, cells, records, manifest["summary"])
+            write_picture(suite, records, manifest["summary"], out / PICTURE)
+        folder.finish(records, manifest)
+    return manifest
+
+
+def _players(suite: Suite, extra_agents: Sequence[str]) -> list[Player]:
+    from ccenv.agents import AGENTS
+
+    players = [agent_player(spec, spec) for spec in suite.agents]
+    for spec in extra_agents:
+        player = agent_player(spec, spec if spec.partition(":")[0] in AGENTS else None)
+        if player not in players:
+            players.append(player)
+    labels = [player.label for player in players]
+    for player in players:
+        if labels.count(player.label) > 1:
+            specs = " and ".join(repr(other.spec) for other in players if other.label == player.label)
+            raise InputError(f"two agents are called {player.label!r} ({specs}): rename one in its card or program")
+    if not players:
+        raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
+    return players
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _final_order(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put this run's cells first, in the suite's order; agents that only an earlier run had stay behind them.
+
+    Cells of agents that changed, or that older code played, are superseded and dropped.
+    """
+    keys = [cell.key for cell in cells]
+    agents = {cell.agent.label for cell in cells}
+    current = [stored[key] for key in keys if key in stored]
+    others = [r for key, r in sorted(stored.items()) if r["agent"] not in agents and r["code_sha256"] == code_hash()]
+    return current + sorted(others, key=lambda record: str(record["agent"]))
+
+
+def _manifest(suite: Suite, agents: list[Player], cells: list[Cell], records: list[dict[str, Any]]) -> dict[str, Any]:
+    finished = {record["key"] for record in records}
+    return {
+        "suite": plain(suite.model_dump()),
+        "suite_sha256": suite.sha256,
+        "code_sha256": code_hash(),
+        "agents": [{"label": player.label, "spec": player.spec, "sha256": player.sha256} for player in agents],
+        "complete": all(cell.key in finished for cell in cells),
+        "n_cells": len(records),
+        "n_missing": sum(cell.key not in finished for cell in cells),
+        "versions": versions(),
+        "machine": machine(),
+        "finished_at": now(),
+        "statistics": {
+            "aggregate": "interquartile mean",
+            "interval": "percentile bootstrap, stratified by scenario",
+            "confidence": CONFIDENCE,
+            "replicates": REPLICATES,
+            "generator": "numpy Philox",
+            "seed": SEED,
+        },
+        "summary": summarise(suite, records),
+    }

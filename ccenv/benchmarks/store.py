@@ -1,0 +1,137 @@
+"""The folder of a benchmark run: finished cells as JSON lines, a manifest, one writer at a time.
+
+A cell counts as finished when its whole line is in the file. A line that was cut off by a crash is dropped and its cell runs
+again, so that an interrupted run, continued, ends with the same file as one that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import parse_json, write_atomic
+
+MANIFEST, CELLS, LOCK = "manifest.json", "cells.jsonl", ".lock"
+FORMAT, FORMAT_VERSION = "ccenv-bench", 1
+
+
+class RunFolder:
+    """One folder that holds one suite's results.
+
+    Args:
+        path: the folder; made if it does not exist.
+
+    Raises:
+        CcenvError: if it cannot be made.
+    """
+
+    def __init__(self, path: FilePath) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CcenvError(f"{path}: cannot be made ({error.strerror})") from None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against a second run; the system lets go of it when the process ends, however it ends.
+
+        Raises:
+            CcenvError: if another run holds it.
+        """
+        import fcntl
+
+        with open(self.path / LOCK, "w", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise CcenvError(
+                    f"{self.path}: another benchmark run is writing here; wait for it or give another --out"
+                ) from None
+            yield
+
+    def clear(self) -> None:
+        """Forget all results."""
+        for name in (MANIFEST, CELLS):
+            (self.path / name).unlink(missing_ok=True)
+
+    def start(self, suite: dict[str, Any]) -> None:
+        """Claim the folder for a suite. Raises InputError if it holds results of another one."""
+        manifest = read_manifest(self.path) if (self.path / MANIFEST).exists() else None
+        if manifest and manifest["suite_sha256"] != suite["suite_sha256"]:
+            old = manifest["suite"]
+            raise InputError(
+                f"{self.path} holds results of suite {old['name']} version {old['version']} "
+                f"(hash {manifest['suite_sha256'][:12]}), not of {suite['suite']['name']} version {suite['suite']['version']} "
+                f"(hash {suite['suite_sha256'][:12]}): give another --out, or --fresh to discard them"
+            )
+        if manifest is None:
+            if (self.path / CELLS).exists():
+                raise InputError(
+                    f"{self.path}: there is a {CELLS} but no {MANIFEST}; give another --out, or --fresh to discard it"
+                )
+            self.write_manifest({"format": FORMAT, "format_version": FORMAT_VERSION, "complete": False, **suite})
+
+    def read_cells(self) -> list[dict[str, Any]]:
+        """Return the finished cells and drop what a crash left of an unfinished line. Raises InputError for a damaged file."""
+        file = self.path / CELLS
+        if not file.exists():
+            return []
+        content = file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            write_atomic(file, whole)
+        return parse_cells(whole, file)
+
+    def append(self, records: list[dict[str, Any]]) -> None:
+        """Add finished cells and wait until they are on disk. Raises CcenvError if there is no room."""
+        try:
+            with open(self.path / CELLS, "ab") as file:
+                file.write(_lines(records))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise CcenvError(f"{self.path / CELLS}: cannot be written ({error.strerror}); finished cells are kept") from None
+
+    def finish(self, records: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
+        """Write all cells in their final order, then the manifest."""
+        write_atomic(self.path / CELLS, _lines(records))
+        self.write_manifest({"format": FORMAT, "format_version": FORMAT_VERSION, **manifest})
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Write the manifest at once or not at all."""
+        text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        write_atomic(self.path / MANIFEST, (text + "\n").encode())
+
+
+def _lines(records: list[dict[str, Any]]) -> bytes:
+    text = (json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n" for record in records)
+    return "".join(text).encode()
+
+
+def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
+    """Parse lines of cells. Raises InputError with file and line for anything that is not one."""
+    records = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        record = parse_json(line, f"{where}, line {number}")
+        if not isinstance(record, dict) or not isinstance(record.get("key"), str) or not isinstance(record.get("metrics"), dict):
+            raise InputError(f"{where}, line {number}: not a benchmark cell")
+        records.append(record)
+    return records
+
+
+def read_manifest(folder: FilePath) -> dict[str, Any]:
+    """Read the manifest of a run folder. Raises InputError if there is none or it is of another format."""
+    file = folder / MANIFEST
+    try:
+        data = parse_json(file.read_bytes(), str(file))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("format_version") != FORMAT_VERSION:
+        raise InputError(f"{file}: not a manifest of format {FORMAT} {FORMAT_VERSION}")
+    return data

@@ -1,0 +1,109 @@
+"""``ccenv bench``: run suites and measure speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from ccenv.benchmarks.suite import Suite
+
+app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
+
+RUNS = Path("runs")
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A shipped suite (ccenv list suites) or a YAML file.")],
+    *,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results; runs/bench/SUITE by default.")] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="A further sender: name, program or trained policy. Repeatable.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Play at most so many unfinished cells.")] = None,
+    backend: Annotated[str, typer.Option(help="local | processes; the results are the same.")] = "local",
+    workers: Annotated[int | None, typer.Option(help="Processes to use; one per core by default.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard finished cells.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a suite; what is already finished is kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
+
+    Example: ccenv bench run quick --agent runs/train/quick_sender
+    """
+    from ccenv.benchmarks.runner import run_suite
+    from ccenv.benchmarks.suite import load_suite
+    from ccenv.cli.progress import progress_bar
+
+    suite = load_suite(name)
+    folder = out or RUNS / "bench" / suite.name
+    with progress_bar(f"suite {suite.name}") as show:
+        manifest = run_suite(
+            suite,
+            folder,
+            extra_agents=agent or (),
+            only=only or (),
+            limit=limit,
+            backend=backend,
+            workers=workers,
+            fresh=fresh,
+            progress=show,
+        )
+    if json:
+        print_json({"out": folder, **manifest})
+        return
+    print_summary(suite, manifest)
+    print_text(f"wrote {folder}")
+
+
+def print_summary(suite: Suite, manifest: dict[str, Any]) -> None:
+    """Print the table of a run: nominal score with interval, means against the nominal adversary, worst case."""
+    from ccenv.metrics import METRICS, get_metric
+
+    score, worst = get_metric(suite.score.metric), get_metric(suite.worst_case.metric)
+    shown = [METRICS[name] for name in suite.metrics if name != score.name]
+    columns = ["agent", f"{score.label} (IQM, 95 %)"]
+    columns += [f"{metric.label} ({metric.unit})" if metric.unit else metric.label for metric in shown]
+    columns += [f"worst {worst.label}", "found by"]
+    rows = []
+    for entry in manifest["summary"]:
+        means, nominal, case = entry["against"][suite.score.adversary], entry["score"], entry["worst_case"]
+        interval = f"{nominal['iqm']:.3f} [{nominal['low']:.3f}, {nominal['high']:.3f}]" if nominal else ""
+        found = f"{case['adversary']} in {case['scenario']}, seed {case['seed']}" if case else ""
+        rows.append([entry["agent"], interval, *(means[m.name] for m in shown), case["value"] if case else None, found])
+    title = f"suite {suite.name} version {suite.version}, means against {suite.score.adversary}; {manifest['n_cells']} cells"
+    print_table(title, columns, rows)
+    if not manifest["complete"]:
+        print_text(f"{manifest['n_missing']} cells are missing: run again without --only and --limit")
+
+
+@app.command()
+def speed(
+    ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Also write a record into benchmarks/speed/.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure engine, environments, start and memory on this machine (docs/benchmarks.md, Speed).
+
+    Example: ccenv bench speed --json
+    """
+    from ccenv.benchmarks.speed import measure, save_record
+
+    result = measure(ode=ode)
+    if save:
+        result = {**result, "record": str(save_record(result))}
+    if json:
+        print_json(result)
+    else:
+        print_table(
+            "speed",
+            ["what", "value"],
+            [(name, str(value) if isinstance(value, dict) else value) for name, value in result.items()],
+        )

@@ -1,0 +1,232 @@
+"""Metrics of a run, each a documented function of a window of a trace, and one table that names them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ccenv.errors import InputError, unknown_name
+from ccenv.trace import Trace
+
+Direction = Literal["higher", "lower"]
+UNDEFINED = math.nan
+"""Value of a metric that has none, such as the delay of bytes where none was delivered."""
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The part of a trace that is measured, usually everything after the warm-up.
+
+    Attributes:
+        trace: the run.
+        first_row: the window starts at this row.
+        last_row: and ends at this one, > first_row.
+
+    Raises:
+        InputError: if the rows are not in the trace or in the wrong order.
+    """
+
+    trace: Trace
+    first_row: int
+    last_row: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_row < self.last_row <= self.trace.n_steps:
+            raise InputError(
+                f"window of rows {self.first_row} to {self.last_row}: a trace of {self.trace.n_steps} steps allows "
+                f"0 <= first < last <= {self.trace.n_steps}"
+            )
+
+    @staticmethod
+    def after(trace: Trace, warm_up_s: float) -> Window:
+        """Return everything after a warm-up. Raises InputError if nothing is left."""
+        return Window(trace, math.ceil(warm_up_s / trace.header.dt_s - 1e-9), trace.n_steps)
+
+    def change(self, curve: np.ndarray) -> np.ndarray:
+        """Return how much a cumulative curve of the trace grew over the window."""
+        return np.asarray(curve[self.last_row] - curve[self.first_row])
+
+    @cached_property
+    def delivered_bytes(self) -> np.ndarray:
+        """Bytes delivered, shape (N,)."""
+        return self.change(self.trace.S)
+
+    @cached_property
+    def capacity_bytes(self) -> float:
+        """Bytes that the link could have carried."""
+        return float(self.trace.link_rate_Bps[self.first_row + 1 : self.last_row + 1].sum() * self.trace.header.dt_s)
+
+    @cached_property
+    def delays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Queueing plus jitter delay of the delivered bytes of all flows.
+
+        A byte's delay is the horizontal distance between its flow's curves E (entered the bottleneck) and S (delivered), both
+        taken as straight between rows. Between two neighbouring corners of E and S it changes linearly, so that the mean over
+        the segments is exact and a quantile is right to half of what the delay changes within one segment.
+
+        Returns:
+            tuple: delay in seconds at the middle of each segment, and the segment's bytes.
+        """
+        parts = [self._delays_of(flow) for flow in range(self.trace.n_flows)]
+        return np.concatenate([delay for delay, _ in parts]), np.concatenate([size for _, size in parts])
+
+    def _delays_of(self, flow: int) -> tuple[np.ndarray, np.ndarray]:
+        entered, delivered = self.trace.E[:, flow], self.trace.S[:, flow]
+        # Bytes that entered before row 0 (only where the history is free) have no known delay.
+        low, high = max(delivered[self.first_row], entered[0]), delivered[self.last_row]
+        corners = np.unique(np.clip(np.concatenate((entered, delivered)), low, max(low, high)))
+        middle, size = (corners[1:] + corners[:-1]) / 2, np.diff(corners)
+        times = self.trace.times_s
+        delay = np.interp(middle, delivered, times) - np.interp(middle, entered, times)
+        return np.maximum(0.0, delay), size
+
+
+def utilisation(window: Window) -> float:
+    """Return the bytes delivered over the bytes that the link could have carried.
+
+    May exceed 1 by what was queued or held at the start of a window and delivered in it, at most C*(D + queueing delay).
+
+    Returns:
+        float: >= 0, no unit. Higher is better.
+
+    Reference: [CCmatic] s.3, objective "utilisation".
+    """
+    return float(window.delivered_bytes.sum()) / window.capacity_bytes
+
+
+def queueing_delay_mean_s(window: Window) -> float:
+    """Return the mean queueing plus jitter delay of the delivered bytes.
+
+    Returns:
+        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+
+    Reference: Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 1961: the area between E and S over
+        the bytes; RTT - Rm of [CCmatic] (5.1).
+    """
+    delay, size = window.delays
+    return float((delay * size).sum() / size.sum()) if size.sum() > 0 else UNDEFINED
+
+
+def queueing_delay_p95_s(window: Window) -> float:
+    """Return the smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter).
+
+    Returns:
+        float: seconds, >= 0; not a number if nothing was delivered. Lower is better.
+
+    Reference: the tail statistic of the Pantheon of Congestion Control, USENIX ATC 2018, s.3, there per packet.
+    """
+    return weighted_quantile(*window.delays, 0.95)
+
+
+def loss_fraction(window: Window) -> float:
+    """Return the bytes lost, for congestion or not, over the bytes sent.
+
+    Returns:
+        float: in [0, 1]; not a number if nothing was sent. Lower is better.
+
+    Reference: [CCmatic] s.3, objective "loss".
+    """
+    sent = float(window.change(window.trace.A).sum())
+    return float(window.change(window.trace.L).sum()) / sent if sent > 0 else UNDEFINED
+
+
+def jain_index(window: Window) -> float:
+    """Return (sum x)^2 / (N sum x^2) of the bytes x that the N flows got: 1 if all got the same, 1/N if one got all.
+
+    Returns:
+        float: in [1/N, 1]; not a number if nothing was delivered. Higher is better.
+
+    Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
+    """
+    shares = window.delivered_bytes
+    total = float(shares.sum())
+    return total * total / (len(shares) * float((shares * shares).sum())) if total > 0 else UNDEFINED
+
+
+def power(window: Window) -> float:
+    """Return utilisation * Rm / (Rm + mean queueing delay): throughput over delay, 1 for a full link with an empty queue.
+
+    Rm is the mean over the delivered bytes where flows differ. A sender that delivers nothing has power 0.
+
+    Returns:
+        float: >= 0, no unit. Higher is better.
+
+    Reference: Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
+        ICC 1979, here relative to its value for an ideal sender.
+    """
+    delivered = window.delivered_bytes
+    if delivered.sum() <= 0:
+        return 0.0
+    rtts = np.array([flow.rtt_s for flow in window.trace.header.path.flows])
+    rtt_s = float((rtts * delivered).sum() / delivered.sum())
+    return utilisation(window) * rtt_s / (rtt_s + queueing_delay_mean_s(window))
+
+
+def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
+    """Return the smallest value such that values up to it carry at least a share of the weight; not a number without weight.
+
+    Args:
+        values: (n,) any order.
+        weights: (n,) >= 0.
+        share: in [0, 1].
+    """
+    total = weights.sum()
+    if not total > 0:
+        return UNDEFINED
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    at = np.searchsorted(reached, share * total * (1 - 1e-12))
+    return float(values[order][min(at, len(order) - 1)])
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of the table.
+
+    Attributes:
+        name: how suites and records call it.
+        label: for tables and plots.
+        unit: of the value, ``""`` for a ratio.
+        direction: whether higher or lower is better.
+        compute: the function; its docstring is the definition and names the source.
+    """
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    compute: Callable[[Window], float]
+
+    def worse(self, a: float, b: float) -> bool:
+        """Tell whether a is worse than b."""
+        return a < b if self.direction == "higher" else a > b
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("utilisation", "utilisation", "", "higher", utilisation),
+        Metric("queueing_delay_mean_s", "mean queueing delay", "s", "lower", queueing_delay_mean_s),
+        Metric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower", queueing_delay_p95_s),
+        Metric("loss_fraction", "loss", "", "lower", loss_fraction),
+        Metric("jain_index", "Jain index", "", "higher", jain_index),
+        Metric("power", "power", "", "higher", power),
+    )
+}
+
+
+def get_metric(name: str) -> Metric:
+    """Return the metric of a name. Raises UnknownNameError with suggestions."""
+    if name not in METRICS:
+        raise unknown_name("metric", name, METRICS)
+    return METRICS[name]
+
+
+def measure(window: Window, names: Iterable[str]) -> dict[str, float]:
+    """Return the named metrics of a window; not a number where one is undefined. Raises UnknownNameError."""
+    return {name: get_metric(name).compute(window) for name in names}
