@@ -19,3 +19,13 @@ def _set_numba_cache_dir() -> None:
 
 
 _set_numba_cache_dir()
+
+
+def _register_environments() -> None:
+    """Make the ids known to Gymnasium; the environments themselves are imported when one is made."""
+    from ccenv.envs import register
+
+    register()
+
+
+_register_environments()

@@ -1,0 +1,38 @@
+"""Environments: thin adapters (Gymnasium, Stable-Baselines3, RLlib, PettingZoo) over one batched core.
+
+Nothing heavy is imported here: the modules behind the names are imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+from ccenv.registry import Registry
+
+ENVIRONMENTS = Registry("environment")
+ENVIRONMENTS.add(
+    "ccenv/Sender-v0",
+    "ccenv.envs.sender:SenderEnv",
+    tags=("gymnasium", "vector", "sb3", "rllib"),
+    summary="control the sending rate of one or all flows against a legal network",
+)
+ENVIRONMENTS.add(
+    "ccenv/Network-v0",
+    "ccenv.envs.network:NetworkEnv",
+    tags=("gymnasium", "vector", "sb3", "rllib"),
+    summary="control the legal moves of the network against fixed senders",
+)
+ENVIRONMENTS.add(
+    "ccenv/Duel-v0",
+    "ccenv.envs.duel:DuelEnv",
+    tags=("pettingzoo",),
+    summary="flows and network play each other (PettingZoo parallel)",
+)
+
+
+def register() -> None:
+    """Register the Gymnasium ids; calling it twice changes nothing."""
+    import gymnasium
+
+    for entry in ENVIRONMENTS:
+        if "gymnasium" in entry.tags and entry.name not in gymnasium.registry:
+            batched = entry.target.removesuffix("Env") + "VectorEnv"
+            gymnasium.register(entry.name, entry_point=entry.target, vector_entry_point=batched)

@@ -1,0 +1,128 @@
+"""Stable-Baselines3's VecEnv over a task, natively batched, with its same-step autoreset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ccenv.envs.adapters import check_render_mode, draw
+from ccenv.envs.network import DEFAULTS as NETWORK_DEFAULTS
+from ccenv.envs.network import NetworkTask
+from ccenv.envs.settings import EnvSettings, read_settings
+from ccenv.envs.task import SenderTask, Task, episode_metrics
+from ccenv.errors import InputError, require_extra, unknown_name
+
+require_extra("stable_baselines3", "train")
+
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  (only after the check that names the extra)
+
+_TASKS: dict[str, Callable[[int, EnvSettings, bool], Task]] = {"ccenv/Sender-v0": SenderTask, "ccenv/Network-v0": NetworkTask}
+_DEFAULTS: dict[str, dict[str, Any]] = {"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS}
+
+
+class CcenvVecEnv(VecEnv):
+    """A batch of environments for Stable-Baselines3.
+
+    Where an episode ends, the returned observation is already the next episode's first one;
+    ``infos[i]["terminal_observation"]`` and ``infos[i]["TimeLimit.truncated"]`` tell of the end, and the mean of each reward
+    term stands under its name. All other infos are empty. Wrap it in ``VecMonitor`` for episode returns.
+    """
+
+    def __init__(self, task: Task, render_mode: str | None = None) -> None:
+        """Wrap a task. Use ``make_sb3``."""
+        self.task = task
+        self.render_mode = render_mode
+        self._actions = np.zeros((task.core.num_envs, *(task.single_action_space.shape or ())))
+        super().__init__(task.core.num_envs, task.single_observation_space, task.single_action_space)
+
+    def reset(self) -> np.ndarray:
+        """Start new episodes everywhere, with the seeds given to ``seed`` since the last reset, if any."""
+        seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds)
+        if any(self._options):
+            raise InputError(f"options {self._options[0]}: these environments take none")
+        self.task.core.reset(seed=seeds)
+        self._reset_seeds()
+        self._reset_options()
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        return self.task.observe()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Keep the actions for ``step_wait``."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Take the step; start new episodes where it ended one."""
+        rewards = self.task.step(self._actions).astype(np.float32)
+        ended = self.task.core.truncated()
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        observations = self.task.observe()
+        if ended.any():
+            metrics = episode_metrics(self.task.core, ended)
+            for row, b in enumerate(np.flatnonzero(ended)):
+                infos[b] = {name: float(values[row]) for name, values in metrics.items()}
+                infos[b]["terminal_observation"] = observations[b].copy()
+                infos[b]["TimeLimit.truncated"] = True
+            self.task.core.reset(ended)
+            observations[ended] = self.task.observe()[ended]
+        return observations, rewards, ended, infos
+
+    def close(self) -> None:
+        """Release nothing: there are no processes."""
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        """Return an attribute of the batch, once per index."""
+        return [getattr(self, attr_name)] * len(self._chosen(indices))
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
+        """Set an attribute of the batch; it cannot differ between environments.
+
+        Raises:
+            InputError: for some of the environments only.
+        """
+        if len(self._chosen(indices)) != self.num_envs:
+            raise InputError(f"attribute {attr_name!r} belongs to the whole batch and cannot be set for some environments only")
+        setattr(self, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: int | Iterable[int] | None = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Call a method of the batch once; return its result once per index."""
+        result = getattr(self, method_name)(*method_args, **method_kwargs)
+        return [result] * len(self._chosen(indices))
+
+    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: int | Iterable[int] | None = None) -> list[bool]:
+        """Return False: no environment has a Gymnasium wrapper."""
+        return [False] * len(self._chosen(indices))
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """Return a picture of each environment's episode so far; None without a render mode."""
+        if self.render_mode is None:
+            return [None] * self.num_envs
+        return [draw(self.task.core, b) for b in range(self.num_envs)]
+
+    def _chosen(self, indices: int | Iterable[int] | None) -> list[int]:
+        return list(self._get_indices(indices))
+
+
+def make_sb3(
+    env_id: str = "ccenv/Sender-v0", num_envs: int = 128, render_mode: str | None = None, **settings: Any
+) -> CcenvVecEnv:
+    """Build a batch for Stable-Baselines3.
+
+    Args:
+        env_id: ``"ccenv/Sender-v0"`` or ``"ccenv/Network-v0"``.
+        num_envs: number of environments.
+        render_mode: None or ``"rgb_array"``.
+        **settings: fields of ``EnvSettings``.
+
+    Raises:
+        UnknownNameError: for another id.
+        InputError: for settings that are not allowed.
+    """
+    if env_id not in _TASKS:
+        raise unknown_name("environment", env_id, _TASKS)
+    checked = read_settings(settings, env_id, _DEFAULTS[env_id])
+    return CcenvVecEnv(_TASKS[env_id](num_envs, checked, check_render_mode(render_mode)), render_mode)

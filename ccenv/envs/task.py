@@ -1,0 +1,126 @@
+"""What an agent does in the core: its spaces, its actions, what it sees and what it is rewarded for."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.adversary import ExternalAdversary
+from ccenv.engine.observation import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.envs.core import Core
+from ccenv.envs.reward import TERMS, weigh
+from ccenv.envs.settings import EnvSettings
+from ccenv.errors import InputError
+from ccenv.sender import ExternalSender
+
+ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
+
+
+class Task(Protocol):
+    """One agent's view of a core."""
+
+    core: Core
+    single_observation_space: spaces.Box
+    single_action_space: spaces.Space[Any]
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take one step with the actions of all environments; return the rewards (B,)."""
+
+    def observe(self) -> np.ndarray:
+        """Return the observations of all environments: a new float32 array (B, ...)."""
+
+
+class RateAction:
+    """Actions on sending rates: log2(rate / C_L), continuous or discrete.
+
+    Args:
+        settings: ``action`` and ``n_actions``.
+        flows: indices of the controlled flows, one action each.
+    """
+
+    def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
+        self.flows = flows
+        self.levels = np.linspace(-1.0, 1.0, settings.n_actions) if settings.action == "discrete" else None
+        n = len(flows)
+        if self.levels is None:
+            self.space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (n,), np.float32)
+        elif n == 1:
+            self.space = spaces.Discrete(len(self.levels))
+        else:
+            self.space = spaces.MultiDiscrete(np.full(n, len(self.levels)))
+
+    def rates_Bps(self, core: Core, actions: np.ndarray) -> np.ndarray:
+        """Return rates for ``Core.advance``.
+
+        Args:
+            core: supplies C_L, which an action is relative to, and MSS/Rm, the smallest rate.
+            actions: (B, n), or (B,) for one discrete flow. Numbers outside the box are clipped into it.
+
+        Returns:
+            (B, N) bytes/s, NaN for flows that are not controlled.
+
+        Raises:
+            InputError: for an action of a wrong shape, not a number, or no index of a discrete action.
+        """
+        given = np.asarray(actions)
+        if given.size != core.num_envs * len(self.flows):
+            raise InputError(f"actions of shape {given.shape}; {(core.num_envs, len(self.flows))} is needed")
+        given = given.reshape(core.num_envs, len(self.flows))
+        if self.levels is not None:
+            if not np.issubdtype(given.dtype, np.integer) or (given < 0).any() or (given >= len(self.levels)).any():
+                raise InputError(f"a discrete action must be a whole number in [0, {len(self.levels)})")
+            given = self.levels[given]
+        exponent = ACTION_RANGE_LOG2 * np.clip(given.astype(np.float64), -1.0, 1.0)
+        if np.isnan(exponent).any():
+            raise InputError("an action is not a number (NaN)")
+        floor = core.env("mss_bytes")[:, None] / core.flow("rtt_s")[:, self.flows]
+        chosen = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(exponent), floor)
+        if len(self.flows) == core.n_flows:
+            return chosen
+        rates = np.full((core.num_envs, core.n_flows), np.nan)
+        rates[:, self.flows] = chosen
+        return rates
+
+
+class SenderTask:
+    """Control the flows whose sender is external, jointly.
+
+    Args:
+        num_envs: B.
+        settings: ``senders`` names at least one ``"external"``.
+        record: keep what rendering needs.
+    """
+
+    def __init__(self, num_envs: int, settings: EnvSettings, record: bool = False) -> None:
+        senders = settings.build_senders()
+        self.flows = np.flatnonzero([isinstance(sender, ExternalSender) for sender in senders])
+        if not len(self.flows):
+            raise InputError("senders names no 'external' flow: there is nothing to control")
+        adversary = settings.build_adversary()
+        if isinstance(adversary, ExternalAdversary):
+            raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
+        controlled = np.zeros((1, len(senders)), np.bool_)
+        controlled[0, self.flows] = True
+        self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=controlled, record=record)
+        self._action = RateAction(settings, self.flows)
+        self._weights = settings.reward.vector()
+        low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))
+        self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
+        self.single_action_space = self._action.space
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Set the rates and take one step; return the rewards (B,)."""
+        return weigh(self.core.advance(self._action.rates_Bps(self.core, actions))[:, 0], self._weights)
+
+    def observe(self) -> np.ndarray:
+        """Return the beliefs of the controlled flows, one after the other: (B, n * N_OBSERVATION)."""
+        seen = self.core.observations()
+        return (seen if len(self.flows) == self.core.n_flows else seen[:, self.flows]).reshape(self.core.num_envs, -1)
+
+
+def episode_metrics(core: Core, mask: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the mean of each reward term over the episodes of some environments, of the first group of flows."""
+    means = core.means(mask)[:, 0]
+    return {name: means[:, index].copy() for index, name in enumerate(TERMS)}

@@ -1,0 +1,81 @@
+"""``ccenv/Duel-v0`` under PettingZoo's own tests and the rules of its games."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from ccenv.errors import InputError
+from ccenv.legality import check_trace
+
+pytest.importorskip("pettingzoo")
+
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+from ccenv.envs.duel import DuelEnv
+
+SETTINGS = [
+    {},
+    {"senders": ("external", "external", "cubic"), "models": ("cbr_delay",)},
+    {"game": "general", "action": "discrete"},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_parallel_api(settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parallel_api_test(DuelEnv(**settings), num_cycles=100)
+        parallel_seed_test(lambda: DuelEnv(**settings), num_cycles=80)
+
+
+def play(env, seed, steps):
+    env.reset(seed=seed)
+    for i, agent in enumerate(env.possible_agents):
+        env.action_space(agent).seed(seed + i)
+    rows = []
+    for _ in range(steps):
+        rows.append(env.step({agent: env.action_space(agent).sample() for agent in env.agents}))
+    return rows
+
+
+def test_zero_sum_rewards_add_up_to_nothing():
+    for _, rewards, *_ in play(DuelEnv(senders=("external", "external"), episode_rtts=20), 0, 20):
+        assert sum(rewards.values()) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_general_game_uses_the_networks_own_weights():
+    env = DuelEnv(game="general", network_reward={"utilisation": -2.0, "queue": 0.0, "loss": 0.0}, episode_rtts=20)
+    rows = play(env, 0, 20)
+    _, _, _, ends, infos = rows[-1]
+    assert all(ends.values()) and env.agents == []
+    assert np.mean([r[1]["network"] for r in rows]) == pytest.approx(-2.0 * infos["network"]["utilisation"])
+    assert infos["sender_0"]["utilisation"] == pytest.approx(infos["network"]["utilisation"])
+
+
+def test_observations_are_in_the_spaces_and_the_game_is_legal():
+    env = DuelEnv(senders=("external", "reno", "external"), models=("cbr_delay",), episode_rtts=15, render_mode="rgb_array")
+    assert env.possible_agents == ["sender_0", "sender_2", "network"]
+    for observations, *_ in play(env, 4, 15):
+        assert all(observations[agent] in env.observation_space(agent) for agent in env.possible_agents)
+        arrays = list(observations.values())
+        assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+    assert not check_trace(env._core.trace(0))
+    assert env.render().ndim == 3
+
+
+def test_refuses_what_is_no_duel():
+    for settings, message in [
+        ({"senders": ("cubic",)}, "no sender to play"),
+        ({"adversary": "kind"}, "leave it out"),
+        ({"game": "zerosum"}, "Did you mean 'zero_sum'"),
+        ({"network_reward": {"queue": 1.0}}, "minus the senders'"),
+        ({"game": "general", "network_reward": {"que": 1.0}}, "Did you mean 'queue'"),
+        ({"models": ("ccac", "cbr_delay")}, "exactly one model"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            DuelEnv(**settings)
+    env = DuelEnv()
+    env.reset(seed=0)
+    with pytest.raises(InputError, match="no action for network"):
+        env.step({"sender_0": np.zeros(1)})

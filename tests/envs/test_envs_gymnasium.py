@@ -1,0 +1,270 @@
+"""The Gymnasium interfaces: API checks, autoreset, seeds, spaces, docstrings."""
+
+import re
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+import ccenv
+from ccenv.engine.observation import OBSERVATION
+from ccenv.envs.network import NetworkEnv, NetworkVectorEnv
+from ccenv.envs.network_observation import network_elements
+from ccenv.envs.sender import SenderEnv, SenderVectorEnv
+from ccenv.errors import InputError
+
+IDS = {"ccenv/Sender-v0": SenderEnv, "ccenv/Network-v0": NetworkEnv}
+MIXED = {"models": ("cbr_delay", "ccac")}
+
+
+@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize(
+    "settings", [{}, {"models": ["strong"], "paths": {"link_rate_min_share": 0.5}}, {"render_mode": "rgb_array"}]
+)
+def test_check_env(env_id, settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gym.make(env_id, **settings).unwrapped)
+
+
+@pytest.mark.parametrize("settings", [{"action": "discrete"}, {"senders": ["external", "reno", "external"]}])
+def test_check_env_of_other_actions(settings):
+    check_env(gym.make("ccenv/Sender-v0", **{**settings, "action": "discrete"}).unwrapped)
+    check_env(gym.make("ccenv/Sender-v0", **settings).unwrapped)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_make_vec_uses_the_native_batch(env_id):
+    env = gym.make_vec(env_id, num_envs=5)
+    assert isinstance(env, (SenderVectorEnv, NetworkVectorEnv))
+    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    observation, info = env.reset(seed=0)
+    assert observation.shape == (5, *env.single_observation_space.shape)
+    assert observation in env.observation_space and info == {}
+    assert gym.make_vec(env_id, num_envs=2, max_episode_steps=7).task.core.episode_steps == 7
+
+
+@pytest.mark.parametrize(("env_class", "elements"), [(SenderEnv, OBSERVATION), (NetworkEnv, network_elements(1))])
+def test_docstring_has_gymnasium_sections_and_the_true_observation_table(env_class, elements):
+    text = env_class.__doc__
+    sections = re.findall(r"^    ## (.+)$", text, re.M)
+    assert sections == [
+        "Description",
+        "Observation Space",
+        "Action Space",
+        "Rewards",
+        "Starting State",
+        "Episode End",
+        "Arguments",
+        "Version History",
+    ]
+    rows = re.findall(r"^    \| (\d+) \| (.+?) \| (.+?) \| (\S+) to (\S+) \|$", text, re.M)
+    expected = [(str(i), e.name, e.unit, f"{e.low:g}", f"{e.high:g}") for i, e in enumerate(elements)]
+    assert rows == expected
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_observations_stay_in_the_space_and_every_element_moves(env_id):
+    env = gym.make_vec(env_id, num_envs=64, paths={"buffer_bdp": (0.05, 4.0)}, episode_rtts=40)
+    env.action_space.seed(1)
+    observation, _ = env.reset(seed=1)
+    low, high = observation.min(axis=0), observation.max(axis=0)
+    for _ in range(90):
+        observation, reward, terminated, _, _ = env.step(env.action_space.sample())
+        assert observation in env.observation_space
+        assert np.isfinite(reward).all() and not terminated.any()
+        low, high = np.minimum(low, observation.min(axis=0)), np.maximum(high, observation.max(axis=0))
+    assert (high > low).all(), np.flatnonzero(high == low)
+
+
+@pytest.mark.parametrize("mode", list(IDS))
+def test_returned_arrays_share_no_memory(mode):
+    env = gym.make_vec(mode, num_envs=3, episode_rtts=2)
+    returned = [env.reset(seed=0)[0]]
+    for _ in range(5):
+        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        returned += [observation, reward, terminated, truncated, *info.values()]
+    copies = [array.copy() for array in returned]
+    for array in returned:
+        array[...] = 0
+    env.step(env.action_space.sample())
+    for i, one in enumerate(returned):
+        assert (one == 0).all()
+        assert not any(np.shares_memory(one, other) for other in returned[:i])
+    fresh = gym.make_vec(mode, num_envs=3, episode_rtts=2)
+    np.testing.assert_array_equal(fresh.reset(seed=0)[0], copies[0])
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_next_step_autoreset(env_id):
+    env = gym.make_vec(env_id, num_envs=3, episode_rtts=4, staggered=True)
+    env.action_space.seed(0)
+    first, _ = env.reset(seed=3)
+    ended = np.zeros(3, bool)
+    lengths = np.zeros(3, int)
+    seen = [[], [], []]
+    for _ in range(30):
+        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert (reward[ended] == 0).all() and not truncated[ended].any()
+        lengths = np.where(ended, 0, lengths + 1)
+        for b in np.flatnonzero(truncated):
+            seen[b].append(lengths[b])
+        if truncated.any():
+            assert (info["_utilisation"] == truncated).all()
+            assert (info["utilisation"][~truncated] == 0).all()
+        else:
+            assert info == {}
+        assert (env.task.core.elapsed[ended] == 0).all()
+        ended = truncated
+    for own in seen:
+        assert 1 <= own[0] <= 4 and set(own[1:]) == {4}
+    assert first.shape == observation.shape and not terminated.any()
+
+
+def test_disabled_autoreset_resets_only_what_the_mask_says():
+    env = gym.make_vec("ccenv/Sender-v0", num_envs=4, episode_rtts=3, autoreset_mode="DISABLED")
+    assert env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+    env.reset(seed=0)
+    action = np.zeros((4, 1), np.float32)
+    for _ in range(2):
+        env.step(action)
+    mask = np.array([True, False, False, True])
+    before = env.task.core.elapsed.copy()
+    env.reset(options={"reset_mask": mask})
+    np.testing.assert_array_equal(env.task.core.elapsed, np.where(mask, 0, before))
+    *_, truncated, _ = env.step(action)
+    np.testing.assert_array_equal(truncated, ~mask)
+    with pytest.raises(InputError, match="2 environments have ended"):
+        env.step(action)
+    env.reset(options={"reset_mask": truncated})
+    env.step(action)
+    with pytest.raises(InputError, match="reset_mask of shape"):
+        env.reset(options={"reset_mask": np.ones(3, bool)})
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_single_environment_is_a_row_of_the_batch(env_id):
+    settings = {"episode_rtts": 5}
+    seeds = [11, 22, 33]
+    batch = gym.make_vec(env_id, num_envs=3, **settings)
+    batch.action_space.seed(5)
+    batched, _ = batch.reset(seed=seeds)
+    singles = [gym.make(env_id, **settings).unwrapped for _ in seeds]
+    for row, (env, seed) in enumerate(zip(singles, seeds, strict=True)):
+        np.testing.assert_array_equal(env.reset(seed=seed)[0], batched[row])
+    for _ in range(12):
+        ended = batch.task.core.truncated()
+        actions = batch.action_space.sample()
+        batched, rewards, _, truncated, info = batch.step(actions)
+        for row, env in enumerate(singles):
+            if ended[row]:
+                observation, reward, stop = env.reset()[0], 0.0, False
+            else:
+                observation, reward, _, stop, own = env.step(actions[row])
+                if stop:
+                    assert own["loss"] == info["loss"][row]
+            np.testing.assert_array_equal(observation, batched[row])
+            assert reward == rewards[row] and stop == truncated[row]
+
+
+def test_seeds_reproduce_and_differ():
+    def play(seed):
+        env = gym.make_vec("ccenv/Sender-v0", num_envs=6, episode_rtts=4, **MIXED)
+        rows = [env.reset(seed=seed)[0]]
+        for _ in range(10):
+            rows.append(env.step(np.full((6, 1), 0.3, np.float32))[0])
+        return np.array(rows)
+
+    one = play(7)
+    np.testing.assert_array_equal(one, play(7))
+    assert (one != play(8)).any(axis=(0, 2)).all()
+    assert not np.array_equal(play(None), play(None))
+
+
+def test_threads_do_not_change_results():
+    def play(threads):
+        env = gym.make_vec("ccenv/Sender-v0", num_envs=300, threads=threads)
+        env.reset(seed=0)
+        return [env.step(np.full((300, 1), 0.2, np.float32))[:2] for _ in range(5)]
+
+    for one, two in zip(play(1), play(2), strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
+
+
+def test_render_draws_the_episode():
+    env = gym.make("ccenv/Sender-v0", render_mode="rgb_array").unwrapped
+    env.reset(seed=0)
+    blank = env.render()
+    assert (blank == 255).all()
+    env.step(np.array([0.5], np.float32))
+    picture = env.render()
+    assert picture.shape == blank.shape and picture.dtype == np.uint8 and len(np.unique(picture)) > 2
+    batch = gym.make_vec("ccenv/Sender-v0", num_envs=2, render_mode="rgb_array")
+    batch.reset(seed=0)
+    assert len(batch.render()) == 2
+    assert gym.make("ccenv/Sender-v0").unwrapped.render() is None
+
+
+BAD = [
+    ({"pathz": 1}, "unknown key 'pathz'. Did you mean 'paths'"),
+    ({"paths": {"buffer_bpd": [1, 2]}}, "Did you mean 'buffer_bdp'"),
+    ({"paths": {"rtt_s": [2, 1]}}, "low <= high"),
+    ({"paths": {"link_rate_mss_per_rtt": [0, 1]}}, "low > 0"),
+    ({"paths": {"rtt_s": [0.1, float("nan")]}}, "finite"),
+    ({"paths": {"jitter_rtts": [0.3, 0.4]}, "steps_per_rtt": 4}, "no whole step"),
+    ({"models": ["ccacc"]}, "unknown model 'ccacc'. Did you mean 'ccac'"),
+    ({"senders": ["cubik"]}, "Did you mean 'cubic'"),
+    ({"senders": [3]}, "neither a name nor a sender"),
+    ({"senders": ["cubic"]}, "nothing to control"),
+    ({"adversary": 5}, "neither a name, a mixture"),
+    ({"adversary": "external"}, "Duel-v0"),
+    ({"adversary": {"kind": 0, "uniform": 0, "sticky": 0, "bang_bang": 0}}, "at least one share"),
+    ({"reward": {"utilization": 1}}, "Did you mean 'utilisation'"),
+    ({"beliefs": "papr"}, "Did you mean 'paper'"),
+    ({"render_mode": "human"}, "unknown render_mode"),
+    ({"episode_rtts": 4, "decision_steps": 32}, "fewer than two steps"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD)
+def test_bad_settings_are_refused_in_one_line(settings, message):
+    with pytest.raises(ccenv.errors.CcenvError) as error:
+        SenderEnv(**settings)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_network_refuses_what_it_does_not_control():
+    with pytest.raises(InputError, match="exactly one model"):
+        NetworkEnv(models=("cbr_delay", "ccac"))
+    with pytest.raises(InputError, match="no choice"):
+        NetworkEnv(models=("ideal",))
+    with pytest.raises(InputError, match="Duel-v0"):
+        NetworkEnv(senders=("external",))
+    with pytest.raises(InputError, match="leave it out"):
+        NetworkEnv(adversary="kind")
+
+
+def test_actions_are_checked_and_clipped():
+    def second(given, **settings):
+        env = SenderEnv(**settings)
+        env.reset(seed=0)
+        return env.step(given)[0]
+
+    np.testing.assert_array_equal(second(np.array([5.0])), second(np.array([1.0])))
+    np.testing.assert_array_equal(second(12, action="discrete"), second(np.array([1.0])))
+    np.testing.assert_array_equal(second(6, action="discrete"), second(np.array([0.0])))
+    for bad, settings in [([np.nan], {}), ([0.0, 0.0], {}), (13, {"action": "discrete"}), (0.5, {"action": "discrete"})]:
+        with pytest.raises(InputError):
+            second(np.array(bad), **settings)
+    env = SenderVectorEnv(2)
+    env.reset(seed=0)
+    with pytest.raises(InputError, match="shape"):
+        env.step(np.zeros((3, 1)))
+    with pytest.raises(InputError, match="num_envs is 0"):
+        SenderVectorEnv(0)
+    with pytest.raises(InputError, match="autoreset_mode"):
+        SenderVectorEnv(2, autoreset_mode="SAME_STEP")
