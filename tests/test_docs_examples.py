@@ -1,0 +1,84 @@
+"""Every example in README.md and docs/*.md works as printed (conventions: docs_pages.py)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from docs_pages import Block, commands, read_blocks, run_page
+
+ROOT = Path(__file__).parents[1]
+PAGE_TIMEOUT_S = 300  # a page that hangs fails
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if read_blocks(read(name))])
+def test_page_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "tests" / "docs_pages.py", ROOT / name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PAGE_TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", read("docs/index.md")))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert not pages - linked - {"index.md"}, f"not in docs/index.md: {sorted(pages - linked - {'index.md'})}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", read(name))
+    missing = [t for t in targets if "://" not in t and not (ROOT / name).parent.joinpath(t).exists()]
+    assert not missing, f"{name} links to what is not there: {missing}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_make_targets_exist(name: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|\$ )make ([a-z]+)", read(name), re.MULTILINE))
+    assert named <= targets, f"{name} names make targets that do not exist: {sorted(named - targets)}"
+
+
+def test_the_readme_shows_both_commands_and_an_example() -> None:
+    text = read("README.md")
+    assert "make demo" in text
+    assert "make test" in text
+    examples = [block.code for block in read_blocks(text) if block.language == "python"]
+    assert examples
+    assert all(code.count("\n") <= 15 for code in examples)
+
+
+def test_blocks_are_read_with_their_comments() -> None:
+    page = (
+        "<!-- file: a.py -->\n```python\nx = 1\n```\n"
+        "```python\nimport a\n```\n"
+        "<!-- not-run: slow -->\n```console\n$ ccenv demo\n```\n"
+        "<!-- exit: 2 -->\n```console\n$ ccenv list\n$ ccenv x # no\nout\n```\n"
+        "```\nplain\n```\n"
+    )
+    blocks = read_blocks(page)
+    assert [(b.language, b.kind, b.line) for b in blocks] == [("python", "file", 3), ("python", "", 6), ("console", "exit", 14)]
+    assert commands(blocks[2]) == [(["list"], 0), (["x"], 2)]
+
+
+@pytest.mark.parametrize("code", ["$ make demo\n", "$ ccenv list envs | head\n", "$ cd x\n"])
+def test_what_cannot_be_run_must_say_so(code: str) -> None:
+    with pytest.raises(ValueError, match="not-run"):
+        commands(Block("console", code, 1))
+
+
+def test_a_wrong_exit_code_fails() -> None:
+    with pytest.raises(AssertionError, match="exit code 3 instead of 0"):
+        run_page("page.md", [Block("console", "$ ccenv x\n", 1)], lambda _: 3)
+
+
+def test_a_broken_example_fails() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_page("page.md", [Block("python", "1 / 0\n", 1)], lambda _: 0)
