@@ -25,6 +25,15 @@ def _read(name: str, kind: str) -> tuple[Any, str]:
     return data, path.name
 
 
+def _changed(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the data with the changes that are not None; overrides are merged, not replaced."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    old = data.get("overrides")
+    if "overrides" in given and isinstance(old, dict):
+        given["overrides"] = old | given["overrides"]
+    return data | given
+
+
 def load_scenario(name: str, **changes: Any) -> Scenario:
     """Return the scenario of a shipped name or a YAML file, with changed values where not None.
 
@@ -33,7 +42,7 @@ def load_scenario(name: str, **changes: Any) -> Scenario:
         UnknownNameError: if there is no such name or file.
     """
     data, where = _read(name, "scenario")
-    scenario = validate(Scenario, data | {k: v for k, v in changes.items() if v is not None}, where)
+    scenario = validate(Scenario, _changed(data, changes), where)
     scenario.constants  # noqa: B018 -- an unknown override is an error of the file
     return scenario
 
@@ -41,7 +50,7 @@ def load_scenario(name: str, **changes: Any) -> Scenario:
 def load_sweep(name: str, **changes: Any) -> Sweep:
     """Return the sweep of a shipped name or a YAML file, with changed values where not None. Raises as load_scenario."""
     data, where = _read(name, "sweep")
-    sweep = validate(Sweep, data | {k: v for k, v in changes.items() if v is not None}, where)
+    sweep = validate(Sweep, _changed(data, changes), where)
     for key in sweep.cells():
         _check_cell(sweep, key, where)
     return sweep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +162,7 @@ def phase_figure(portrait: Portrait) -> Figure:
     return figure
 
 
-def _finish(axes: Sequence[Axes]) -> None:
+def _finish(axes: Iterable[Axes]) -> None:
     for ax in axes:
         ax.grid(alpha=0.25)
         if len(ax.get_legend_handles_labels()[0]) <= 10:

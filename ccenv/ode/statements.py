@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 Cells = Sequence[dict[str, Any]]
 Check = Callable[["Table"], tuple[bool, str]]
 
+DT, RED = "drop-tail", "red"
 ALL = (1, 2, 3, 4, 5, 6, 7)
 SHALLOW = (1, 2, 3, 4)
 DEEP = (5, 6, 7)
@@ -73,7 +75,7 @@ def _flat(metric: str, mixes: Iterable[str], points: float) -> Check:
 
 def _loss_falls(table: Table) -> tuple[bool, str]:
     loss = table.values("loss_pct", "bbr1", "drop-tail", ALL)
-    return all(b <= a + 0.1 for a, b in zip(loss, loss[1:], strict=False)), ", ".join(f"{v:.1f}" for v in loss)
+    return all(b <= a + 0.1 for a, b in pairwise(loss)), ", ".join(f"{v:.1f}" for v in loss)
 
 
 def _bbr2_minimum(table: Table) -> tuple[bool, str]:
@@ -105,12 +107,16 @@ def _bbr2_least_used(table: Table) -> tuple[bool, str]:
     return worst == "bbr2" and 95.0 <= mean["bbr2"] <= 99.5, "; ".join(f"{m} {v:.1f}" for m, v in mean.items())
 
 
+def _bbr1_full(table: Table) -> tuple[bool, str]:
+    used = [v for discipline in (DT, RED) for v in table.values("utilisation_pct", WITH_BBR1, discipline, ALL)]
+    return min(used) >= 99.0, _span(used, " %")
+
+
 def _rtt_unfairness(table: Table) -> tuple[bool, str]:
     jain = table.values("jain", "bbr1", "drop-tail", ALL)
     return jain[6] < jain[0] - 0.1, ", ".join(f"{v:.2f}" for v in jain)
 
 
-DT, RED = "drop-tail", "red"
 STATEMENTS: tuple[Statement, ...] = (
     Statement("4.3.2", "BBRv1 loses about 20 % in shallow drop-tail buffers", "loss 17 to 22 % at 1 and 2 BDP",
               _within("loss_pct", "bbr1", (DT, (1, 2)), 17, 22)),
@@ -136,15 +142,15 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("4.3.1, insight 4", "BBRv2 is fairer to Reno and CUBIC than BBRv1 up to 4 BDP of drop-tail buffer",
               "Jain higher by more than 0.2", _bbr2_fairer),
     Statement("4.3.1, insight 6", "Under RED BBRv2 takes more than its share from Reno and CUBIC",
-              "BBRv2's half above 50 % of the rate", _within("first_share_pct", ("bbr2/reno", "bbr2/cubic"), (RED, ALL), 50, 100)),
+              "BBRv2's half above 50 % of the rate",
+              _within("first_share_pct", ("bbr2/reno", "bbr2/cubic"), (RED, ALL), 50, 100)),
     Statement("4.3.3, insight 3", "BBRv1 fills most of a drop-tail buffer of any size", "occupancy at least 50 %",
               _within("occupancy_pct", "bbr1", (DT, ALL), 50, 100)),
     Statement("4.3.3", "BBRv2 uses a constant volume of drop-tail buffer up to 4 BDP", "2 to 4 BDP within 20 %", _bbr2_constant),
     Statement("4.3.3, insight 5", "BBRv2's occupancy falls to about 4 BDP and rises beyond",
               "minimum at 3 to 5 BDP, at 7 BDP at least 1.5 times it", _bbr2_minimum),
     Statement("4.3.4, insight 3", "BBRv1 and its mixes use the whole link", "utilisation at least 99 %",
-              lambda t: (lambda v: (min(v) >= 99, _span(v, " %")))(
-                  t.values("utilisation_pct", WITH_BBR1, DT, ALL) + t.values("utilisation_pct", WITH_BBR1, RED, ALL))),
+              _bbr1_full),
     Statement("4.3.4", "BBRv2 uses the link least of all under drop-tail, about 97 %, because of ProbeRTT",
               "lowest mean of the four CCAs, 95 to 99.5 %", _bbr2_least_used),
 )  # fmt: skip

@@ -1,0 +1,139 @@
+"""The validation as one self-contained HTML page: the paper's statements beside what the fluid model gives."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ccenv import __version__
+from ccenv.ode.equilibria import equilibrium
+from ccenv.ode.plots import METRICS, metric_figure, mix_label, phase_figure, render, trace_figure
+from ccenv.ode.reduced import Bottleneck
+from ccenv.ode.simulate import Run
+from ccenv.ode.statements import judge
+from ccenv.ode.sweep import Sweep
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; }
+th, td { border: 1px solid #bbb; padding: .25rem .6rem; text-align: left; vertical-align: top; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+.yes { background: #e2f2e2; } .no { background: #f8dcdc; }
+img { max-width: 100%; }
+@media (prefers-color-scheme: dark) {
+  body { background: #1b1b1b; color: #ddd; } .yes { background: #1f3d1f; } .no { background: #4a1f1f; } img { background: #fff; }
+}
+"""
+
+
+def report_html(sweep: Sweep, cells: Sequence[dict[str, Any]], traces: Sequence[Run] = (), portraits: Sequence[Any] = ()) -> str:
+    """Return the page as text; equal input makes equal bytes.
+
+    Args:
+        sweep: what was run.
+        cells: of Sweep.run.
+        traces: runs with traces to show side by side (Figs. 4, 5, 11, 12).
+        portraits: phase portraits to show.
+    """
+    parts = [
+        f"<h1>{html.escape(sweep.title or 'Fluid-model sweep')}</h1>",
+        f"<p>Fluid models of [BBR-fluid] as implemented in ccenv {__version__}. {html.escape(_setting(sweep))}.</p>",
+        "<p>Columns: the paper's statement and the fluid model. The packet engine is not part of this page: no packet-level "
+        "run was made for it.</p>",
+        "<h2>Statements of the paper</h2>",
+        _statements(cells),
+        "<h2>Equilibria of the reduced models</h2>",
+        _equilibria(sweep, cells),
+        "<h2>Metrics over the buffer size</h2>",
+        *(_image(metric_figure(cells, metric), label) for metric, label in METRICS.items()),
+    ]
+    if traces:
+        parts += ["<h2>Traces</h2>", *(_image(trace_figure([run]), run.scenario.title) for run in traces)]
+    if portraits:
+        parts += ["<h2>Phase portraits of the reduced models</h2>"]
+        parts += [_image(phase_figure(p), f"phase portrait of {p.model}, plane {p.plane}") for p in portraits]
+    parts += ["<h2>All cells</h2>", _cells(cells)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(sweep.title or 'Fluid-model sweep')}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def _setting(sweep: Sweep) -> str:
+    shortest, longest = (2 * (sweep.delay_ms + bound(sweep.access_delays_ms)) for bound in (min, max))
+    text = (
+        f"N = {len(sweep.access_delays_ms)} senders, {sweep.rate_mbps:g} Mbit/s, bottleneck delay {sweep.delay_ms:g} ms, "
+        f"propagation RTT {shortest:g} to {longest:g} ms, packets of {sweep.mss_bytes} B, metrics over {sweep.measure_from_s:g} "
+        f"to {sweep.duration_s:g} s, step {sweep.step_ms:g} ms, parameter set {sweep.params}"
+    )
+    changed = ", ".join(f"{key} = {value:g}" for key, value in sweep.overrides.items())
+    return f"{text} with {changed}" if changed else text
+
+
+def _row(*cells: Any) -> str:
+    """Return a table row; numbers come formatted, as text that starts with a digit or a minus."""
+    return "<tr>" + "".join(f"<td{' class=n' if _numeric(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
+
+
+def _numeric(cell: Any) -> bool:
+    return str(cell).removeprefix("-").replace(".", "", 1).isdigit()
+
+
+def _statements(cells: Sequence[dict[str, Any]]) -> str:
+    try:
+        results = judge(cells)
+    except KeyError:
+        return "<p>Not shown: the statements need all mixes, both disciplines and buffers of 1 to 7 BDP.</p>"
+    rows = [_row(r["source"], r["text"], r["criterion"], r["measured"], "yes" if r["holds"] else "no") for r in results]
+    rows = [r.replace("<td>yes<", "<td class=yes>yes<").replace("<td>no<", "<td class=no>no<") for r in rows]
+    head = "<th>section</th><th>the paper says</th><th>criterion</th><th>fluid model</th><th>holds</th>"
+    return _table(head, rows) + f"<p>{sum(r['holds'] for r in results)} of {len(results)} hold.</p>"
+
+
+def _equilibria(sweep: Sweep, cells: Sequence[dict[str, Any]]) -> str:
+    n = len(sweep.access_delays_ms)
+    c = sweep.rate_mbps * 125_000.0
+    d = 2e-3 * (sweep.delay_ms + sum(sweep.access_delays_ms) / n)
+    rows = []
+    for model in ("bbr1", "bbr2"):
+        for cell in cells:
+            if (cell["mix"], cell["discipline"]) != (model, "drop-tail"):
+                continue
+            link = sweep.scenario(model, "drop-tail", cell["buffer_bdp"]).links[0]
+            buffer = link.buffer_bytes(sweep.mss_bytes)
+            point = equilibrium(model, Bottleneck(c, (d,) * n, buffer))  # type: ignore[arg-type]
+            theorem = f"theorem {point.theorem}" if point.theorem else "full buffer, between theorems 3 and 1"
+            numbers = (100 * point.queue_bytes / buffer, cell["occupancy_pct"], 100 * point.loss, cell["loss_pct"])
+            rows.append(_row(mix_label(model), f"{cell['buffer_bdp']:g}", theorem, *(f"{v:.2f}" for v in numbers)))
+    head = (
+        "<th>CCA</th><th>buffer [BDP]</th><th>equilibrium by</th><th>occupancy [%], equilibrium</th><th>simulated</th>"
+        "<th>loss [%], equilibrium</th><th>simulated</th>"
+    )
+    note = (
+        f"<p>The equilibria are for equal RTTs, here the mean of {1e3 * d:.1f} ms; the simulated senders have unequal ones. "
+        "For BBRv2 the equilibrium leaves out inflight_hi, whose initial value dominates the simulation of deep buffers.</p>"
+    )
+    return _table(head, rows) + note
+
+
+def _cells(cells: Sequence[dict[str, Any]]) -> str:
+    digits = {"jain": 3, "loss_pct": 2, "occupancy_pct": 1, "utilisation_pct": 2, "jitter_ms": 4, "first_share_pct": 1}
+    rows = [
+        _row(mix_label(c["mix"]), c["discipline"], f"{c['buffer_bdp']:g}", *(f"{c[key]:.{k}f}" for key, k in digits.items()))
+        for c in cells
+    ]
+    head = "<th>mix</th><th>discipline</th><th>buffer [BDP]</th>" + "".join(f"<th>{label}</th>" for label in METRICS.values())
+    return _table(head + "<th>share of first half [%]</th>", rows)
+
+
+def _table(head: str, rows: Iterable[str]) -> str:
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
+
+
+def _image(figure: Any, alt: str) -> str:
+    data = base64.b64encode(render(figure, ".png")).decode("ascii")
+    return f'<p><img alt="{html.escape(alt, quote=True)}" src="data:image/png;base64,{data}"></p>'
