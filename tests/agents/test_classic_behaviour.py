@@ -243,6 +243,7 @@ def test_vegas_slow_start_grows_every_other_round_and_leaves_on_a_queue():
     flow.rounds(1)
     flow.rounds(2, rtt_s=RTT_S * 1.1)  # 160 * (1 - 1/1.1) = 14.5 segments queued: more than gamma = 1
     assert flow.state.slow_start == 0.0
+    assert flow.cwnd_mss == 160 * 7 / 8
 
 
 def test_vegas_loses_a_quarter_per_loss_and_restarts_from_two():
@@ -316,6 +317,18 @@ def test_copa_switches_mode_when_the_queue_never_empties():
             assert flow.state.delta == 0.5
 
 
+def test_copa_forgets_its_minimum_rtt_after_ten_seconds():
+    """NSDI 2018 s.2.1: RTTmin is the minimum over 10 s."""
+    flow = Steady(make_sender("copa"), pieces=2)
+    flow.rounds(1)
+    while flow.now_s < 9.9:
+        flow.step(rtt_s=1.5 * RTT_S)
+    assert flow.state.min_a_s == RTT_S
+    while flow.now_s < 10.2:
+        flow.step(rtt_s=1.5 * RTT_S)
+    assert flow.state.min_a_s == 1.5 * RTT_S
+
+
 def test_copa_paces_at_twice_the_window_per_standing_rtt():
     flow = Steady(make_sender("copa"))
     flow.rounds(2)
@@ -378,6 +391,40 @@ def test_bbr1_doubles_its_rate_per_round_in_startup():
     growth = np.array(rates[2:]) / np.array(rates[1:-1])
     assert (growth > 1.9).all()
     assert flow.state.mode == bbr1.STARTUP
+
+
+def test_bbr1_leaves_startup_after_three_rounds_without_growth():
+    """4.3.2.2: the first sample sets the level, three more rounds below 1.25 times it end STARTUP."""
+    flow = Steady(make_sender("bbr1"), pieces=1)
+    modes = []
+    for growth in (1.0, 2.0, 2.5, 3.0, 3.1, 3.1):
+        flow.step(delivery_rate_Bps=growth * 1e6, inflight_bytes=1e9)
+        modes.append(float(flow.state.mode))
+    assert modes == [bbr1.STARTUP] * 5 + [bbr1.DRAIN]  # levels 1, 2, 2.5; then three rounds below 3.125
+
+
+def test_bbr1_forgets_a_bandwidth_after_ten_rounds():
+    flow = Steady(make_sender("bbr1"), pieces=1)
+    flow.step(delivery_rate_Bps=5e6)
+    for _ in range(10):
+        flow.step(delivery_rate_Bps=1e6)
+    assert flow.state.bandwidth_Bps == 5e6
+    flow.step(delivery_rate_Bps=1e6)
+    assert flow.state.bandwidth_Bps == 1e6
+
+
+def test_bbr1_ignores_the_low_rates_of_probe_rtt():
+    """4.3.5: twenty rounds of 10 ms at four segments must not replace the bandwidth, whose window is ten rounds."""
+    flow = Steady(make_sender("bbr1"), rtt_s=0.01, pieces=2)
+    flow.rounds(1, delivery_rate_Bps=1.5e6)
+    while flow.state.mode != bbr1.PROBE_RTT:
+        flow.step(rtt_s=0.011, delivery_rate_Bps=1.5e6, inflight_bytes=1.5e4)
+        assert flow.now_s < 10.1
+    rounds = float(flow.state.rounds)
+    while flow.state.mode == bbr1.PROBE_RTT:
+        flow.step(rtt_s=0.011, delivery_rate_Bps=4 * MSS / 0.01, inflight_bytes=2 * MSS, acked_bytes=2 * MSS)
+    assert flow.state.rounds - rounds >= 19
+    assert flow.state.bandwidth_Bps == 1.5e6
 
 
 def test_bbr1_cycle_and_random_first_phase():
