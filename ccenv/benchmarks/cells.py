@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ccenv.adversaries import make_adversary
+from ccenv.adversary import ExternalAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.agents import make_sender
 from ccenv.benchmarks.hashing import adversary_hash, code_hash, hash_of, sender_hash
 from ccenv.benchmarks.suite import Suite
@@ -16,8 +17,16 @@ from ccenv.errors import CcenvError, EngineError, InputError
 from ccenv.legality import check_trace
 from ccenv.metrics import Window, measure
 from ccenv.path import Path, grid_of
-from ccenv.sender import ExternalSender
+from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender
 from ccenv.trace import Trace
+
+_KINDS: dict[type, str] = {
+    ClassicSender: "classic",
+    ProgramSender: "program",
+    MlpSender: "policy",
+    ScriptedAdversary: "scripted",
+    RecordedAdversary: "recorded",
+}
 
 
 @dataclass(frozen=True)
@@ -26,11 +35,13 @@ class Player:
 
     Attributes:
         label: how tables call it.
+        kind: ``classic``, ``program`` or ``policy`` for senders, ``scripted`` or ``recorded`` for adversaries.
         spec: what builds it.
         sha256: hash of what it is, so that a changed file is noticed.
     """
 
     label: str
+    kind: str
     spec: str
     sha256: str
 
@@ -89,12 +100,15 @@ def agent_player(spec: str, label: str | None = None) -> Player:
     sender = make_sender(spec)
     if isinstance(sender, ExternalSender):
         raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
-    return Player(label or sender.name, spec, sender_hash(sender))
+    return Player(label or sender.name, _KINDS[type(sender)], spec, sender_hash(sender))
 
 
 def adversary_player(spec: str) -> Player:
-    """Return the player of an adversary spec."""
-    return Player(spec, spec, adversary_hash(make_adversary(spec)))
+    """Return the player of an adversary spec. Raises InputError for one that only an environment can drive."""
+    adversary = make_adversary(spec)
+    if isinstance(adversary, ExternalAdversary):
+        raise InputError(f"adversary {spec!r} has no rule of its own: it cannot be benchmarked")
+    return Player(spec, _KINDS[type(adversary)], spec, adversary_hash(adversary))
 
 
 def cells_of(suite: Suite, agents: list[Player]) -> list[Cell]:

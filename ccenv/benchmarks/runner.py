@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any
@@ -130,7 +131,7 @@ def _manifest(suite: Suite, agents: list[Player], cells: list[Cell], records: li
         "suite": plain(suite.model_dump()),
         "suite_sha256": suite.sha256,
         "code_sha256": code_hash(),
-        "agents": [{"label": player.label, "spec": player.spec, "sha256": player.sha256} for player in agents],
+        "agents": [asdict(player) for player in agents],
         "complete": all(cell.key in finished for cell in cells),
         "n_cells": len(records),
         "n_missing": sum(cell.key not in finished for cell in cells),

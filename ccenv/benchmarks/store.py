@@ -105,12 +105,12 @@ class RunFolder:
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write the manifest at once or not at all."""
-        text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(manifest, indent=1, allow_nan=False, ensure_ascii=False)
         write_atomic(self.path / MANIFEST, (text + "\n").encode())
 
 
 def _lines(records: list[dict[str, Any]]) -> bytes:
-    text = (json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n" for record in records)
+    text = (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n" for record in records)
     return "".join(text).encode()
 
 

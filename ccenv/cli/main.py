@@ -40,6 +40,7 @@ GROUPS: tuple[Group, ...] = (
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
+    Group("board", "ccenv.cli.board", "Make the leaderboard page from records.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
 

@@ -1,0 +1,1 @@
+"""The leaderboard: records of benchmarks and verifications in, a static page out (docs/leaderboard.md)."""

@@ -1,0 +1,236 @@
+"""What the board is made from: benchmark folders and verification records, read strictly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ccenv.benchmarks.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
+from ccenv.benchmarks.suite import Suite
+from ccenv.config import StrictModel, validate
+from ccenv.errors import InputError
+from ccenv.files import parse_json, write_atomic
+
+VERIFICATION = "verification.json"
+MAX_BYTES = 64 << 20
+
+# What may stand in a page as a name, and what may be linked.
+LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:=,+\[\]-]{0,99}$"
+_FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
+
+Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, Field(max_length=2000)]
+Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+
+
+class Player(StrictModel):
+    """A sender of a run: see ``ccenv.benchmarks.cells.Player``."""
+
+    label: Label
+    kind: Label
+    spec: Text
+    sha256: Sha256
+
+
+class Cell(StrictModel):
+    """One finished cell of a run."""
+
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    code_sha256: Sha256
+    agent_sha256: Sha256
+    scenario: Label
+    agent: Label
+    adversary: Label
+    seed: int
+    engine_seed: int
+    model: Label
+    path: dict[str, Any]
+    metrics: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
+
+    @property
+    def rtt_s(self) -> float:
+        """Smallest propagation RTT of the path."""
+        return min(float(flow["rtt_s"]) for flow in self.path["flows"])
+
+
+class WorstCase(StrictModel):
+    """The worst value found, by whom, and its trace."""
+
+    metric: Label
+    value: float
+    scenario: Label
+    adversary: Label
+    seed: int
+    key: str
+    trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
+    plot: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
+
+
+class Score(StrictModel):
+    """The nominal score with its interval."""
+
+    metric: Label
+    adversary: Label
+    iqm: float
+    low: float
+    high: float
+    n_runs: int
+
+
+class Summary(StrictModel):
+    """What a run says about one sender."""
+
+    agent: Label
+    agent_sha256: Sha256
+    n_cells: int
+    score: Score | None
+    against: dict[str, dict[str, float | None]]
+    worst_case: WorstCase | None
+    references: list[dict[str, Any]]
+
+
+class Manifest(StrictModel):
+    """The manifest of a benchmark folder."""
+
+    format: Literal["ccenv-bench"]
+    format_version: Literal[1]
+    suite: Suite
+    suite_sha256: Sha256
+    code_sha256: Sha256
+    agents: list[Player]
+    complete: bool
+    n_cells: int
+    n_missing: int
+    versions: dict[str, Text]
+    machine: dict[str, Text | float | None]
+    finished_at: Moment
+    statistics: dict[str, Text | float]
+    summary: list[Summary]
+
+
+class Verification(StrictModel):
+    """What a solver said about one sender.
+
+    Attributes:
+        agent: label of the sender; with agent_sha256 it says which one.
+        model, buffer, property, steps: the question: network model, buffer, property, and T, the steps of the trace.
+        verdict: three-valued; ``unknown`` names its reason.
+        statement: what is proved or refuted, in words and numbers.
+        reason: why it is unknown.
+        seconds: time of the solver.
+        solver: name and version.
+        trace: file name of the counterexample beside the record, for ``refuted``.
+    """
+
+    format: Literal["ccenv-verification"] = "ccenv-verification"
+    format_version: Literal[1] = 1
+    agent: Label
+    agent_sha256: Sha256
+    model: Label
+    buffer: Label
+    property: Label
+    steps: int = Field(ge=1)
+    verdict: Literal["verified", "refuted", "unknown"]
+    statement: Text
+    reason: Text = ""
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    solver: Text
+    trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
+    finished_at: Moment
+
+
+@dataclass(frozen=True)
+class BenchRecord:
+    """A benchmark folder."""
+
+    folder: FilePath
+    manifest: Manifest
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class VerificationRecord:
+    """A verification record and where its trace lies."""
+
+    folder: FilePath
+    result: Verification
+
+
+def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
+    """Read all records below some folders.
+
+    Args:
+        places: folders; benchmark folders are known by their manifest, verifications by their file name.
+
+    Raises:
+        InputError: if a folder does not exist or a record is damaged; names the file and what is wrong.
+    """
+    benches, verifications = [], []
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"{place}: no such folder of records")
+        for file in _plain_files(place, MANIFEST):
+            bench = _read_bench(file)
+            if bench is not None:
+                benches.append(bench)
+        for file in _plain_files(place, VERIFICATION):
+            result = validate(Verification, _read_json(file), str(file))
+            verifications.append(VerificationRecord(file.parent, result))
+    return benches, verifications
+
+
+def write_verification(folder: FilePath, result: Verification) -> None:
+    """Store a verification record in a folder that exists."""
+    write_atomic(folder / VERIFICATION, (result.model_dump_json(indent=1) + "\n").encode())
+
+
+def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
+    """Yield the files of a name in a fixed order; links are not followed."""
+    yield from sorted(f for f in place.rglob(name) if f.is_file() and not f.is_symlink())
+
+
+def _read_bytes(file: FilePath) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{file}: longer than {MAX_BYTES} bytes")
+    return content
+
+
+def _read_json(file: FilePath) -> Any:
+    return parse_json(_read_bytes(file), str(file))
+
+
+def _read_bench(file: FilePath) -> BenchRecord | None:
+    """Read a benchmark folder; None if the manifest is some other program's or of a run that has not ended yet."""
+    data = _read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or "summary" not in data:
+        return None
+    if data.get("format_version") != FORMAT_VERSION:
+        raise InputError(f"{file}: format version {data.get('format_version')!r}; this ccenv reads version {FORMAT_VERSION}")
+    manifest = validate(Manifest, data, str(file))
+    if manifest.suite.sha256 != manifest.suite_sha256:
+        raise InputError(f"{file}: the suite was edited after the run: its hash is {manifest.suite.sha256[:12]}")
+    lines = file.parent / CELLS
+    content = _read_bytes(lines)
+    cells = [
+        validate(Cell, parse_json(line, f"{lines}, line {n}"), f"{lines}, line {n}")
+        for n, line in enumerate(content.splitlines(), start=1)
+    ]
+    if len(cells) != manifest.n_cells:
+        raise InputError(f"{lines}: {len(cells)} cells; the manifest says {manifest.n_cells}")
+    return BenchRecord(file.parent, manifest, cells)
+
+
+def slug(label: str, sha256: str) -> str:
+    """Return a file name for a sender's page."""
+    return f"{re.sub('[^A-Za-z0-9_.-]', '-', label)}-{sha256[:8]}"
