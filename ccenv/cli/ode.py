@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 -- typer passes options by name
 """``ccenv ode``: the BBR fluid models of [BBR-fluid]."""
 
 from __future__ import annotations

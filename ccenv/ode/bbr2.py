@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 -- numba kernels take their arguments by position
 """BBRv2 as a fluid ([BBR-fluid] section 3.4)."""
 
 from __future__ import annotations

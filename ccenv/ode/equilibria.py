@@ -20,7 +20,8 @@ class Equilibrium:
     Attributes:
         model: `bbr1` or `bbr2`.
         theorem: 1, 3 or 4 of [BBR-fluid]; None for a state that no theorem covers.
-        regime: `deep`, `between`, `shallow`, `single flow` or `numeric`.
+        regime: `deep`, `between` or `shallow` buffer by closed form; found by search: `numeric`, or `starved` if some
+            flow has no share.
         x_btl_Bps: (N,) estimates.
         rate_Bps: (N,) sending rates outside the probing phase.
         queue_bytes: q.
@@ -93,9 +94,14 @@ def _describe(path: Bottleneck, model: Model, kind: tuple[int | None, str], x_bt
 
 
 def residual(model: Model, path: Bottleneck, x_btl: np.ndarray, queue: float) -> float:
-    """Return the largest |derivative| of a state relative to C, the queue kept in [0, B]; 0 at an equilibrium."""
+    """Return the largest |derivative| of a state relative to C; 0 at an equilibrium.
+
+    An empty queue cannot shrink. A full one cannot grow, but only for BBRv1 is that rest: BBRv2 would react to the loss.
+    """
     rates, growth, _ = derivatives(model, path, x_btl, queue)
-    return float(max(np.max(np.abs(rates)), abs(limited(path, queue, growth)))) / path.capacity_Bps
+    overflowing = model == "bbr2" and growth > 0
+    kept = growth if overflowing else limited(path, queue, growth)
+    return float(max(np.max(np.abs(rates)), abs(kept))) / path.capacity_Bps
 
 
 def find_equilibrium(model: Model, path: Bottleneck, tries: int = 8, seed: int = 0) -> Equilibrium:
@@ -116,7 +122,9 @@ def find_equilibrium(model: Model, path: Bottleneck, tries: int = 8, seed: int =
     if tries < 1:
         raise InputError(f"tries must be at least 1 (got {tries})")
     random = np.random.Generator(np.random.Philox(seed))
-    fixed_queues = [None, 0.0] + ([path.buffer_bytes] if np.isfinite(path.buffer_bytes) else [])
+    fixed_queues = [None, 0.0]
+    if model == "bbr1" and np.isfinite(path.buffer_bytes):
+        fixed_queues.append(path.buffer_bytes)  # a full buffer loses packets, which only BBRv1 ignores
     starved: Equilibrium | None = None
     best = np.inf
     for attempt in range(tries):
@@ -128,10 +136,9 @@ def find_equilibrium(model: Model, path: Bottleneck, tries: int = 8, seed: int =
             best = min(best, off)
             if off >= _TOLERANCE:
                 continue
-            found = _describe(path, model, (None, "numeric"), x_btl, queue)
             if x_btl.min() > _STARVED * path.capacity_Bps:
-                return found
-            starved = starved or found
+                return _describe(path, model, (None, "numeric"), x_btl, queue)
+            starved = starved or _describe(path, model, (None, "starved"), x_btl, queue)
     if starved is not None:
         return starved
     raise EngineError(f"no equilibrium of {model} found: the smallest residual seen is {best:.3g} C, needed {_TOLERANCE:g}")

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 -- numba kernels take their arguments by position
 """The fluid network: method of steps over ring buffers of cumulative bytes, scalar, batched over configurations.
 
 Every flow's bytes are followed as cumulative curves: sent, then accepted and departed at each hop. A pipe is a look-up

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917 -- numba kernels take their arguments by position
 """Scalar laws that all parts of the fluid model share: the sigmoid, the smooth ReLU, and loss at a link."""
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from ccenv.ode.equilibria import equilibrium
 from ccenv.ode.reduced import Bottleneck, Model, derivatives, limited
 
 PLANES = ("queue", "shares")
-_STEPS_PER_RTT = 10
+_STEPS_PER_RTT = 10  # the queue moves within an RTT
+_SHARES_STEP_S = 0.02  # estimates move within seconds (unit gain of eq. 38)
 _MOST_STEPS = 200_000
 
 
@@ -63,10 +64,10 @@ def phase_portrait(model: Model, path: Bottleneck, plane: str = "queue", grid: i
         raise InputError(f"grid must be at least 2 (got {grid})")
     if plane == "shares" and path.flows != 2:
         raise InputError(f"plane 'shares' needs two flows (got {path.flows})")
-    steps = round(duration_s / path.common_rtt_s * _STEPS_PER_RTT)
+    step_s = path.common_rtt_s / _STEPS_PER_RTT if plane == "queue" else _SHARES_STEP_S
+    steps = round(duration_s / step_s)
     if not 1 <= steps <= _MOST_STEPS:
-        most = _MOST_STEPS * path.common_rtt_s / _STEPS_PER_RTT
-        raise InputError(f"duration_s must be above 0 and at most {most:g} at this RTT (got {duration_s:g})")
+        raise InputError(f"duration_s must be in {step_s:g} to {_MOST_STEPS * step_s:g} here (got {duration_s:g})")
     point = equilibrium(model, path)
     c, d = path.capacity_Bps, path.common_rtt_s
     if plane == "queue":
@@ -83,7 +84,7 @@ def phase_portrait(model: Model, path: Bottleneck, plane: str = "queue", grid: i
     field = _field(model, path, plane, point.queue_bytes)
     speeds = np.array([[field(np.array([x, y])) for x in axes[0]] for y in axes[1]])
     top = path.buffer_bytes / (c * d) if plane == "queue" else np.inf
-    paths = tuple(_follow(field, np.array(s), d / _STEPS_PER_RTT, steps, top) for s in starts)
+    paths = tuple(_follow(field, np.array(s), step_s, steps, top) for s in starts)
     return Portrait(model, plane, labels, *axes, speeds[:, :, 0], speeds[:, :, 1], paths, rest)
 
 

@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ccenv.config import validate
 from ccenv.errors import did_you_mean
 from ccenv.ode.metrics import Metrics
 from ccenv.ode.parameters import PARAMETER_SETS, FiniteModel
 from ccenv.ode.records import CCA_CODES, DISCIPLINE_CODES
-from ccenv.ode.scenario import MSS_BYTES, Flow, Link, Red, Scenario
+from ccenv.ode.scenario import MSS_BYTES, Red, Scenario
 
 
 class Sweep(FiniteModel):
@@ -87,21 +88,22 @@ class Sweep(FiniteModel):
         return [(m, d, b) for d in self.disciplines for m in self.mixes for b in self.buffers_bdp]
 
     def scenario(self, mix: str, discipline: str, buffer_bdp: float) -> Scenario:
-        """Return the scenario of one cell."""
+        """Return the scenario of one cell. Raises InputError for values that a scenario does not allow."""
         first, _, second = mix.partition("/")
         half = len(self.access_delays_ms) // 2
         ccas = [first if i < half or not second else second for i in range(len(self.access_delays_ms))]
-        link = Link(rate_mbps=self.rate_mbps, delay_ms=self.delay_ms, buffer_bdp=buffer_bdp, discipline=discipline, red=self.red)
-        return Scenario(
-            title=f"{mix}, {discipline}, {buffer_bdp:g} BDP",
-            links=(link,),
-            flows=tuple(Flow(cca=c, access_delay_ms=d) for c, d in zip(ccas, self.access_delays_ms, strict=True)),
-            params=self.params,
-            overrides=self.overrides,
-            duration_s=self.duration_s,
-            measure_from_s=self.measure_from_s,
-            step_ms=self.step_ms,
-            mss_bytes=self.mss_bytes,
+        values = {name: getattr(self, name) for name in ("rate_mbps", "delay_ms", "red")}
+        shared = ("params", "overrides", "duration_s", "measure_from_s", "step_ms", "mss_bytes")
+        title = f"{mix}, {discipline}, {buffer_bdp:g} BDP"
+        return validate(
+            Scenario,
+            {
+                "title": title,
+                "links": [values | {"buffer_bdp": buffer_bdp, "discipline": discipline}],
+                "flows": [{"cca": c, "access_delay_ms": d} for c, d in zip(ccas, self.access_delays_ms, strict=True)],
+                **{name: getattr(self, name) for name in shared},
+            },
+            title,
         )
 
     def run(self, threads: int | None = None) -> list[dict[str, Any]]:

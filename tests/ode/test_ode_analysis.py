@@ -1,0 +1,313 @@
+"""Reduced models: theorems 1-5 of [BBR-fluid] against numerics, over ranges of N, d and C."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ccenv.cli.ode import app
+from ccenv.errors import EngineError, InputError
+from ccenv.ode.equilibria import equilibrium, find_equilibrium, residual
+from ccenv.ode.phase import phase_portrait
+from ccenv.ode.reduced import Bottleneck, derivatives, rtt_sensitivity
+from ccenv.ode.stability import (
+    automatic_jacobian,
+    central_jacobian,
+    eigenvalues_theorem_2,
+    eigenvalues_theorem_3,
+    eigenvalues_theorem_5,
+    is_stable,
+    jacobian_theorem_2,
+    jacobian_theorem_3,
+    jacobian_theorem_5,
+    stability,
+    verdict,
+)
+
+flows_st = st.integers(2, 40)
+rtt_st = st.floats(0.002, 1.5)
+rate_st = st.floats(1e4, 1e9)
+
+
+def path_of(n, d, c, buffer_in_dc=np.inf):
+    return Bottleneck(c, (d,) * n, buffer_in_dc * d * c)
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=flows_st, d=rtt_st, c=rate_st, deep=st.floats(1.0, 20.0))
+def test_theorem_1(n, d, c, deep):
+    point = equilibrium("bbr1", path_of(n, d, c, deep))
+    assert point.theorem == 1
+    assert point.queue_bytes == pytest.approx(d * c, rel=1e-12)  # queueing delay = propagation delay
+    assert sum(point.x_btl_Bps) == pytest.approx(c, rel=1e-12)
+    assert point.loss == 0.0
+    assert point.any_shares
+    assert point.residual < 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(d=rtt_st, c=rate_st, weights=st.lists(st.floats(0.01, 1.0), min_size=2, max_size=12))
+def test_theorem_1_allows_any_shares(d, c, weights):
+    x_btl = c * np.array(weights) / sum(weights)
+    assert residual("bbr1", path_of(len(weights), d, c), x_btl, d * c) < 1e-12
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=flows_st, d=rtt_st, c=rate_st, buffer=st.floats(0.01, 0.599))
+def test_theorem_3(n, d, c, buffer):
+    point = equilibrium("bbr1", path_of(n, d, c, buffer))
+    assert point.theorem == 3
+    np.testing.assert_allclose(point.x_btl_Bps, 5 * c / (4 * n + 1), rtol=1e-12)
+    assert point.queue_bytes == pytest.approx(buffer * d * c)
+    assert point.loss == pytest.approx((n - 1) / (5 * n), rel=1e-9)
+    assert point.residual < 1e-12
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 40), d=rtt_st, c=rate_st)
+def test_theorem_4(n, d, c):
+    point = equilibrium("bbr2", path_of(n, d, c))
+    assert point.theorem == 4
+    assert point.queue_bytes == pytest.approx((n - 1) / (4 * n + 1) * d * c, rel=1e-12, abs=1e-9)
+    np.testing.assert_allclose(point.rate_Bps, c / n, rtol=1e-12)
+    assert point.queue_bytes < 0.25 * d * c  # at least 75 % less than BBRv1
+    assert point.residual < 1e-12
+
+
+def test_between_the_theorems_joins_both_ends():
+    n, d, c = 10, 0.035, 12.5e6
+    shallow = equilibrium("bbr1", path_of(n, d, c, 0.6))
+    deep = equilibrium("bbr1", path_of(n, d, c, 1.0))
+    losses = [equilibrium("bbr1", path_of(n, d, c, b)).loss for b in np.linspace(0.6001, 0.9999, 9)]
+    assert shallow.loss > losses[0] > losses[-1] > deep.loss == 0.0
+    assert losses == sorted(losses, reverse=True)
+    middle = equilibrium("bbr1", path_of(n, d, c, 0.8))
+    assert (middle.theorem, middle.regime) == (None, "between")
+    assert middle.residual < 1e-12
+    with pytest.raises(InputError, match=r"theorems 1, 3 and 4"):
+        stability(path_of(n, d, c, 0.8), middle)
+
+
+@pytest.mark.parametrize("n", [2, 5, 10])
+@pytest.mark.parametrize(("model", "buffer"), [("bbr1", 5.0), ("bbr1", 0.5), ("bbr1", 0.8), ("bbr2", 5.0)])
+def test_numeric_finder_meets_the_closed_forms(model, buffer, n):
+    path = path_of(n, 0.035, 12.5e6, buffer)
+    closed, found = equilibrium(model, path), find_equilibrium(model, path)
+    assert found.theorem is None
+    assert found.queue_bytes == pytest.approx(closed.queue_bytes, rel=1e-6)
+    assert sum(found.rate_Bps) == pytest.approx(sum(closed.rate_Bps), rel=1e-6)
+    assert found.loss == pytest.approx(closed.loss, abs=1e-6)
+    if not closed.any_shares:
+        np.testing.assert_allclose(found.x_btl_Bps, closed.x_btl_Bps, rtol=1e-5)
+
+
+def test_numeric_finder_with_unequal_rtts():
+    """Deep BBRv1: no equilibrium but the longest RTT taking everything (theorem 1); BBRv2: an unfair one."""
+    path = Bottleneck(12.5e6, (0.030, 0.034, 0.040), 2e6)
+    winner = find_equilibrium("bbr1", path)
+    np.testing.assert_allclose(np.array(winner.rate_Bps) / 12.5e6, [0, 0, 1], atol=1e-3)
+    assert winner.regime == "starved"
+    shared = find_equilibrium("bbr2", path)
+    assert list(shared.x_btl_Bps) == sorted(shared.x_btl_Bps)
+    assert min(shared.x_btl_Bps) > 0.2 * 12.5e6
+    assert shared.residual < 1e-8
+
+
+def test_theorem_1_does_not_hold_for_one_flow():
+    """Deviation: with N = 1 every queue up to d C rests."""
+    path = path_of(1, 0.035, 12.5e6)
+    for queue_share in (0.1, 0.5, 1.0):
+        assert residual("bbr1", path, np.array([12.5e6]), queue_share * 0.035 * 12.5e6) < 1e-12
+    assert residual("bbr1", path, np.array([12.5e6]), 1.1 * 0.035 * 12.5e6) > 0.01
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=flows_st, d=rtt_st, c=rate_st)
+def test_theorem_2_jacobian(n, d, c):
+    path = path_of(n, d, c)
+    point = equilibrium("bbr1", path)
+    closed = jacobian_theorem_2(path)
+    np.testing.assert_allclose(closed, [[-1 / (2 * d) - 1, -1 / (2 * d)], [1, 0]], rtol=1e-12)  # eq. 47
+    np.testing.assert_allclose(automatic_jacobian(path, point), closed, rtol=1e-6, atol=1e-7 * abs(closed[0, 0]))
+    largest = -1.0 if d <= 0.5 else -1 / (2 * d)  # eq. 48
+    assert eigenvalues_theorem_2(path).max() == pytest.approx(largest)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(closed).real), np.sort(eigenvalues_theorem_2(path)), rtol=1e-6)
+    assert is_stable(path, point)
+
+
+@pytest.mark.parametrize(("y", "q"), [(0.8, 1.3), (1.2, 2.0), (1.0, 1.0)])
+def test_theorem_2_jacobian_away_from_the_equilibrium(y, q):
+    """Eqs. 44-46 as functions of (y, q), against eqs. 41-43 built from the reduced model by the chain rule."""
+    n, d, c = 4, 0.05, 2e6
+    path = path_of(n, d, c)
+    region = np.full(n, 2)
+
+    def dynamics(z):
+        unit = derivatives("bbr1", path, np.ones(n), z[1], region=region, saturated=True)[2]
+        x_btl = np.full(n, z[0] / n) / unit
+        dx, dq, _ = derivatives("bbr1", path, x_btl, z[1], region=region, saturated=True)
+        step = 1e-6
+        later = derivatives("bbr1", path, x_btl + step * dx, z[1] + step * dq, region=region, saturated=True)[2].sum()
+        earlier = derivatives("bbr1", path, x_btl - step * dx, z[1] - step * dq, region=region, saturated=True)[2].sum()
+        return np.array([(later - earlier) / (2 * step), dq])
+
+    at = np.array([y * c, q * d * c])
+    numeric = central_jacobian(dynamics, at, np.array([c, d * c]), 1e-4)
+    np.testing.assert_allclose(numeric, jacobian_theorem_2(path, *at), rtol=1e-4, atol=1e-3)
+
+
+def test_theorem_2_below_the_kink():
+    """The printed proof covers q > d C; below it the model is a stable spiral or node as well."""
+    path = path_of(10, 0.035, 12.5e6)
+    found = stability(path, equilibrium("bbr1", path))
+    kappa = (1 - 1 / 10) / (2 * 0.035)
+    np.testing.assert_allclose(
+        np.array(found.below), np.roots([1, 1, kappa])[np.argsort(np.roots([1, 1, kappa]).imag)], rtol=1e-6
+    )
+    assert all(v.real < 0 for v in found.below)
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=flows_st, d=rtt_st, c=rate_st)
+def test_theorem_3_jacobian(n, d, c):
+    path = path_of(n, d, c, 0.5)
+    point = equilibrium("bbr1", path)
+    closed = jacobian_theorem_3(path)
+    assert closed[0, 0] == pytest.approx(-5 / (4 * n + 1))  # eq. 59
+    assert closed[0, 1] == pytest.approx(-4 / (4 * n + 1))  # eq. 60
+    np.testing.assert_allclose(automatic_jacobian(path, point), closed, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvalsh(closed)), np.sort(eigenvalues_theorem_3(path)), rtol=1e-9)
+    assert is_stable(path, point)
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=flows_st, d=rtt_st, c=rate_st)
+def test_theorem_5_jacobian(n, d, c):
+    path = path_of(n, d, c)
+    point = equilibrium("bbr2", path)
+    a = (4 * n + 1) / (5 * n**2 * d)
+    closed = jacobian_theorem_5(path)
+    assert closed[0, 0] == pytest.approx(-a - 5 / (4 * n + 1))  # eq. 72
+    assert closed[0, 1] == pytest.approx(-a - 4 / (4 * n + 1))  # eq. 73
+    assert closed[0, n] == pytest.approx(-a)  # eq. 74
+    automatic = automatic_jacobian(path, point)
+    np.testing.assert_allclose(automatic, closed, rtol=1e-6, atol=1e-7 * np.abs(closed).max())
+    # eigenvalues by their defining property: (J - lambda) is singular, with the right multiplicity
+    values = eigenvalues_theorem_5(path)
+    assert np.trace(closed) == pytest.approx(values.sum(), rel=1e-9)
+    for value in values:
+        smallest = np.linalg.svd(closed - value * np.eye(n + 1), compute_uv=False)[-1]
+        assert smallest < 1e-9 * np.abs(closed).max() * n
+    # quadratic before eq. 78
+    j_ii, j_ij, j_iq = closed[0, 0], closed[0, 1], closed[0, n]
+    for value in (-1.0, -(4 * n + 1) / (5 * n * d)):
+        assert value**2 - (j_ii + (n - 1) * j_ij) * value - n * j_iq == pytest.approx(0, abs=1e-9 * (1 + value**2))
+    assert is_stable(path, point)
+
+
+def test_equation_78_is_not_the_largest_eigenvalue():
+    """Deviation: -1 is neither the largest of all (N >= 2) nor of the quadratic once d + q/C > 1 s."""
+    fast, slow = path_of(10, 0.035, 1e6), path_of(10, 2.0, 1e6)
+    assert eigenvalues_theorem_5(fast).max() == pytest.approx(-1 / 41)
+    assert -(4 * 10 + 1) / (5 * 10 * 2.0) > -1
+    assert is_stable(slow, equilibrium("bbr2", slow))
+
+
+def test_verdict():
+    assert verdict(np.array([-1.0, -0.1 + 2j])) == "asymptotically stable"
+    assert verdict(np.array([-1.0, 0.0])) == "undetermined"
+    assert verdict(np.array([-1.0, 0.2])) == "unstable"
+
+
+@settings(max_examples=40, deadline=None)
+@given(x=st.floats(0.01, 2.0), others=st.floats(0.05, 2.0), d=st.floats(0.005, 0.2), queue=st.floats(0.0, 3.0))
+def test_equation_36_has_the_factor_q(x, others, d, queue):
+    """Deviation: the derivative of eq. 35 by d has the factor q in its numerator; the print lacks it."""
+    c = 1.0
+
+    def delivery(rtt):
+        rate = 2 * rtt * x / (rtt + queue / c)
+        return rate * c / (rate + others)
+
+    h = 1e-6 * d
+    numeric = (delivery(d + h) - delivery(d - h)) / (2 * h)
+    ours = rtt_sensitivity(x, others, d, queue, c)
+    assert ours == pytest.approx(numeric, rel=1e-5, abs=1e-7)
+    printed = 2 * x * others / (2 * d * x + (d + queue / c) * others) ** 2
+    if not 0.9 < queue < 1.1:
+        assert printed != pytest.approx(numeric, rel=1e-3)
+
+
+@pytest.mark.parametrize("model", ["bbr1", "bbr2"])
+def test_phase_portrait_ends_at_the_equilibrium(model):
+    path = path_of(10, 0.035, 12.5e6, 2.0)
+    portrait = phase_portrait(model, path, grid=5, duration_s=8.0)
+    for line in portrait.trajectories:
+        np.testing.assert_allclose(line[-1], portrait.rest, atol=0.01)
+        assert (line[:, 1] >= 0).all() and (line[:, 1] <= 2.0 + 1e-9).all()
+    assert portrait.speed_x.shape == (5, 5)
+
+
+def test_phase_portrait_of_two_flows():
+    """Shallow: every start ends at equal shares (theorem 3). Deep: shares stay what they were (theorem 1)."""
+    shallow = phase_portrait("bbr1", path_of(2, 0.035, 12.5e6, 0.5), "shares", grid=3, duration_s=40.0)
+    for line in shallow.trajectories:
+        np.testing.assert_allclose(line[-1], [5 / 9, 5 / 9], atol=0.02)
+    deep = phase_portrait("bbr1", path_of(2, 0.035, 12.5e6, 5.0), "shares", grid=3, duration_s=8.0)
+    for line in deep.trajectories:
+        assert line[-1].sum() == pytest.approx(1.0, abs=1e-3)
+        assert line[-1][0] / line[-1][1] == pytest.approx(line[0][0] / line[0][1], rel=1e-6)
+
+
+def test_bad_paths():
+    with pytest.raises(InputError, match=r"at least one flow .got 0"):
+        Bottleneck(1e6, ())
+    with pytest.raises(InputError, match=r"rtt_s must be above 0 and finite .got 0"):
+        Bottleneck(1e6, (0.1, 0.0))
+    with pytest.raises(InputError, match=r"buffer_bytes must be above 0 .got 0"):
+        Bottleneck(1e6, (0.1,), 0.0)
+    with pytest.raises(InputError, match=r"capacity_Bps must be above 0 .got nan"):
+        Bottleneck(float("nan"), (0.1,))
+    with pytest.raises(InputError, match=r"buffer of at least"):
+        equilibrium("bbr2", path_of(10, 0.035, 12.5e6, 0.1))
+    with pytest.raises(EngineError, match=r"no equilibrium of bbr2 found: the smallest residual"):
+        find_equilibrium("bbr2", path_of(3, 0.1, 1e6, 0.05), tries=1)  # theorem 4 needs a buffer of 2/13 d C
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exception is None, result.exception
+    return json.loads(result.output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "theorem", "queue", "share", "loss_pct"),
+    [
+        (("bbr1", "--flows", "10", "--buffer", "7"), 1, 437_500.0, 0.1, 0.0),
+        (("bbr1", "--flows", "10", "--buffer", "2"), 3, 250_000.0, 5 / 41, 18.0),
+        (("bbr2", "--flows", "10", "--buffer", "7"), 4, 9 / 41 * 437_500.0, 5 / 41, 0.0),
+    ],
+)
+def test_command_line_equals_the_theorems(arguments, theorem, queue, share, loss_pct):
+    out = run("equilibrium", *arguments, "--stability")
+    assert out["theorem"] == theorem
+    assert out["queue_bytes"] == pytest.approx(queue)
+    np.testing.assert_allclose(out["x_btl_Bps"], share * 12.5e6, rtol=1e-9)
+    assert out["loss_pct"] == pytest.approx(loss_pct, abs=1e-9)
+    expected = {
+        1: [-1, -1 / 0.07],  # eq. 48
+        3: [-1 / 41] * 9 + [-1],  # eqs. 59-62
+        4: [-1 / 41] * 9 + [-1, -41 / (50 * 0.035)],  # eq. 78
+    }[theorem]
+    for key in ("eigenvalues", "automatic"):
+        np.testing.assert_allclose([v["real"] for v in out["stability"][key]], expected, rtol=1e-6)
+    assert out["stability"]["verdict"] == "asymptotically stable"
+
+
+def test_command_line_numeric_with_unequal_rtts():
+    out = run("equilibrium", "bbr2", "--flows", "2", "--rtt-ms", "30", "--rtt-ms", "40", "--numeric")
+    assert out["regime"] == "numeric"
+    assert out["x_btl_Bps"][0] < out["x_btl_Bps"][1]

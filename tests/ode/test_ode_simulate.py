@@ -1,0 +1,226 @@
+"""Laws of the fluid simulation: conservation, order of flows, threads, limits, several bottlenecks, divergence."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccenv.errors import EngineError, InputError
+from ccenv.ode.assemble import assemble
+from ccenv.ode.metrics import jain_index
+from ccenv.ode.scenario import Scenario
+from ccenv.ode.simulate import simulate, simulate_batch
+
+CCAS = ["bbr1", "bbr2", "reno", "cubic"]
+
+
+def scenario(flows, links=None, **values):
+    links = links or [{"rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 1.5}]
+    given_flows = [f if isinstance(f, dict) else {"cca": f, "access_delay_ms": 4 + i} for i, f in enumerate(flows)]
+    base = {"params": "artefact", "duration_s": 3.0, "measure_from_s": 1.0, "step_ms": 0.1}
+    return Scenario(links=links, flows=given_flows, **base | values)
+
+
+flows_st = st.lists(st.tuples(st.sampled_from(CCAS), st.floats(0.5, 30.0)), min_size=1, max_size=6)
+link_st = st.fixed_dictionaries(
+    {
+        "rate_mbps": st.floats(5, 200),
+        "delay_ms": st.floats(0.5, 20),
+        "buffer_bdp": st.floats(0.2, 8),
+        "discipline": st.sampled_from(["drop-tail", "red"]),
+        "red": st.fixed_dictionaries({"q0": st.floats(0, 0.4), "q1": st.floats(0.5, 1), "p1": st.floats(0.05, 1)}),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(flows=flows_st, first=link_st, second=link_st, both=st.booleans())
+def test_bytes_are_conserved_and_bounds_hold(flows, first, second, both):
+    links = [first | {"name": "a"}, second | {"name": "b"}]
+    paths = [("a", "b"), ("a",), ("b",)] if both else [("a",)]
+    sc = scenario(
+        [{"cca": c, "access_delay_ms": d, "path": paths[i % len(paths)]} for i, (c, d) in enumerate(flows)],
+        links=links,
+        duration_s=1.5,
+        measure_from_s=0.5,
+        step_ms=0.25,
+    )
+    run = simulate(sc, 0.25e-3)
+    m = run.metrics
+    assert m.conservation_error < 1e-9
+    buffers = np.array([link.buffer_bytes(sc.mss_bytes) for link in sc.links])
+    queue, loss = run.link("queue_bytes"), run.link("loss")
+    assert (queue >= 0).all() and (queue <= buffers * (1 + 1e-9)).all()
+    assert (loss >= -1e-12).all() and (loss <= 1 + 1e-12).all()
+    assert 1 / len(flows) - 1e-9 <= m.jain <= 1 + 1e-9
+    assert all(link.utilisation_pct <= 100 + 1e-6 for link in m.links)
+    assert (run.flow("inflight_bytes") > -1e-3).all()
+    assert (run.flow("tau_s") >= run.flow("tau_s").min(axis=0) - 1e-12).all()
+
+
+def test_conservation_per_flow_from_sent_to_delivered():
+    """What a flow sent is lost, delivered, queued or in a pipe: checked with the trace and not with the kernel's sums."""
+    sc = scenario(["bbr1", "reno", "bbr2"], measure_from_s=0.0)
+    arrays = assemble(sc, 1)
+    run = simulate(sc, sc.step_ms * 1e-3)
+    step_s = sc.step_ms * 1e-3
+    sent = run.flow("x_Bps").sum(axis=0) * step_s
+    delivered = np.array(run.metrics.delivered_Bps) * sc.duration_s
+    entry = arrays.hop_steps
+    piped = np.array([run.flow("x_Bps")[-entry[i] :, i].sum() * step_s for i in range(3)])
+    arrived = run.link("arrival_Bps")[:, 0] * step_s
+    lost = (arrived * run.link("loss")[:, 0]).sum()
+    balance = sent.sum() - piped.sum() - lost - delivered.sum() - run.link("queue_bytes")[-1, 0]
+    assert lost > 0
+    assert abs(balance) < 1e-9 * sent.sum()
+
+
+def test_order_of_flows_does_not_matter():
+    flows = [{"cca": c, "access_delay_ms": 3.0 + 1.7 * i, "agent": i + 1} for i, c in enumerate(CCAS + CCAS)]
+    straight = simulate(scenario(flows)).metrics
+    order = [5, 2, 7, 0, 3, 6, 1, 4]
+    shuffled = simulate(scenario([flows[i] for i in order])).metrics
+    assert [straight.rate_Bps[i] for i in order] == list(shuffled.rate_Bps)
+    assert straight.loss_pct == shuffled.loss_pct
+
+
+def test_agent_number_matters_for_bbr():
+    """The order test above would be empty if nothing depended on the agent number."""
+    flows = [{"cca": "bbr1", "access_delay_ms": 5.0, "agent": a} for a in (1, 2)]
+    other = [{"cca": "bbr1", "access_delay_ms": 5.0, "agent": a} for a in (1, 4)]
+    assert simulate(scenario(flows)).metrics.rate_Bps != simulate(scenario(other)).metrics.rate_Bps
+
+
+def test_batch_equals_single_and_threads_do_not_matter():
+    scenarios = [scenario(CCAS[: 1 + i % 4], links=[{"rate_mbps": 30 + i, "delay_ms": 8, "buffer_bdp": 1}]) for i in range(6)]
+    single = [simulate(sc).metrics for sc in scenarios]
+    assert simulate_batch(scenarios, threads=1) == single
+    assert simulate_batch(scenarios) == single
+    with pytest.raises(InputError, match=r"threads must be in"):
+        simulate_batch(scenarios, threads=0)
+    with pytest.raises(InputError, match=r"at least one scenario"):
+        simulate_batch([])
+
+
+def test_second_link_that_never_queues_changes_nothing():
+    one = scenario(CCAS, links=[{"rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 2}])
+    links = [
+        {"name": "a", "rate_mbps": 50, "delay_ms": 4, "buffer_bdp": 4},  # the same 8 ms and the same buffer in bytes
+        {"name": "b", "rate_mbps": 500, "delay_ms": 4, "buffer_bdp": 2},
+    ]
+    flows = [{"cca": c, "access_delay_ms": 4 + i, "path": ["a", "b"]} for i, c in enumerate(CCAS)]
+    start = {"inflight_hi_bdp": 1.25}
+    two = scenario([f | {"start": start} for f in flows], links=links)
+    one = scenario([f | {"start": start, "path": []} for f in flows], links=one.links)
+    assert one.links[0].buffer_bytes(1514) == pytest.approx(two.links[0].buffer_bytes(1514))
+    a, b = simulate(one, 0.01), simulate(two, 0.01)
+    np.testing.assert_allclose(a.flow("x_Bps"), b.flow("x_Bps"), rtol=1e-6)
+    assert b.link("queue_bytes")[:, 1].max() == 0.0
+    assert a.link("queue_bytes").max() > 0
+
+
+def test_parking_lot_loads_both_links():
+    links = [{"name": n, "rate_mbps": 40, "delay_ms": 5, "buffer_bdp": 2} for n in "ab"]
+    flows = [{"cca": "reno", "access_delay_ms": 5, "path": p} for p in (["a", "b"], ["a"], ["b"])]
+    m = simulate(scenario(flows, links=links, duration_s=20.0, measure_from_s=10.0)).metrics
+    assert all(link.utilisation_pct > 90 for link in m.links)
+    assert m.rate_Bps[0] < min(m.rate_Bps[1:])  # two losses on the way: fewer bytes than either neighbour
+
+
+def test_single_bbr1_flow_fills_the_link_without_loss():
+    m = simulate(scenario(["bbr1"], links=[{"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 2}])).metrics
+    assert m.utilisation_pct > 99
+    assert m.loss_pct < 1e-6
+
+
+@pytest.mark.parametrize("n", [3, 10])
+def test_bbr1_simulation_meets_theorem_1_in_deep_buffers(n):
+    """Equal RTTs and a deep buffer: queueing delay = propagation delay."""
+    flows = [{"cca": "bbr1", "access_delay_ms": 5.0} for _ in range(n)]
+    link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 7}
+    m = simulate(scenario(flows, links=[link], duration_s=12.0, measure_from_s=8.0)).metrics
+    queue_s = m.occupancy_pct / 100 * 7 * 83 * 1514 / 12.5e6
+    assert queue_s == pytest.approx(0.030, rel=0.05)
+    assert m.loss_pct == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [10, 20])
+def test_bbr1_simulation_meets_theorem_3_in_shallow_buffers(n):
+    """Loss (N - 1)/(5N) for many flows, whose probing offsets each other's draining."""
+    flows = [{"cca": "bbr1", "access_delay_ms": 5.0} for _ in range(n)]
+    link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 1}
+    m = simulate(scenario(flows, links=[link], duration_s=9.0, measure_from_s=4.0)).metrics
+    expected = 100 * (n - 1) / (5 * n)
+    assert m.loss_pct == pytest.approx(expected, abs=1.5)
+    assert m.jain > 0.8
+
+
+def test_bbr2_simulation_queues_a_fraction_of_bbr1():
+    """Theorem 4: under a quarter of BBRv1's queue; the full model's window of 0.85 w_hi > BDP allows a little more."""
+
+    def queue_rtts(cca):
+        flows = [{"cca": cca, "access_delay_ms": 20.0} for _ in range(10)]
+        link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 14}
+        m = simulate(scenario(flows, links=[link], duration_s=30.0, measure_from_s=15.0, params="paper")).metrics
+        assert m.loss_pct < 1e-3
+        return m.occupancy_pct / 100 * link["buffer_bdp"] * 83 * 1514 / 12.5e6 / 0.06
+
+    assert 9 / 41 <= queue_rtts("bbr2") <= 0.45
+    assert queue_rtts("bbr1") == pytest.approx(1.0, abs=0.1)
+
+
+def test_inflight_hi_at_the_start_decides_the_queue_of_bbr2():
+    """Insight 5 of [BBR-fluid]: the start-up bound alone makes the bufferbloat in deep buffers."""
+
+    def occupancy(hi):
+        flows = [{"cca": "bbr2", "access_delay_ms": 6.0 + i, "start": {"inflight_hi_bdp": hi}} for i in range(4)]
+        return simulate(scenario(flows, links=[{"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 7}], duration_s=9.0)).metrics
+
+    tight, loose = occupancy(1.25), occupancy(3.0)
+    assert loose.occupancy_pct > 2 * tight.occupancy_pct
+
+
+def test_averaged_red_queues_more():
+    """[BBR-fluid] section 4.2: RED with an averaged queue reacts later and holds a longer queue."""
+
+    def occupancy(averaging_s):
+        link = {"rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 2, "discipline": "red", "red": {"averaging_s": averaging_s}}
+        return simulate(scenario(["reno", "reno"], links=[link], duration_s=20.0, measure_from_s=5.0)).metrics.occupancy_pct
+
+    assert occupancy(0.5) > 1.5 * occupancy(0.0)
+
+
+def test_red_thresholds():
+    """Below q0 nothing is dropped: the queue of an insensitive flow stays above q0 and below q1."""
+    link = {"rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 2, "discipline": "red", "red": {"q0": 0.3, "q1": 0.9, "p1": 0.5}}
+    run = simulate(scenario(["bbr1", "bbr1", "bbr1"], links=[link]), 1e-3)
+    share = run.link("queue_bytes")[:, 0] / run.scenario.links[0].buffer_bytes(1514)
+    assert run.link("loss")[share < 0.3].max() == 0.0
+    assert share.max() <= 0.91
+    late = share[len(share) // 2 :]
+    assert late.max() > 0.3
+
+
+def test_divergence_is_stopped_and_named():
+    sc = scenario(["reno", "cubic"], overrides={"cubic_c": 1e40}, title="wild")
+    with pytest.raises(EngineError, match=r"scenario 'wild' diverged: flow 2 \(cubic\) reached .* at .* s"):
+        simulate(sc)
+    with pytest.raises(EngineError, match=r"'wild' diverged"):
+        simulate_batch([scenario(["bbr1"]), sc])
+
+
+def test_jain_index():
+    assert jain_index(np.array([1.0, 1.0, 1.0])) == 1.0
+    assert jain_index(np.array([1.0, 0.0])) == 0.5
+    assert jain_index(np.array([3.0, 1.0])) == pytest.approx(0.8)
+    assert jain_index(np.zeros(2)) == 1.0
+
+
+def test_trace_columns_and_interval():
+    run = simulate(scenario(["bbr2", "reno"]), 0.01)
+    assert run.flow("x_Bps").shape == (300, 2)
+    assert run.time_s[-1] == pytest.approx(3.0)
+    with pytest.raises(InputError, match=r"unknown trace column 'x_bps'"):
+        run.flow("x_bps")
+    with pytest.raises(InputError, match=r"at least the step"):
+        simulate(run.scenario, 1e-5)
