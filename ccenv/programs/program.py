@@ -30,8 +30,10 @@ INPUTS = (*UNIT_OF, *BOOLEANS)
 INPUT_INDEX = {name: index for index, name in enumerate(INPUTS)}
 
 # No rate leaves a program above this (8 Tbit/s): an unbounded C_U in a leaf must not become an infinite rate.
-ROUND_OFF = 1e-12  # in floating point a sum this small beside its terms is 0: q_U = MSS must not depend on the last digit
 MAX_RATE_Bps = 1e12
+
+# In floating point a sum this small beside its terms is 0: q_U = MSS must not depend on the last digit.
+ROUND_OFF = 1e-12
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,20 @@ def test_conditions_are_strict():
     assert decide(program, {"C_L": 8, "qdel_L": 0, "MSS/Rm": 1}).rate == 16
 
 
+@pytest.mark.parametrize(("excess", "holds"), [(0.0, False), (2e-13, False), (2e-11, True), (-2e-11, False)])
+def test_round_off_does_not_decide(excess, holds):
+    """0.1 + 0.2 - 0.3 is above 0 in floating point; exact numbers are compared exactly."""
+    rule = {"if": {"C_L": 1, "C_U": 1, "C_L_lambda": -1}, "then": {"rate": {"C_L": 1}}, "else": {"rate": {"C_U": 1}}}
+    program = parse_program(CC_QDEL | {"rule": rule})
+    inputs = dict.fromkeys(UNIT_OF, 0.0) | {"C_L": 0.1, "C_U": 0.2 + excess, "C_L_lambda": 0.3, "utilised": 0, "loss": 0}
+    expected = inputs["C_L"] if holds else inputs["C_U"]
+    assert decide(program, inputs).rate == expected
+    vector = np.array([float(inputs[name]) for name in INPUTS])
+    assert evaluate(compile_program(program).nodes, 0, vector)[0] == expected
+    exact = {"C_L": Fraction(1, 10), "C_U": Fraction(2, 10) + Fraction(1, 10**20), "C_L_lambda": Fraction(3, 10), "MSS/Rm": 0}
+    assert decide(program, exact).rate == exact["C_L"]
+
+
 @pytest.mark.parametrize(
     ("rate", "inputs", "expected"),
     [
