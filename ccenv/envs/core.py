@@ -18,7 +18,6 @@ from ccenv.envs.distribution import Episodes, PathSource
 from ccenv.envs.reward import TERMS, interval_terms
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.model import get_model
 from ccenv.sender import Sender
 from ccenv.trace import Trace
 
@@ -86,8 +85,6 @@ class Core:
             )
             for part, model in zip(self._parts, settings.models, strict=False)
         ]
-        for model in settings.models:
-            get_model(model)
         self._counts = self._read_counts()
 
     # --- episodes -----------------------------------------------------------------------------------------------------

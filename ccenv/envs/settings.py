@@ -14,6 +14,7 @@ from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import RewardWeights
 from ccenv.errors import InputError
+from ccenv.model import get_model
 from ccenv.path import Path
 from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender
 
@@ -29,6 +30,10 @@ def _as_paths(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(validate(Path, item, "paths") if isinstance(item, dict) else item for item in value)
     return value
+
+
+def _model_name(name: str) -> str:
+    return get_model(name).name
 
 
 def _as_adversary(value: Any) -> Any:
@@ -67,7 +72,7 @@ class EnvSettings(StrictModel):
     """
 
     paths: Annotated[PathDistribution | Path | tuple[Path, ...], BeforeValidator(_as_paths)] = PathDistribution()
-    models: tuple[str, ...] = Field(default=("ccac",), min_length=1)
+    models: tuple[Annotated[str, AfterValidator(_model_name)], ...] = Field(default=("ccac",), min_length=1)
     senders: tuple[Annotated[Any, AfterValidator(_is_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
     adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
     reward: RewardWeights = RewardWeights()

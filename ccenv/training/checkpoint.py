@@ -1,0 +1,135 @@
+"""Checkpoints: the complete state of a training run as one safetensors file and a JSON beside it, never pickle.
+
+``state.json`` names the tensors' file and its hash and is written last, so that an interruption at any moment leaves the
+previous checkpoint or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.errors import InputError, require_extra
+from ccenv.files import parse_json, write_atomic
+
+FORMAT, VERSION = "ccenv-checkpoint", 1
+STATE = "state.json"
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Everything that decides the rest of a run, taken between two iterations.
+
+    Attributes:
+        iteration: iterations finished.
+        seconds: time spent training so far.
+        tensors: named arrays: ``policy.*``, ``optimizer.*``, ``env.*``.
+    """
+
+    iteration: int
+    seconds: float
+    tensors: dict[str, np.ndarray]
+
+
+def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
+    """Write a checkpoint into a folder; older ones are removed once it is complete."""
+    require_extra("safetensors", "train")
+    from safetensors.numpy import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    content = save({name: np.ascontiguousarray(array) for name, array in state.tensors.items()})
+    name = f"iteration-{state.iteration}.safetensors"
+    write_atomic(folder / name, content)
+    card = {
+        "format": FORMAT,
+        "version": VERSION,
+        "iteration": state.iteration,
+        "seconds": state.seconds,
+        "tensors": name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    write_atomic(folder / STATE, (json.dumps(card, indent=2) + "\n").encode())
+    for old in folder.glob("iteration-*.safetensors"):
+        if old.name != name:
+            old.unlink(missing_ok=True)
+
+
+def read_checkpoint(folder: FilePath) -> TrainingState | None:
+    """Read the checkpoint of a folder; None if there is none.
+
+    Raises:
+        InputError: if it is damaged or foreign.
+    """
+    card_file = folder / STATE
+    if not card_file.is_file():
+        return None
+    require_extra("safetensors", "train")
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    card = parse_json(card_file.read_bytes(), str(card_file))
+    wanted = {"format": str, "version": int, "iteration": int, "seconds": (int, float), "tensors": str, "sha256": str}
+    if not isinstance(card, dict) or card.get("format") != FORMAT or card.get("version") != VERSION:
+        raise InputError(f"{card_file}: not a checkpoint of format {FORMAT!r} version {VERSION}")
+    for key, kind in wanted.items():
+        if not isinstance(card.get(key), kind):  # type: ignore[arg-type]
+            raise InputError(f"{card_file}: {key!r} is missing or of a wrong type")
+    tensors_file = folder / FilePath(card["tensors"]).name
+    try:
+        content = tensors_file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{tensors_file}: cannot be read ({error.strerror})") from None
+    if hashlib.sha256(content).hexdigest() != card["sha256"]:
+        raise InputError(f"{tensors_file}: does not belong to its state.json (sha256 differs): truncated or changed")
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise InputError(f"{tensors_file}: not a safetensors file ({error})") from None
+    return TrainingState(card["iteration"], float(card["seconds"]), tensors)
+
+
+def pack_torch(policy: Any) -> dict[str, np.ndarray]:
+    """Return copies of a policy's weights and its Adam optimiser's moments as named arrays."""
+    out = {f"policy.{name}": value.detach().numpy().copy() for name, value in policy.state_dict().items()}
+    for index, moments in policy.optimizer.state_dict()["state"].items():
+        for name, value in moments.items():
+            out[f"optimizer.{index}.{name}"] = value.detach().numpy().copy()
+    return out
+
+
+def unpack_torch(policy: Any, tensors: dict[str, np.ndarray]) -> None:
+    """Put weights and moments back into a policy of the same shape.
+
+    Raises:
+        InputError: if names or shapes do not fit.
+    """
+    import torch
+
+    own = policy.state_dict()
+    found = {name.removeprefix("policy."): array for name, array in tensors.items() if name.startswith("policy.")}
+    if {name: tuple(value.shape) for name, value in own.items()} != {name: array.shape for name, array in found.items()}:
+        raise InputError("checkpoint: the policy's weights do not fit the config")
+    policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in found.items()})
+    optimizer = policy.optimizer.state_dict()
+    optimizer["state"] = {}
+    for name, array in tensors.items():
+        kind, _, rest = name.partition(".")
+        if kind == "optimizer":
+            index, _, moment = rest.partition(".")
+            optimizer["state"].setdefault(int(index), {})[moment] = torch.from_numpy(array.copy())
+    policy.optimizer.load_state_dict(optimizer)
+
+
+def policy_layers(tensors: dict[str, np.ndarray]) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Return the action network's weights (n_in, n_out) and biases, float64, from packed tensors."""
+    stem = "policy.mlp_extractor.policy_net."
+    numbers = sorted({int(name.removeprefix(stem).partition(".")[0]) for name in tensors if name.startswith(stem)})
+    names = [f"{stem}{number}" for number in numbers] + ["policy.action_net"]
+    weights = tuple(tensors[f"{name}.weight"].T.astype(np.float64) for name in names)
+    biases = tuple(tensors[f"{name}.bias"].astype(np.float64) for name in names)
+    return weights, biases

@@ -1,0 +1,214 @@
+"""PPO by Stable-Baselines3 over the native batch, stopped between iterations to look, save and resume.
+
+Random numbers of iteration i come from (seed, i) alone, so that a resumed run draws what the uninterrupted one would have.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.engine.rng import uniform
+from ccenv.envs.task import SenderTask
+from ccenv.errors import CcenvError, require_extra
+from ccenv.sender import MlpSender
+from ccenv.training.checkpoint import TrainingState, pack_torch, policy_layers, unpack_torch
+from ccenv.training.config import TrainConfig
+from ccenv.training.logs import Progress
+
+require_extra("stable_baselines3", "train")
+require_extra("torch", "train")
+
+import torch  # noqa: E402  (only after the checks that name the extra)
+from stable_baselines3 import PPO  # noqa: E402
+from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
+from stable_baselines3.common.logger import Logger  # noqa: E402
+
+from ccenv.envs.sb3 import CcenvVecEnv  # noqa: E402
+
+_ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+_INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; iterations count from 0
+_NO_DISTRIBUTION = "Expected parameter"  # how torch says that mean or deviation of the actions are no numbers
+
+AfterIteration = Callable[[TrainingState, Progress], None]
+
+
+class DivergedError(CcenvError):
+    """Training left the finite numbers."""
+
+
+class Learner:
+    """A PPO run that can be taken apart between iterations.
+
+    Args:
+        config: of the run.
+        state: where to go on; None: from the start.
+    """
+
+    def __init__(self, config: TrainConfig, state: TrainingState | None = None) -> None:
+        self.config = config
+        self._task = SenderTask(config.num_envs, config.environment)
+        ppo = config.ppo
+        _seed_all(config.seed, _INITIAL_WEIGHTS)
+        self._model = PPO(
+            "MlpPolicy",
+            CcenvVecEnv(self._task),
+            n_steps=ppo.n_steps,
+            batch_size=ppo.batch_size,
+            n_epochs=ppo.n_epochs,
+            learning_rate=ppo.learning_rate,
+            gamma=ppo.gamma,
+            gae_lambda=ppo.gae_lambda,
+            clip_range=ppo.clip_range,
+            ent_coef=ppo.entropy_weight,
+            vf_coef=ppo.value_weight,
+            max_grad_norm=ppo.max_gradient_norm,
+            policy_kwargs={
+                "net_arch": list(ppo.hidden),
+                "activation_fn": _ACTIVATIONS[ppo.activation],
+                "log_std_init": ppo.log_std,
+            },
+            device="cpu",
+        )
+        self._model.set_logger(Logger(None, []))
+        self._seconds = 0.0
+        if state is None:
+            self._task.core.reset(seed=config.seed)
+        else:
+            unpack_torch(self._model.policy, state.tensors)
+            prefix = "env."
+            own = {name.removeprefix(prefix): a for name, a in state.tensors.items() if name.startswith(prefix)}
+            self._task.core.set_state(own)
+            self._model.num_timesteps = state.iteration * config.iteration_steps
+            self._seconds = state.seconds
+        self._model._last_obs = self._task.observe()
+        self._model._last_episode_starts = self._task.core.elapsed == 0
+        self.state = self._pack()
+
+    def run(self, after_iteration: AfterIteration) -> None:
+        """Train to the end of the config.
+
+        ``state`` always is that of the last finished iteration, also after an exception.
+
+        Args:
+            after_iteration: called after each iteration with the new state and what is known of it.
+
+        Raises:
+            DivergedError: if weights or losses left the finite numbers; the state before that is kept.
+        """
+        remaining = self.config.iterations * self.config.iteration_steps - self._model.num_timesteps
+        if remaining <= 0:
+            return
+        between = _Between(self, after_iteration)
+        with _one_torch_thread():
+            try:
+                self._model.learn(remaining, callback=between, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+            except ValueError as error:
+                if self._finite() and _NO_DISTRIBUTION not in str(error):
+                    raise
+                raise self._diverged() from None
+            between.finish_iteration()
+
+    def sender(self) -> MlpSender:
+        """Return the policy as a sender for the engines: its mean action."""
+        weights, biases = policy_layers(self.state.tensors)
+        return MlpSender(self.config.name, weights, biases, self.config.ppo.activation, OBSERVATION_VERSION)
+
+    def finish_iteration(self, reward: float, episodes: list[dict[str, float]], seconds: float) -> Progress:
+        """Take the new state; return what is known of the iteration, but for the evaluation."""
+        known = self._model.logger.name_to_value
+        if not (self._finite() and math.isfinite(float(known["train/loss"])) and math.isfinite(reward)):
+            raise self._diverged()
+        self._seconds += seconds
+        self.state = self._pack()
+
+        def mean(name: str) -> float:
+            return float(np.mean([episode[name] for episode in episodes])) if episodes else math.nan
+
+        return Progress(
+            steps=self._model.num_timesteps,
+            seconds=self._seconds,
+            reward=reward,
+            utilisation=mean("utilisation"),
+            queue=mean("queue"),
+            loss=mean("loss"),
+            policy_loss=float(known["train/policy_gradient_loss"]),
+            value_loss=float(known["train/value_loss"]),
+            approx_kl=float(known["train/approx_kl"]),
+            explained_variance=float(known["train/explained_variance"]),
+            std=float(known["train/std"]),
+            evaluation_score=math.nan,
+        )
+
+    def _pack(self) -> TrainingState:
+        tensors = pack_torch(self._model.policy)
+        tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
+        return TrainingState(self._model.num_timesteps // self.config.iteration_steps, self._seconds, tensors)
+
+    def _finite(self) -> bool:
+        return all(bool(torch.isfinite(value).all()) for value in self._model.policy.state_dict().values())
+
+    def _diverged(self) -> DivergedError:
+        good = self.state.iteration * self.config.iteration_steps
+        return DivergedError(
+            f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "
+            f"Try a smaller ppo.learning_rate (it is {self.config.ppo.learning_rate:g})"
+        )
+
+
+class _Between(BaseCallback):
+    """Seeds each iteration and hands over its result when the next one starts."""
+
+    def __init__(self, learner: Learner, after_iteration: AfterIteration) -> None:
+        super().__init__()
+        self._learner = learner
+        self._after = after_iteration
+        self._collected = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._reward_sum = 0.0
+        self._steps = 0
+        self._episodes: list[dict[str, float]] = []
+        self._start_s = time.perf_counter()
+
+    def _on_rollout_start(self) -> None:
+        if self._steps:
+            self.finish_iteration()
+        _seed_all(self._learner.config.seed, self._learner.state.iteration)
+
+    def _on_step(self) -> bool:
+        self._reward_sum += float(self.locals["rewards"].mean(dtype=np.float64))
+        self._steps += 1
+        self._episodes += [info for info in self.locals["infos"] if info]
+        return True
+
+    def finish_iteration(self) -> None:
+        reward, seconds = self._reward_sum / self._steps, time.perf_counter() - self._start_s
+        progress = self._learner.finish_iteration(reward, self._episodes, seconds)
+        self._after(self._learner.state, progress)
+        self._reset()
+
+
+def _seed_all(seed: int, counter: int) -> None:
+    """Key the global generators that Stable-Baselines3 draws from by (seed, counter)."""
+    key = int(uniform(seed, 0, 0, counter) * 2**32)
+    torch.manual_seed(key)
+    np.random.seed(key)
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[Any]:
+    """Sums over several threads would depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,219 @@
+"""A training run in a folder: config, record, progress, checkpoint, policy."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import InputError
+from ccenv.files import parse_json, write_atomic
+from ccenv.sender import MlpSender
+from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
+from ccenv.training.config import TrainConfig, read_config
+from ccenv.training.evaluation import Evaluation, evaluate_sender
+from ccenv.training.logs import Log, Progress, open_logs
+
+CONFIG, RECORD, CHECKPOINT = "config.yaml", "run.json", "checkpoint"
+FORMAT, VERSION = "ccenv-run", 1
+RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run came to.
+
+    Attributes:
+        folder: of the run; ``ccenv.agents.make_sender`` takes it.
+        steps: environment steps.
+        seconds: time spent training, without the final evaluation.
+        resumed_from_steps: step that this call went on from; 0: from the start.
+        evaluation: on held-out paths.
+    """
+
+    folder: FilePath
+    steps: int
+    seconds: float
+    resumed_from_steps: int
+    evaluation: Evaluation
+
+
+def default_folder(config: TrainConfig) -> FilePath:
+    """Return where a run goes if nobody says: runs/NAME-SEED."""
+    return FilePath("runs") / f"{config.name}-{config.seed}"
+
+
+def train(
+    config: TrainConfig,
+    folder: FilePath | None = None,
+    *,
+    restart: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Train a sender, or go on with an interrupted run of the same config in the same folder.
+
+    A resumed run ends with the same weights as an uninterrupted one.
+
+    Args:
+        config: the run.
+        folder: where everything is written; by default runs/NAME-SEED.
+        restart: discard what the folder holds of an earlier run.
+        report: called after each iteration.
+
+    Returns:
+        Result: of the finished run.
+
+    Raises:
+        InputError: if the folder holds something else, or a run of another config.
+        DivergedError: if training left the finite numbers; the last good checkpoint stays.
+        KeyboardInterrupt: at Ctrl-C, after the last finished iteration has been saved.
+    """
+    folder = default_folder(config) if folder is None else FilePath(folder)
+    state = _prepare(config, folder, restart)
+    from ccenv.training.learner import DivergedError, Learner
+
+    learner = Learner(config, state)
+    start = learner.state.iteration * config.iteration_steps
+    record = _Record(folder, config)
+    record.write(RUNNING)
+    logs = open_logs(config.log, folder, config, keep_steps=start)
+    try:
+        learner.run(_after_iteration(config, folder, learner, logs, report))
+    except KeyboardInterrupt:
+        _save(config, folder, learner.state, learner.sender(), INTERRUPTED)
+        record.write(INTERRUPTED)
+        raise
+    except DivergedError as error:
+        _save(config, folder, learner.state, learner.sender(), DIVERGED)
+        record.write(DIVERGED, error=str(error))
+        raise
+    finally:
+        for log in logs:
+            log.close()
+    sender = learner.sender()
+    evaluation = _evaluate(config, sender, config.evaluation.n_paths)
+    result = Result(folder, learner.state.iteration * config.iteration_steps, learner.state.seconds, start, evaluation)
+    _save(config, folder, learner.state, sender, FINISHED, evaluation)
+    record.write(FINISHED, steps=result.steps, seconds=result.seconds, evaluation=asdict(evaluation))
+    return result
+
+
+def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingState | None:
+    """Make or check the folder; return the state to go on from."""
+    config_file = folder / CONFIG
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is not a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not config_file.is_file():
+        raise InputError(f"{folder}: holds something else than a training run; choose another --out")
+    if restart:
+        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    state = read_checkpoint(folder / CHECKPOINT)
+    if state is not None and not read_config(config_file).same_run(config):
+        raise InputError(f"{folder}: holds a run of another config; choose another --out, or --restart to discard it")
+    if state is not None and state.iteration > config.iterations:
+        done = state.iteration * config.iteration_steps
+        raise InputError(f"{folder}: has already trained {done} steps, more than total_steps {config.total_steps}")
+    write_atomic(config_file, config.to_yaml().encode())
+    return state
+
+
+def _after_iteration(
+    config: TrainConfig, folder: FilePath, learner: Any, logs: list[Log], report: Callable[[Progress], None] | None
+) -> Callable[[TrainingState, Progress], None]:
+    def due(every: int, steps: int) -> bool:
+        return every > 0 and steps // every > (steps - config.iteration_steps) // every
+
+    def after(state: TrainingState, progress: Progress) -> None:
+        if due(config.evaluation.every_steps, progress.steps):
+            score = _evaluate(config, learner.sender(), config.evaluation.n_paths_during).score
+            progress = replace(progress, evaluation_score=score)
+        for log in logs:
+            log.write(progress)
+        if due(config.checkpoint_every_steps, progress.steps):
+            _save(config, folder, state, learner.sender(), RUNNING)
+        if report is not None:
+            report(progress)
+
+    return after
+
+
+def _evaluate(config: TrainConfig, sender: MlpSender, n_paths: int) -> Evaluation:
+    return evaluate_sender(sender, n_paths, weights=config.environment.reward)
+
+
+def _save(
+    config: TrainConfig,
+    folder: FilePath,
+    state: TrainingState,
+    sender: MlpSender,
+    status: str,
+    evaluation: Evaluation | None = None,
+) -> None:
+    from ccenv.agents.learned import save_policy
+
+    write_checkpoint(folder / CHECKPOINT, state)
+    notes: dict[str, Any] = {
+        "status": status,
+        "steps": state.iteration * config.iteration_steps,
+        "config": config.model_dump(mode="json"),
+        "action": "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]",
+    }
+    if evaluation is not None:
+        notes["evaluation"] = asdict(evaluation)
+    save_policy(folder, sender, notes)
+
+
+class _Record:
+    """run.json: what ran where, and how it ended."""
+
+    def __init__(self, folder: FilePath, config: TrainConfig) -> None:
+        from ccenv.benchmarks.provenance import machine, now, versions
+
+        self._file = folder / RECORD
+        self._now = now
+        self._data: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": config.name,
+            "seed": config.seed,
+            "versions": versions(),
+            "machine": machine(),
+            "started": now(),
+            "config": config.model_dump(mode="json"),
+        }
+
+    def write(self, status: str, **more: Any) -> None:
+        """Write the record with a status."""
+        data = {**self._data, "status": status, "written": self._now(), **more}
+        write_atomic(self._file, (json.dumps(_without_nan(data), indent=2, allow_nan=False) + "\n").encode())
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def read_record(folder: FilePath) -> dict[str, Any]:
+    """Read run.json of a run's folder.
+
+    Raises:
+        InputError: if there is none, or not one of this format.
+    """
+    file = FilePath(folder) / RECORD
+    try:
+        data = parse_json(file.read_bytes(), str(file))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
+        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
+    return data

@@ -1,0 +1,252 @@
+"""Training runs: determinism, resuming, divergence, folders, evaluation."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from ccenv.agents import make_sender
+from ccenv.errors import CcenvError, InputError
+from ccenv.path import make_path
+from ccenv.sender import ExternalSender, MlpSender
+from ccenv.training.config import load_config
+from ccenv.training.evaluation import evaluate_sender
+
+pytest.importorskip("stable_baselines3")
+
+from ccenv.training.checkpoint import read_checkpoint, write_checkpoint
+from ccenv.training.learner import DivergedError, Learner
+from ccenv.training.run import FINISHED, INTERRUPTED, read_record, train
+
+SMALL = [
+    "num_envs=16",
+    "ppo.n_steps=16",
+    "ppo.batch_size=64",
+    "ppo.hidden=[16]",
+    "total_steps=1536",
+    "environment.episode_rtts=10",
+    "evaluation.n_paths=32",
+    "evaluation.n_paths_during=16",
+    "evaluation.every_steps=512",
+    "checkpoint_every_steps=512",
+]
+ITERATIONS = 6
+
+
+def small(*more):
+    return load_config("quick_sender", [*SMALL, *more])
+
+
+def same_weights(a: MlpSender, b: MlpSender):
+    return all(np.array_equal(x, y) for x, y in zip(a.weights + a.biases, b.weights + b.biases, strict=True))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "quick"
+    result = train(small(), folder)
+    return folder, result
+
+
+def test_a_run_leaves_everything(finished):
+    folder, result = finished
+    assert result.steps == 1536 and result.resumed_from_steps == 0 and result.folder == folder
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "checkpoint",
+        "config.yaml",
+        "policy.json",
+        "policy.safetensors",
+        "progress.csv",
+        "run.json",
+    ]
+    assert len(list((folder / "checkpoint").iterdir())) == 2
+    rows = list(csv.DictReader((folder / "progress.csv").open()))
+    assert [int(row["steps"]) for row in rows] == [256 * (i + 1) for i in range(ITERATIONS)]
+    assert [bool(row["evaluation_score"]) for row in rows] == [False, True] * 3
+    record = read_record(folder)
+    assert record["status"] == FINISHED and record["seed"] == 0 and record["versions"]["ccenv"] and record["machine"]["cores"]
+    assert record["config"]["ppo"]["hidden"] == [16]
+    assert record["evaluation"]["score"] == result.evaluation.score
+    notes = json.loads((folder / "policy.json").read_text())["notes"]
+    assert notes["steps"] == 1536 and notes["evaluation"]["score"] == result.evaluation.score
+
+
+def test_the_run_is_a_sender_with_the_score_of_its_record(finished):
+    folder, result = finished
+    for name in (folder, folder / "policy.safetensors"):
+        sender = make_sender(str(name))
+        assert isinstance(sender, MlpSender)
+        assert evaluate_sender(sender, 32) == result.evaluation
+
+
+def test_the_stored_policy_is_the_network_that_was_trained(finished):
+    import torch
+
+    folder, _ = finished
+    learner = Learner(small(), read_checkpoint(folder / "checkpoint"))
+    from ccenv.engine.mlp import mlp_action_reference
+
+    observations = learner._task.observe()
+    with torch.no_grad():
+        mean = learner._model.policy.get_distribution(torch.from_numpy(observations)).mode().numpy()[:, 0]
+    sender = make_sender(str(folder))
+    kernel = [mlp_action_reference(sender, row) for row in observations]
+    np.testing.assert_allclose(kernel, np.clip(mean, -1, 1), atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(finished, tmp_path):
+    folder, _ = finished
+    first = make_sender(str(folder))
+    train(small(), tmp_path / "again")
+    assert same_weights(first, make_sender(str(tmp_path / "again")))
+    train(small("seed=1"), tmp_path / "other")
+    assert not same_weights(first, make_sender(str(tmp_path / "other")))
+
+
+class StopAfterError(KeyboardInterrupt):
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_resuming_after_ctrl_c_ends_with_the_same_weights(finished, tmp_path, iterations):
+    def stop(progress):
+        if progress.steps == 256 * iterations:
+            raise StopAfterError
+
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), tmp_path, report=stop)
+    assert read_record(tmp_path)["status"] == INTERRUPTED
+    make_sender(str(tmp_path))
+    result = train(small(), tmp_path)
+    assert result.resumed_from_steps == 256 * iterations and result.steps == 1536
+    assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+    rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
+    assert [int(row["steps"]) for row in rows] == [256 * (i + 1) for i in range(ITERATIONS)]
+    reference = list(csv.DictReader((finished[0] / "progress.csv").open()))
+    for row, expected in zip(rows, reference, strict=True):
+        assert {**row, "seconds": ""} == {**expected, "seconds": ""}
+
+
+def test_a_longer_run_goes_on_from_a_shorter_one(finished, tmp_path):
+    train(small("total_steps=512"), tmp_path)
+    result = train(small(), tmp_path)
+    assert result.resumed_from_steps == 512
+    assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+    assert train(small(), tmp_path).resumed_from_steps == 1536
+    with pytest.raises(InputError, match="more than total_steps 256"):
+        train(small("total_steps=256"), tmp_path)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_process_resumes_to_the_same_weights(finished, tmp_path, how):
+    arguments = [a for text in SMALL for a in ("--set", text)]
+    command = [sys.executable, "-m", "ccenv.cli.main", "train", "quick_sender", "--out", str(tmp_path), "--json", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 100
+    while not (tmp_path / "checkpoint" / "state.json").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    if how == signal.SIGINT and process.returncode != 0:
+        assert process.returncode == 130 and b"interrupted" in errors and errors.count(b"\n") == 1
+    done = subprocess.run(command, capture_output=True, check=True, timeout=100)
+    result = json.loads(done.stdout)
+    assert result["resumed_from_steps"] >= 512 and result["steps"] == 1536
+    assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+
+
+def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+    config = small("ppo.learning_rate=1e30")
+    with pytest.raises(DivergedError, match="the checkpoint of step 0 is kept"):
+        train(config, tmp_path)
+    assert read_record(tmp_path)["status"] == "diverged"
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert all(np.isfinite(a).all() for name, a in state.tensors.items() if name.startswith("policy."))
+    assert isinstance(make_sender(str(tmp_path)), MlpSender)
+
+
+def test_folders_that_hold_something_else(finished, tmp_path):
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(InputError, match="something else than a training run"):
+        train(small(), tmp_path)
+    with pytest.raises(InputError, match="not a folder"):
+        train(small(), tmp_path / "note.txt")
+    with pytest.raises(InputError, match="another config"):
+        train(small("ppo.gamma=0.5"), finished[0])
+    with pytest.raises(InputError, match="not a record"):
+        (tmp_path / "run.json").write_text("{}")
+        read_record(tmp_path)
+
+
+def test_restart_discards_the_earlier_run(finished, tmp_path):
+    train(small("total_steps=256", "ppo.gamma=0.5"), tmp_path)
+    result = train(small(), tmp_path, restart=True)
+    assert result.resumed_from_steps == 0
+    assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
+
+
+def test_damaged_checkpoints_are_refused(finished, tmp_path):
+    folder = tmp_path / "c"
+    state = read_checkpoint(finished[0] / "checkpoint")
+    write_checkpoint(folder, state)
+    assert read_checkpoint(tmp_path / "nothing") is None
+    file = next(folder.glob("*.safetensors"))
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    with pytest.raises(InputError, match="truncated or changed"):
+        read_checkpoint(folder)
+    file.unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        read_checkpoint(folder)
+    card = json.loads((folder / "state.json").read_text())
+    for change in ({"format": "else"}, {"iteration": "3"}, {"sha256": None}):
+        (folder / "state.json").write_text(json.dumps({**card, **change}))
+        with pytest.raises(InputError):
+            read_checkpoint(folder)
+    del state.tensors["policy.log_std"]
+    with pytest.raises(InputError, match="do not fit"):
+        Learner(small(), state)
+
+
+def test_opponents_can_share_the_link(tmp_path):
+    result = train(small("environment.senders=[external, reno]", "total_steps=256"), tmp_path)
+    assert result.steps == 256
+
+
+def test_optional_logs(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    train(small("total_steps=256", "log.wandb.enabled=true"), tmp_path)
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_missing_tensorboard_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(CcenvError, match="pip install tensorboard"):
+        train(small("log.tensorboard=true"), tmp_path)
+
+
+def test_evaluation_is_fixed_and_orders_known_senders():
+    drain = make_sender("cc_probe_drain")
+    one = evaluate_sender(drain, 128)
+    assert one == evaluate_sender(drain, 128, threads=2)
+    assert one != evaluate_sender(drain, 128, seed=1)
+    assert one.score == pytest.approx(one.utilisation - 0.1 * one.queue_bdp - one.loss)
+    assert one.score_p5 < one.score < 1
+    # Small buffers hurt cc_qdel, a slow start cc_probe_slow (prototype figures: .876, .546, .6).
+    assert one.score > evaluate_sender(make_sender("cc_probe_slow"), 128).score > 0.4
+    assert one.score > evaluate_sender(make_sender("cc_qdel"), 128).score > 0.3
+    with pytest.raises(InputError, match="external"):
+        evaluate_sender(ExternalSender())
+
+
+def test_evaluation_on_a_path_of_known_outcome():
+    path = make_path(link_rate_mbps=12, rtt_ms=40, buffer_bdp=4)
+    half = evaluate_sender(make_sender("constant:rate_mbps=6"), 2, paths=path, models=("ideal",), warmup_rtts=4, measure_rtts=8)
+    assert half.utilisation == pytest.approx(0.5) and half.queue_bdp == 0 and half.loss == 0 and half.delay_rtts == 0
+    assert half.score == pytest.approx(0.5)
