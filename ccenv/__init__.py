@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 from importlib import metadata
 from pathlib import Path as _FilePath
 
@@ -12,10 +14,23 @@ except metadata.PackageNotFoundError:
     __version__ = "0+unknown"
 
 
+def _code_fingerprint() -> str:
+    """Return a short hash of which source files the package has, how long they are and when they were written."""
+    root = _FilePath(__file__).parent
+    state = sorted((str(p.relative_to(root)), p.stat().st_size, p.stat().st_mtime_ns) for p in root.rglob("*.py"))
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+
+
 def _set_numba_cache_dir() -> None:
-    """Keep compiled kernels in a per-user folder: files left in site-packages would shadow an editable install."""
+    """Keep compiled kernels in a per-user folder, one per state of the source.
+
+    Files left in site-packages would shadow an editable install; and numba notices a change of the file that defines a kernel,
+    but not of a helper that the kernel imports from another file.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or str(_FilePath.home() / ".cache")
-    os.environ.setdefault("NUMBA_CACHE_DIR", os.path.join(base, "ccenv", "numba"))
+    folder = os.environ.setdefault("NUMBA_CACHE_DIR", os.path.join(base, "ccenv", "numba", _code_fingerprint()))
+    if "numba" in sys.modules:
+        sys.modules["numba"].config.CACHE_DIR = folder
 
 
 _set_numba_cache_dir()

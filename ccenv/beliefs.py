@@ -10,6 +10,9 @@ jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules a
     q_U        = max(0, q_U + sent - C_L_lambda * dt), at most what is in flight                             s.6.2.1
     qdel_U     = RTT - Rm,   qdel_L = max(0, RTT - Rm - D)                                                     (5.1)
 
+The buffer line (6.3), C * T* + beta >= C_L_lambda * (T* + D), holds for ideal and CBR-delay; in CCAC kept tokens can take
+a burst that no buffer had to hold (test_beliefs.py has the counterexamples), so there it is no belief.
+
 With several flows each computes its beliefs as if alone, and nothing is guaranteed.
 Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.
 """
@@ -145,6 +148,8 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
     jitter = fl.jitter_steps
     rtt_extra = 0.0  # what the sender's Rm exceeds the true one by
     if settings.rtt_known == 0:
+        if not np.isfinite(fl.rtt_min_steps):
+            return  # nothing was acknowledged yet: no RTT, no bound
         rtt_extra = max(0.0, fl.rtt_min_steps - rtt)
         jitter += np.int64(math.ceil(rtt_extra))
     served = load(ring, s_at + (n & mask))

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
@@ -43,7 +44,8 @@ def address_of(function: Callable[..., None], *records: np.dtype) -> int:
 def _emit_call(context: Any, builder: Any, arguments: Any) -> Any:
     address, *pointers = arguments
     pointer = ir.IntType(8).as_pointer()
-    slots = [builder.alloca(pointer) for _ in range(2)]
+    # In the function's entry block: a slot taken inside the step loop would grow the stack at every call.
+    slots = [cgutils.alloca_once(builder, pointer) for _ in range(2)]
     for slot in slots:
         builder.store(ir.Constant(pointer, None), slot)
     signature = ir.FunctionType(ir.IntType(32), [pointer.as_pointer(), pointer.as_pointer()] + [pointer] * len(pointers))

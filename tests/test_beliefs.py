@@ -1,0 +1,196 @@
+"""Belief bounds: sound on legal traces, equal to the plain reference, time-outs as stated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccenv.adversaries import make_adversary
+from ccenv.adversary import RecordedAdversary
+from ccenv.agents import make_sender
+from ccenv.beliefs import BeliefSettings, belief_settings
+from ccenv.engine.curve import CurveEngine
+from ccenv.engine.paths import PathArrays
+from ccenv.errors import InputError
+from ccenv.path import make_path
+from ccenv.sender import ExternalSender
+
+ROUND_OFF = 1e-7
+RTT_S = 0.04
+SENDERS = ("external", "cc_qdel", "cc_probe_drain", "cc_probe_slow", "reno", "copa", "bbr1")
+
+
+def random_batch(rng, B, K, model):
+    C = 6e6 * 10 ** rng.uniform(-1.5, 1.0, B)
+    return PathArrays.simple(
+        steps_per_rtt=K,
+        link_rate_Bps=C,
+        rtt_s=np.full(B, RTT_S),
+        jitter_steps=np.zeros(B, int) if model == "ideal" else rng.integers(0, K + 1, B),
+        buffer_bytes=C * RTT_S * 10 ** rng.uniform(-1, 1, B),
+        mss_bytes=np.full(B, 1500.0),
+    )
+
+
+def random_moves(rng, B, steps):
+    moves = rng.random((B, steps, 4))
+    style = rng.integers(0, 4, B)
+    moves[style == 1] = np.round(moves[style == 1])  # bang-bang
+    moves[style == 2] = np.repeat(moves[style == 2][:, ::16], 16, axis=1)[:, :steps]  # sticky
+    moves[style == 3] = (moves[style == 3] < 0.1).astype(float)  # mostly slow
+    return moves
+
+
+def true_state(engine):
+    """Return link rate (B,), queue (B,), from the engine's own state."""
+    return engine.env("link_rate_Bps"), engine.queue_bytes
+
+
+@pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
+@pytest.mark.parametrize("K", [1, 4, 8])
+def test_sound_on_random_traces(model, K):
+    """The true C, queue, queueing delay and buffer lie inside the bounds on 448 random traces per model and K."""
+    rng = np.random.default_rng(100 * K + len(model))
+    B, steps = 64, 40 * K
+    for name in SENDERS:
+        paths = random_batch(rng, B, K, model)
+        moves = random_moves(rng, B, steps)
+        sender = ExternalSender() if name == "external" else make_sender(name)
+        engine = CurveEngine(
+            paths,
+            model=model,
+            senders=[sender],
+            adversary=[RecordedAdversary("random", m) for m in moves],
+            steps_per_rtt=K,
+            loss_detection=str(rng.choice(["acks", "oracle"])),
+            beliefs=belief_settings(str(rng.choice(["artefact", "paper"]))),
+        )
+        C, beta = paths.link_rate_Bps, paths.buffer_bytes
+        tight = np.zeros(B, bool)
+        for step in range(steps):
+            rates = C * 10 ** rng.uniform(-1, 0.6, B) if name == "external" and step % 3 == 0 else np.full(B, np.nan)
+            engine.advance(1, actions=rates[:, None])
+            lower, upper, by_sending = (engine.flow(f)[:, 0] for f in ("C_L_Bps", "C_U_Bps", "C_L_lambda_Bps"))
+            where = f"{model} K={K} {name} step {step}"
+            assert (lower <= C * (1 + ROUND_OFF)).all(), where
+            assert (by_sending <= C * (1 + ROUND_OFF)).all(), where
+            assert (upper >= C * (1 - ROUND_OFF)).all(), where
+            assert (engine.queue_bytes <= engine.flow("q_U_bytes")[:, 0] + ROUND_OFF * (C * RTT_S + 1500)).all(), where
+            window_s = RTT_S  # T* of a program with k = 1
+            if model != "ccac":  # kept tokens take a burst that no buffer would have to hold
+                assert (C * window_s + beta >= engine.flow("buffer_line_bytes")[:, 0] * (1 - ROUND_OFF)).all(), where
+            tight |= upper < 3 * C
+        if name in ("cc_qdel", "reno"):
+            assert tight.any(), f"{model} K={K} {name}: no upper bound was ever found"
+
+
+@pytest.mark.parametrize("model", ["cbr_delay", "ccac"])
+def test_queueing_delay_bounds_hold(model):
+    """The newest acknowledged byte's time in the queue lies in [qdel_L, qdel_U]."""
+    rng = np.random.default_rng(7)
+    K = 8
+    path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=20, buffer_bdp=3)
+    for name in ("cc_qdel", "reno", "bbr1"):
+        engine = CurveEngine(
+            [path],
+            model=model,
+            senders=[make_sender(name)],
+            adversary=RecordedAdversary("random", random_moves(rng, 4, 400)[1]),
+            record=True,
+        )
+        engine.advance(400)
+        trace = engine.trace(0)
+        E, S, G = trace.A[:, 0] - trace.L[:, 0], trace.S[:, 0], trace.G
+        left = np.minimum(G, E)  # cumulative departures from the bottleneck
+        checked = 0
+        for k in range(50, 400):
+            n = k - K
+            byte = S[n]
+            if byte <= S[n - 1]:
+                continue
+            sent_at = reached_at(E[: n + 1], byte)
+            left_at = max(sent_at, reached_at(left[: n + 1], byte))
+            delay_s = (left_at - sent_at) * trace.header.dt_s
+            assert trace.beliefs["qdel_L"][k, 0] <= delay_s + 1e-9
+            assert delay_s <= trace.beliefs["qdel_U"][k, 0] + 1e-9
+            checked += 1
+        assert checked > 100
+
+
+def reached_at(curve, value):
+    """Return the time in steps at which a cumulative curve, linear within each step, reaches a value."""
+    p = int(np.searchsorted(curve, value - 1e-6))
+    if p == 0:
+        return 0.0
+    return p - 1 + min(1.0, (value - curve[p - 1]) / (curve[p] - curve[p - 1]))
+
+
+def test_unknown_rtt_is_sound():
+    """With Rm estimated as the smallest RTT seen, C stays inside the bounds."""
+    rng = np.random.default_rng(3)
+    K, B, steps = 8, 128, 320
+    for model in ("cbr_delay", "ccac"):
+        paths = random_batch(rng, B, K, model)
+        engine = CurveEngine(
+            paths,
+            model=model,
+            senders=[make_sender("reno")],
+            adversary=[RecordedAdversary("random", m) for m in random_moves(rng, B, steps)],
+            beliefs=BeliefSettings(rtt_known=False),
+        )
+        found = False
+        for _ in range(steps):
+            engine.advance(1)
+            assert (engine.flow("C_L_Bps")[:, 0] <= paths.link_rate_Bps * (1 + ROUND_OFF)).all()
+            assert (engine.flow("C_U_Bps")[:, 0] >= paths.link_rate_Bps * (1 - ROUND_OFF)).all()
+            found |= bool((engine.flow("C_U_Bps") < np.inf).any())
+        assert found
+
+
+def test_bounds_close_in_on_an_ideal_link():
+    """Without jitter a few round trips pin C exactly."""
+    engine = CurveEngine([make_path(link_rate_mbps=48, rtt_ms=40)], model="ideal", senders=[make_sender("cc_qdel")])
+    engine.advance(8 * 60)
+    assert engine.flow("C_L_Bps")[0, 0] == pytest.approx(6e6)
+    assert engine.flow("C_U_Bps")[0, 0] == pytest.approx(6e6)
+
+
+def test_time_out_follows_a_slower_link():
+    """After C falls to a quarter the beliefs become empty, time out, and contain the new C."""
+    path = make_path(link_rate_mbps=96, rtt_ms=40, jitter_ms=10)
+    changed = path.model_validate({**path.to_dict(), "rate_changes": [{"time_s": 4.0, "link_rate_Bps": 3e6}]})
+    engine = CurveEngine([changed], model="cbr_delay", senders=[make_sender("cc_qdel")])
+    engine.advance(8 * 100)
+    assert engine.flow("C_L_Bps")[0, 0] > 9e6
+    engine.advance(8 * 100)
+    assert engine.flow("C_L_Bps")[0, 0] <= 3e6 <= engine.flow("C_U_Bps")[0, 0]
+
+
+def test_cap_at_a_time_out():
+    """C_U grows at most by expand_ratio at a time-out."""
+    settings = BeliefSettings(tight_ratio=1e9, expand_ratio=1.5, period_rtts=10)
+    engine = CurveEngine(
+        [make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=20)],
+        model="ccac",
+        senders=[make_sender("cc_qdel")],
+        adversary=make_adversary("uniform"),
+        beliefs=settings,
+    )
+    before = np.inf
+    time_outs = 0
+    for _ in range(800):
+        last = engine.flow("timeout_step")[0, 0]
+        engine.advance(1)
+        now = engine.flow("C_U_Bps")[0, 0]
+        if engine.flow("timeout_step")[0, 0] != last:
+            time_outs += 1
+            assert now <= 1.5 * before * (1 + 1e-12)
+        before = now
+    assert time_outs > 5
+
+
+def test_settings_are_checked():
+    with pytest.raises(InputError, match="tight_ratio"):
+        BeliefSettings(tight_ratio=0.5)
+    with pytest.raises(InputError, match="artefact"):
+        belief_settings("artifact")
