@@ -16,6 +16,7 @@ from ccenv.trace import Trace
 Direction = Literal["higher", "lower"]
 UNDEFINED = math.nan
 """Value of a metric that has none, such as the delay of bytes where none was delivered."""
+QUANTILE_BISECTIONS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,28 +63,34 @@ class Window:
         return float(self.trace.link_rate_Bps[self.first_row + 1 : self.last_row + 1].sum() * self.trace.header.dt_s)
 
     @cached_property
-    def delays(self) -> tuple[np.ndarray, np.ndarray]:
+    def delays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Queueing plus jitter delay of the delivered bytes of all flows.
 
         A byte's delay is the horizontal distance between its flow's curves E (entered the bottleneck) and S (delivered), both
-        taken as straight between rows. Between two neighbouring corners of E and S it changes linearly, so that the mean over
-        the segments is exact and a quantile is right to half of what the delay changes within one segment.
+        taken as straight between rows. Between two neighbouring corners of E and S the delay changes linearly with the byte.
 
         Returns:
-            tuple: delay in seconds at the middle of each segment, and the segment's bytes.
+            tuple: per segment between corners the delay of its first and of its last byte in seconds, and its bytes.
         """
         parts = [self._delays_of(flow) for flow in range(self.trace.n_flows)]
-        return np.concatenate([delay for delay, _ in parts]), np.concatenate([size for _, size in parts])
+        first, last, size = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return first, last, size
 
-    def _delays_of(self, flow: int) -> tuple[np.ndarray, np.ndarray]:
+    def _delays_of(self, flow: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         entered, delivered = self.trace.E[:, flow], self.trace.S[:, flow]
         # Bytes that entered before row 0 (only where the history is free) have no known delay.
         low, high = max(delivered[self.first_row], entered[0]), delivered[self.last_row]
         corners = np.unique(np.clip(np.concatenate((entered, delivered)), low, max(low, high)))
-        middle, size = (corners[1:] + corners[:-1]) / 2, np.diff(corners)
-        times = self.trace.times_s
-        delay = np.interp(middle, delivered, times) - np.interp(middle, entered, times)
-        return np.maximum(0.0, delay), size
+        size = np.diff(corners)
+
+        def delay(share: float) -> np.ndarray:
+            level = corners[:-1] + share * size
+            return np.asarray(np.interp(level, delivered, self.trace.times_s) - np.interp(level, entered, self.trace.times_s))
+
+        # Read inside the segments, where a flat part of a curve cannot make the inverse ambiguous, and extended to their ends.
+        quarter, three_quarters = delay(0.25), delay(0.75)
+        half_change = (three_quarters - quarter) / 2
+        return np.maximum(0.0, quarter - half_change), np.maximum(0.0, three_quarters + half_change), size
 
 
 def utilisation(window: Window) -> float:
@@ -108,8 +115,8 @@ def queueing_delay_mean_s(window: Window) -> float:
     Reference: Little, "A Proof for the Queuing Formula L = lambda W", Operations Research 1961: the area between E and S over
         the bytes; RTT - Rm of [CCmatic] (5.1).
     """
-    delay, size = window.delays
-    return float((delay * size).sum() / size.sum()) if size.sum() > 0 else UNDEFINED
+    first, last, size = window.delays
+    return float(((first + last) / 2 * size).sum() / size.sum()) if size.sum() > 0 else UNDEFINED
 
 
 def queueing_delay_p95_s(window: Window) -> float:
@@ -120,7 +127,7 @@ def queueing_delay_p95_s(window: Window) -> float:
 
     Reference: the tail statistic of the Pantheon of Congestion Control, USENIX ATC 2018, s.3, there per packet.
     """
-    return weighted_quantile(*window.delays, 0.95)
+    return quantile_of_segments(*window.delays, 0.95)
 
 
 def loss_fraction(window: Window) -> float:
@@ -167,21 +174,34 @@ def power(window: Window) -> float:
     return utilisation(window) * rtt_s / (rtt_s + queueing_delay_mean_s(window))
 
 
-def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
-    """Return the smallest value such that values up to it carry at least a share of the weight; not a number without weight.
+def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, share: float) -> float:
+    """Return the smallest value that a share of the weight does not exceed, where values run linearly through each segment.
 
     Args:
-        values: (n,) any order.
-        weights: (n,) >= 0.
-        share: in [0, 1].
+        first: (n,) value at the start of each segment.
+        last: (n,) value at its end.
+        size: (n,) weight of each segment, >= 0.
+        share: in (0, 1].
+
+    Returns:
+        float: to one part in 2^40 of the largest value; not a number without weight.
     """
-    total = weights.sum()
+    total = float(size.sum())
     if not total > 0:
         return UNDEFINED
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    at = np.searchsorted(reached, share * total * (1 - 1e-12))
-    return float(values[order][min(at, len(order) - 1)])
+    low, high = np.minimum(first, last), np.maximum(first, last)
+    width = high - low
+    flat = width == 0
+    width[flat] = 1.0
+    below, above = 0.0, float(high.max())
+    for _ in range(QUANTILE_BISECTIONS):
+        value = (below + above) / 2
+        reached = np.where(flat, value >= low, np.clip((value - low) / width, 0.0, 1.0))
+        if float(reached @ size) < share * total:
+            below = value
+        else:
+            above = value
+    return above
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,21 @@ def local(cells: list[Cell], workers: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def processes(cells: list[Cell], workers: int) -> Iterator[list[dict[str, Any]]]:
-    """Play the cells in worker processes.
+    """Play the cells in worker processes. Raises CcenvError if a worker dies; what was yielded before stays valid."""
+    chunks = [cells[start : start + CHUNK] for start in range(0, len(cells), CHUNK)]
+    yield from in_processes(_chunk, chunks, workers)
+
+
+def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> Iterator[Any]:
+    """Yield the results of work on items as worker processes finish them.
+
+    Args:
+        work: a function of a module.
+        items: its arguments.
+        workers: how many processes.
 
     Raises:
-        CcenvError: if a worker dies; what was yielded before stays valid.
+        CcenvError: if a worker dies.
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -32,8 +43,7 @@ def processes(cells: list[Cell], workers: int) -> Iterator[list[dict[str, Any]]]
 
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     try:
-        tasks = [pool.submit(_chunk, cells[start : start + CHUNK]) for start in range(0, len(cells), CHUNK)]
-        for task in as_completed(tasks):
+        for task in as_completed([pool.submit(work, item) for item in items]):
             yield task.result()
     except BrokenProcessPool:
         raise CcenvError("a worker process died; finished cells are kept: run the same command again") from None

@@ -15,7 +15,7 @@ from ccenv.benchmarks.suite import Suite
 from ccenv.engine.curve import CurveEngine
 from ccenv.errors import CcenvError, EngineError, InputError
 from ccenv.legality import check_trace
-from ccenv.metrics import Window, measure
+from ccenv.metrics import METRICS, Window, measure
 from ccenv.path import Path, grid_of
 from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender
 from ccenv.trace import Trace
@@ -143,7 +143,7 @@ def cells_of(suite: Suite, agents: list[Player]) -> list[Cell]:
                             n_flows=case.scenario.n_flows,
                             competitors=competitors,
                             adversary=adversary,
-                            metrics=tuple(suite.metrics),
+                            metrics=tuple(name for name in METRICS if name in suite.metrics),
                         )
                     )
     return out

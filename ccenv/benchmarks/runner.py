@@ -72,7 +72,7 @@ def run_suite(
     with folder.locked():
         if fresh:
             folder.clear()
-        folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256})
+        earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256})
         stored = {record["key"]: record for record in folder.read_cells()}
         todo = [cell for cell in chosen if cell.key not in stored][:limit]
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
@@ -83,7 +83,10 @@ def run_suite(
             done += len(records)
             progress(done, len(chosen) if limit is None else done + len(todo))
         records = _final_order(cells, stored)
-        manifest = _manifest(suite, agents, cells, records)
+        known = {player.label for player in agents}
+        kept = {record["agent"] for record in records} - known
+        others = [agent for agent in earlier if agent["label"] in kept]
+        manifest = _manifest(suite, [asdict(player) for player in agents] + others, cells, records)
         if pictures:
             write_worst_traces(out, cells, records, manifest["summary"])
             write_picture(suite, records, manifest["summary"], out / PICTURE)
@@ -125,13 +128,13 @@ def _final_order(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[d
     return current + sorted(others, key=lambda record: str(record["agent"]))
 
 
-def _manifest(suite: Suite, agents: list[Player], cells: list[Cell], records: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(suite: Suite, agents: list[dict[str, Any]], cells: list[Cell], records: list[dict[str, Any]]) -> dict[str, Any]:
     finished = {record["key"] for record in records}
     return {
         "suite": plain(suite.model_dump()),
         "suite_sha256": suite.sha256,
         "code_sha256": code_hash(),
-        "agents": [asdict(player) for player in agents],
+        "agents": agents,
         "complete": all(cell.key in finished for cell in cells),
         "n_cells": len(records),
         "n_missing": sum(cell.key not in finished for cell in cells),

@@ -60,8 +60,12 @@ class RunFolder:
         for name in (MANIFEST, CELLS):
             (self.path / name).unlink(missing_ok=True)
 
-    def start(self, suite: dict[str, Any]) -> None:
-        """Claim the folder for a suite. Raises InputError if it holds results of another one."""
+    def start(self, suite: dict[str, Any]) -> list[dict[str, Any]]:
+        """Claim the folder for a suite and return the agents of earlier runs in it.
+
+        Raises:
+            InputError: if it holds results of another suite.
+        """
         manifest = read_manifest(self.path) if (self.path / MANIFEST).exists() else None
         if manifest and manifest["suite_sha256"] != suite["suite_sha256"]:
             old = manifest["suite"]
@@ -76,6 +80,8 @@ class RunFolder:
                     f"{self.path}: there is a {CELLS} but no {MANIFEST}; give another --out, or --fresh to discard it"
                 )
             self.write_manifest({"format": FORMAT, "format_version": FORMAT_VERSION, "complete": False, **suite})
+            return []
+        return list(manifest.get("agents", ()))
 
     def read_cells(self) -> list[dict[str, Any]]:
         """Return the finished cells and drop what a crash left of an unfinished line. Raises InputError for a damaged file."""

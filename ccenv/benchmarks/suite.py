@@ -105,9 +105,17 @@ class Scenario(StrictModel):
             raise ValueError(str(error)) from None
 
     @model_validator(mode="after")
-    def _delays_on_grid(self) -> Scenario:
+    def _possible(self) -> Scenario:
         if not self.jitter_rtts.values:
             raise ValueError("jitter_rtts cannot be a range: D must be a whole number of steps")
+        for name in _GRID:
+            for value in getattr(self, name).values:
+                good = value >= 0 if name in _MAY_BE_ZERO else value > 0
+                if not good or (math.isinf(value) and name != "buffer_bdp"):
+                    allowed = "at least 0" if name in _MAY_BE_ZERO else "above 0"
+                    raise ValueError(
+                        f"{name} is {value:g}; it must be {allowed}" + ("" if name == "buffer_bdp" else " and finite")
+                    )
         return self
 
     @property
@@ -125,6 +133,7 @@ class Scenario(StrictModel):
 
 
 _GRID = ("link_rate_mbps", "rtt_ms", "jitter_rtts", "buffer_bdp", "stagger_rtts")
+_MAY_BE_ZERO = ("jitter_rtts", "stagger_rtts")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,266 @@
+"""Running suites: the same cells whatever the backend, the filters and the interruptions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_suite import small, small_suite, write_suite
+
+from ccenv.benchmarks import backends, cells
+from ccenv.benchmarks.cells import agent_player, cells_of, play, run_cell, values_of
+from ccenv.benchmarks.runner import run_suite
+from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
+from ccenv.benchmarks.suite import Suite
+from ccenv.config import validate
+from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
+from ccenv.files import parse_json
+from ccenv.legality import check_trace
+from ccenv.metrics import Window, measure
+from ccenv.trace import load_trace
+
+
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / CELLS).read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run, with traces and pictures."""
+    folder = tmp_path_factory.mktemp("bench") / "run"
+    run_suite(small_suite(), folder)
+    return folder
+
+
+def test_every_cell_once_in_the_order_of_the_suite(finished: Path) -> None:
+    expected = cells_of(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
+    assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected]
+    assert len(expected) == 16
+
+
+def test_the_manifest_says_how(finished: Path) -> None:
+    manifest = parse_json((finished / MANIFEST).read_bytes(), "manifest")
+    assert (manifest["complete"], manifest["n_cells"], manifest["n_missing"]) == (True, 16, 0)
+    assert validate(Suite, manifest["suite"], "manifest") == small_suite()
+    assert manifest["suite_sha256"] == small_suite().sha256
+    assert manifest["machine"]["processor"]
+    assert manifest["versions"]["numpy"]
+    assert manifest["statistics"]["generator"] == "numpy Philox"
+    assert {agent["label"]: agent["kind"] for agent in manifest["agents"]} == {"cc_qdel": "program", "reno": "classic"}
+
+
+def test_a_record_is_what_its_path_and_seed_give(finished: Path) -> None:
+    """Recompute one cell by hand: engine, trace, window, metrics."""
+    from ccenv.adversaries import make_adversary
+    from ccenv.agents import make_sender
+    from ccenv.engine.curve import CurveEngine
+    from ccenv.path import Path as NetworkPath
+
+    record = next(r for r in records_of(finished) if (r["scenario"], r["agent"], r["adversary"]) == ("two", "reno", "uniform"))
+    engine = CurveEngine(
+        [NetworkPath.from_dict(record["path"])],
+        model="cbr_delay",
+        senders=[make_sender("reno")] * 2,
+        adversary=make_adversary("uniform"),
+        steps_per_rtt=8,
+        seed=record["engine_seed"],
+        record=True,
+    )
+    engine.advance(20 * 8)
+    assert measure(Window(engine.trace(0), 5 * 8, 20 * 8), small()["metrics"]) == record["metrics"]
+
+
+def test_the_worst_traces_are_legal_and_have_the_metrics_that_the_manifest_says(finished: Path) -> None:
+    manifest = parse_json((finished / MANIFEST).read_bytes(), "manifest")
+    for entry in manifest["summary"]:
+        worst = entry["worst_case"]
+        own = [record for record in records_of(finished) if record["agent"] == entry["agent"]]
+        assert worst["value"] == min(record["metrics"]["utilisation"] for record in own)
+        trace = load_trace(finished / worst["trace"])
+        assert check_trace(trace) == []
+        assert measure(Window(trace, 40, 160), ["utilisation"])["utilisation"] == worst["value"]
+        assert (finished / worst["plot"]).stat().st_size > 10_000
+    assert (finished / "summary.png").stat().st_size > 10_000
+
+
+def test_processes_give_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+    run_suite(small_suite(), tmp_path / "other", backend="processes", workers=2, pictures=False)
+    assert (tmp_path / "other" / CELLS).read_bytes() == (finished / CELLS).read_bytes()
+
+
+def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = []
+    monkeypatch.setattr(backends, "run_cell", lambda cell: played.append(cell.name) or run_cell(cell))
+    folder = tmp_path / "pieces"
+    first = run_suite(small_suite(), folder, only=["two/*"], limit=3, pictures=False)
+    assert (first["complete"], first["n_cells"], first["n_missing"]) == (False, 3, 13)
+    assert all(record["scenario"] == "two" for record in records_of(folder))
+    run_suite(small_suite(), folder, only=["*/reno/*/1", "*/cc_qdel/kind/*"], pictures=False)
+    last = run_suite(small_suite(), folder, pictures=False)
+    assert last["complete"]
+    assert len(played) == len(set(played)) == 16
+    assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
+
+
+def test_half_a_line_is_dropped_and_its_cell_played_again(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "torn"
+    run_suite(small_suite(), folder, limit=5, pictures=False)
+    content = (folder / CELLS).read_bytes()
+    (folder / CELLS).write_bytes(content[:-7])
+    run_suite(small_suite(), folder, pictures=False)
+    assert (folder / CELLS).read_bytes() == (finished / CELLS).read_bytes()
+
+
+def test_kill_in_the_middle_loses_no_finished_cell(tmp_path: Path) -> None:
+    """SIGKILL as soon as the first cells are on disk, then continue: equal to a run that nobody killed."""
+    changes = {"duration_rtts": 2000, "seeds": list(range(1, 9))}
+    suite = str(write_suite(tmp_path, **changes))
+    command = [sys.executable, "-m", "ccenv.cli.main", "bench", "run", suite, "--out", str(tmp_path / "killed")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lines = tmp_path / "killed" / CELLS
+    deadline = time.monotonic() + 60
+    while not (lines.exists() and lines.stat().st_size) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    kept = [json.loads(line)["key"] for line in lines.read_bytes().split(b"\n")[:-1]]
+    assert 0 < len(kept) < 64
+    run_suite(small_suite(**changes), tmp_path / "killed", pictures=False)
+    run_suite(small_suite(**changes), tmp_path / "whole", pictures=False)
+    assert lines.read_bytes() == (tmp_path / "whole" / CELLS).read_bytes()
+    assert set(kept) <= {record["key"] for record in records_of(tmp_path / "whole")}
+
+
+def test_a_cell_does_not_depend_on_its_neighbours() -> None:
+    suite = small_suite()
+    alone = cells_of(small_suite(scenarios=[small()["scenarios"][1]]), [agent_player("reno")])
+    together = {cell.name: cell for cell in cells_of(suite, [agent_player("cc_qdel"), agent_player("reno")])}
+    for cell in alone:
+        assert run_cell(cell)["metrics"] == run_cell(together[cell.name])["metrics"]
+
+
+def test_the_key_is_of_what_decides_the_numbers() -> None:
+    cell = cells_of(small_suite(), [agent_player("reno")])[0]
+    assert replace(cell, agent=replace(cell.agent, spec="elsewhere/reno")).key == cell.key
+    changed = [replace(cell, seed=9), replace(cell, agent=replace(cell.agent, sha256="0" * 64)), replace(cell, suite_sha256="x")]
+    changed += [replace(cell, steps=161), replace(cell, model="cbr_delay")]
+    assert len({each.key for each in [cell, *changed]}) == 6
+
+
+def test_a_changed_program_is_played_anew_under_its_name(tmp_path: Path) -> None:
+    program = json.loads((Path(cells.__file__).parents[1] / "agents" / "synthesized" / "cc_qdel.json").read_text())
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({**program, "name": "mine"}))
+    first = run_suite(small_suite(), tmp_path / "run", extra_agents=[str(file)], pictures=False)
+    file.write_text(json.dumps({**program, "name": "mine", "rule": {"rate": {"C_L": "1/2"}}}))
+    second = run_suite(small_suite(), tmp_path / "run", extra_agents=[str(file)], pictures=False)
+    assert first["n_cells"] == second["n_cells"] == 24
+    scores = [next(e["score"]["iqm"] for e in m["summary"] if e["agent"] == "mine") for m in (first, second)]
+    assert scores[0] != scores[1]
+    third = run_suite(small_suite(), tmp_path / "run", pictures=False)  # without it: what was finished is kept
+    assert third["n_cells"] == 24
+    assert {agent["label"] for agent in third["agents"]} == {"cc_qdel", "reno", "mine"}
+
+
+def test_an_illegal_trace_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = cells_of(small_suite(), [agent_player("reno")])[0]
+    broken = replace(play(cell), S=play(cell).S + 1e6)
+    monkeypatch.setattr(cells.CurveEngine, "trace", lambda self, env: broken)
+    with pytest.raises(EngineError, match=r"cell one/reno/kind/1: the trace is not legal"):
+        play(cell)
+
+
+def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccenv.benchmarks import report
+
+    monkeypatch.setattr(report, "values_of", lambda cell, trace: {**values_of(cell, trace), "power": 0.123})
+    with pytest.raises(EngineError, match="played again"):
+        run_suite(small_suite(), tmp_path / "run", limit=1)
+
+
+def test_two_runs_in_one_folder(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.locked(), pytest.raises(CcenvError, match="another benchmark run is writing here"):
+        run_suite(small_suite(), tmp_path)
+
+
+def test_another_suite_in_the_folder(tmp_path: Path) -> None:
+    run_suite(small_suite(), tmp_path, limit=1, pictures=False)
+    other = small_suite(version=2)
+    with pytest.raises(InputError, match=r"small version 1 .*not of small version 2 .*--fresh"):
+        run_suite(other, tmp_path, pictures=False)
+    assert run_suite(other, tmp_path, limit=1, fresh=True, pictures=False)["n_cells"] == 1
+
+
+def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fail_later(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail_later)
+    with pytest.raises(CcenvError, match="No space left"):
+        run_suite(small_suite(), tmp_path, pictures=False)
+    monkeypatch.undo()
+    kept = len(RunFolder(tmp_path).read_cells())
+    assert kept >= backends.CHUNK
+    assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
+
+
+def test_damaged_folders(tmp_path: Path) -> None:
+    run_suite(small_suite(), tmp_path, limit=2, pictures=False)
+    lines = (tmp_path / CELLS).read_text()
+    (tmp_path / CELLS).write_text("{}\n" + lines)
+    with pytest.raises(InputError, match=r"cells\.jsonl, line 1: not a benchmark cell"):
+        run_suite(small_suite(), tmp_path)
+    (tmp_path / CELLS).write_text(lines)
+    (tmp_path / MANIFEST).unlink()
+    with pytest.raises(InputError, match=r"no manifest\.json"):
+        run_suite(small_suite(), tmp_path)
+    (tmp_path / MANIFEST).write_text("[]")
+    with pytest.raises(InputError, match="not a manifest"):
+        run_suite(small_suite(), tmp_path)
+
+
+REFUSED: list[tuple[dict[str, Any], type[CcenvError], str]] = [
+    ({"backend": "locl"}, UnknownNameError, "Did you mean 'local'"),
+    ({"only": ["nowhere/*"]}, InputError, "matches no cell; cells are called like 'one/cc_qdel/kind/1'"),
+    ({"limit": 0}, InputError, "limit is 0"),
+    ({"workers": 0}, InputError, "workers is 0"),
+    ({"extra_agents": ["ren"]}, UnknownNameError, "Did you mean 'reno'"),
+    ({"extra_agents": ["copa:default_delt=1"]}, InputError, "default_delta"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "message"), REFUSED)
+def test_refusals(tmp_path: Path, options: dict[str, Any], kind: type[CcenvError], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        run_suite(small_suite(), tmp_path / "run", **options)
+    assert not (tmp_path / "run" / CELLS).exists()
+
+
+def test_two_agents_of_one_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"format": "ccenv-program", "version": 1, "name": "reno", "rule": {"rate": {"C_L": 1}}}))
+    with pytest.raises(InputError, match="two agents are called 'reno'"):
+        run_suite(small_suite(), tmp_path / "run", extra_agents=[str(file)])
+
+
+def test_an_agent_given_twice_is_one(tmp_path: Path) -> None:
+    manifest = run_suite(small_suite(), tmp_path, extra_agents=["reno"], limit=1, pictures=False)
+    assert [agent["label"] for agent in manifest["agents"]] == ["cc_qdel", "reno"]
+
+
+def test_a_dead_worker_is_one_line() -> None:
+    with pytest.raises(CcenvError, match="a worker process died; finished cells are kept"):
+        list(backends.in_processes(os._exit, [1], 1))

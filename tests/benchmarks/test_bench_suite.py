@@ -1,0 +1,157 @@
+"""The suite format: what is accepted, what is refused and how, hashes, and scenarios as paths."""
+
+import math
+from typing import Any
+
+import pytest
+from small_suite import small, small_suite, write_suite
+
+from ccenv.benchmarks.suite import PACKAGE, Suite, load_suite
+from ccenv.config import shipped_names, validate
+from ccenv.errors import InputError, UnknownNameError
+
+
+@pytest.mark.parametrize("name", shipped_names(PACKAGE, ".yaml"))
+def test_shipped_suites_make_cells(name: str) -> None:
+    from ccenv.benchmarks.cells import agent_player, cells_of
+
+    suite = load_suite(name)
+    assert suite.name == name
+    cells = cells_of(suite, [agent_player(spec, spec) for spec in suite.agents])
+    n = len(suite.cases) * len(suite.agents) * len(suite.adversaries) * len(suite.seeds)
+    assert len({cell.key for cell in cells}) == len(cells) == n
+
+
+def test_the_quick_suite_is_six_senders_on_four_paths_against_three_adversaries() -> None:
+    quick = load_suite("quick")
+    assert (len(quick.agents), len(quick.cases), len(quick.adversaries)) == (6, 4, 3)
+
+
+def test_a_file_is_a_suite_too(tmp_path: Any) -> None:
+    from ccenv.benchmarks.cells import agent_player, cells_of
+
+    suite = load_suite(str(write_suite(tmp_path)))  # its keys are in another order
+    assert suite == small_suite()
+    players = [agent_player("reno")]
+    assert [cell.key for cell in cells_of(suite, players)] == [cell.key for cell in cells_of(small_suite(), players)]
+
+
+REFUSED = [
+    ({"scenarioz": []}, "unknown key 'scenarioz'. Did you mean 'scenarios'"),
+    ({"format_version": 2}, "format_version"),
+    ({"name": "Not A Name"}, "name"),
+    ({"seeds": []}, "seeds"),
+    ({"seeds": [1, 1]}, "seeds: 1 is listed twice"),
+    ({"seeds": [-1]}, "seeds.0"),
+    ({"agents": ["reno", "reno"]}, "agents: 'reno' is listed twice"),
+    ({"duration_s": 3}, "either duration_rtts or duration_s"),
+    ({"warm_up_rtts": 20}, "warm_up_rtts 20 is not below duration_rtts 20"),
+    ({"metrics": {"utilisation": "lower", "power": "higher"}}, "utilisation is better when higher, not when lower"),
+    ({"metrics": {"utilization": "higher"}}, "Did you mean 'utilisation'"),
+    (
+        {"score": {"metric": "queueing_delay_p95_s", "adversary": "kind"}},
+        "score: metric 'queueing_delay_p95_s' is not one of the",
+    ),
+    ({"score": {"metric": "power", "adversary": "kinds"}}, "Did you mean 'kind'?"),
+    ({"references": [{"metric": "power", "value": 1.0, "source": ""}]}, "references.0.source"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_refusals_name_the_key(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        small_suite(**changes)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("small.yaml: ")
+
+
+SCENARIOS_REFUSED = [
+    ({"model": "ccacc"}, "Did you mean 'ccac'"),
+    ({"link_rate_mbps": {"low": 5}}, "a range {low, high}"),
+    ({"link_rate_mbps": {"low": 5, "high": 5}}, "low 5.0 is not below high 5.0"),
+    ({"link_rate_mbps": {"low": -5, "high": 5}}, "greater than 0"),
+    ({"rtt_ms": [40, 40]}, "a value is listed twice"),
+    ({"rtt_ms": []}, "give a number"),
+    ({"rtt_ms": "forty"}, "valid number"),
+    ({"jitter_rtts": {"low": 0.5, "high": 1}}, "jitter_rtts cannot be a range"),
+    ({"link_rate_mbps": 0}, "link_rate_mbps is 0; it must be above 0 and finite"),
+    ({"rtt_ms": [40, -1]}, "rtt_ms is -1; it must be above 0 and finite"),
+    ({"rtt_ms": math.nan}, "rtt_ms is nan"),
+    ({"rtt_ms": math.inf}, "rtt_ms is inf"),
+    ({"jitter_rtts": -0.5}, "jitter_rtts is -0.5; it must be at least 0"),
+    ({"buffer_bdp": 0}, "buffer_bdp is 0; it must be above 0"),
+    ({"n_flows": 0}, "n_flows"),
+    ({"n_flow": 1}, "Did you mean 'n_flows'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), SCENARIOS_REFUSED)
+def test_refused_scenarios(changes: dict[str, Any], message: str) -> None:
+    scenario = {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, **changes}
+    with pytest.raises(InputError) as caught:
+        small_suite(scenarios=[scenario])
+    assert message in str(caught.value)
+
+
+def test_delays_off_the_grid_are_refused_before_anything_runs() -> None:
+    from ccenv.benchmarks.cells import agent_player, cells_of
+
+    scenario = {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 0.3}
+    with pytest.raises(InputError, match=r"jitter_s 0\.012 is not a whole number of steps"):
+        cells_of(small_suite(scenarios=[scenario]), [agent_player("reno")])
+
+
+def test_unknown_suite() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'quick'"):
+        load_suite("quik")
+
+
+def test_the_hash_is_of_the_content() -> None:
+    assert small_suite().sha256 == small_suite().sha256
+    reordered = dict(reversed(list(small().items())))
+    assert validate(Suite, reordered, "x").sha256 == small_suite().sha256
+    others = [small_suite(version=2), small_suite(seeds=[1, 3]), small_suite(summary="new"), small_suite(duration_rtts=21)]
+    assert len({suite.sha256 for suite in [small_suite(), *others]}) == 5
+
+
+def test_a_grid_is_one_case_per_point() -> None:
+    scenario = {"name": "grid", "model": "ideal", "link_rate_mbps": [10, 20], "rtt_ms": [20, 50, 80], "buffer_bdp": 2}
+    suite = small_suite(scenarios=[scenario])
+    assert [case.name for case in suite.cases][:2] == ["grid[link_rate_mbps=10,rtt_ms=20]", "grid[link_rate_mbps=10,rtt_ms=50]"]
+    assert len(suite.cases) == 6
+    path = suite.cases[-1].path(0)
+    assert path.link_rate_Bps == 20 * 125_000
+    assert path.flows[0].rtt_s == 0.08
+    assert path.buffer_bytes == pytest.approx(2 * 20 * 125_000 * 0.08)
+
+
+def test_ranges_are_drawn_by_seed_log_uniformly() -> None:
+    scenario = {"name": "drawn", "model": "ideal", "link_rate_mbps": {"low": 1, "high": 100}, "rtt_ms": {"low": 10, "high": 90}}
+    suite = small_suite(scenarios=[scenario])
+    case = suite.cases[0]
+    paths = [case.path(suite.run_key(case.name, seed)) for seed in range(400)]
+    rates = [path.link_rate_Bps / 125_000 for path in paths]
+    assert 1 <= min(rates) < 1.2
+    assert 80 < max(rates) < 100
+    # the middle of [1, 100] on a logarithmic scale is 10: 400 draws put a share of 1/2 +- 0.1 below it (4 standard deviations)
+    assert abs(sum(rate < 10 for rate in rates) / 400 - 0.5) < 0.1
+    rtts = [path.flows[0].rtt_s for path in paths]
+    low_both = sum(rate < 10 and rtt < 0.03 for rate, rtt in zip(rates, rtts, strict=True)) / 400
+    assert abs(low_both - 0.25) < 0.09  # drawn independently
+    assert case.path(suite.run_key(case.name, 7)) == paths[7]
+    assert math.isinf(paths[0].buffer_bytes)
+
+
+def test_flows_start_one_after_the_other() -> None:
+    case = small_suite().cases[1]
+    assert [flow.start_s for flow in case.path(1).flows] == [0.0, pytest.approx(0.08)]
+
+
+def test_seconds_and_rtts() -> None:
+    assert small_suite().rows(dt_s=0.005) == (160, 40)
+    seconds = small(duration_s=2.0, warm_up_s=0.5)
+    del seconds["duration_rtts"], seconds["warm_up_rtts"]
+    assert validate(Suite, seconds, "x").rows(dt_s=0.005) == (400, 100)
+    seconds["warm_up_rtts"] = seconds.pop("warm_up_s") * 200
+    with pytest.raises(InputError, match="leaves nothing"):
+        validate(Suite, seconds, "x").rows(dt_s=0.005)

@@ -1,0 +1,56 @@
+"""A suite that runs in a second, as data that tests change."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ccenv.benchmarks.suite import Suite
+from ccenv.config import validate
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    """Two senders, two kinds of path, two adversaries, two seeds: 16 cells of 160 steps."""
+    data: dict[str, Any] = {
+        "format": "ccenv-suite",
+        "format_version": 1,
+        "name": "small",
+        "version": 1,
+        "duration_rtts": 20,
+        "warm_up_rtts": 5,
+        "seeds": [1, 2],
+        "agents": ["cc_qdel", "reno"],
+        "adversaries": ["kind", "uniform"],
+        "scenarios": [
+            {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 1, "buffer_bdp": 4},
+            {
+                "name": "two",
+                "model": "cbr_delay",
+                "link_rate_mbps": {"low": 5, "high": 20},
+                "rtt_ms": 40,
+                "jitter_rtts": 0.25,
+                "n_flows": 2,
+                "stagger_rtts": 2,
+            },
+        ],
+        "metrics": {
+            "utilisation": "higher",
+            "queueing_delay_mean_s": "lower",
+            "loss_fraction": "lower",
+            "jain_index": "higher",
+            "power": "higher",
+        },
+    }
+    return {**data, **changes}
+
+
+def small_suite(**changes: Any) -> Suite:
+    """The same, validated."""
+    return validate(Suite, small(**changes), "small.yaml")
+
+
+def write_suite(folder: Path, **changes: Any) -> Path:
+    """The same as a YAML file."""
+    file = folder / "small.yaml"
+    file.write_text(yaml.safe_dump(small(**changes)), encoding="utf-8")
+    return file
