@@ -34,8 +34,8 @@ OBSERVATION = (
     Element("bytes found lost / bytes sent, last interval", "1", 0.0, 1.0),
     Element("log2(rate / C_L)", "1", -8.0, 8.0),
     Element("log2(1 + 4 MSS / (C_L Rm))", "1", 0.0, 4.0),
-    Element("log2(C_L_lambda / C_L)", "1", -8.0, 8.0),
-    Element("q_U / (C_L Rm)", "1", 0.0, 16.0),
+    Element("log2(C_L_lambda / C_L), a fact on ideal and cbr_delay", "1", -8.0, 8.0),
+    Element("q_U / (C_L Rm), a fact on ideal and cbr_delay", "1", 0.0, 16.0),
     Element("newest judged step was utilised", "0 or 1", 0.0, 1.0),
     Element("bytes in flight / (C_L Rm)", "1", 0.0, 32.0),
 )

@@ -152,8 +152,8 @@ class NetworkEnv(TaskEnv):
     | 10 | bytes found lost / bytes sent, last interval | 1 | 0 to 1 |
     | 11 | log2(rate / C_L) | 1 | -8 to 8 |
     | 12 | log2(1 + 4 MSS / (C_L Rm)) | 1 | 0 to 4 |
-    | 13 | log2(C_L_lambda / C_L) | 1 | -8 to 8 |
-    | 14 | q_U / (C_L Rm) | 1 | 0 to 16 |
+    | 13 | log2(C_L_lambda / C_L), a fact on ideal and cbr_delay | 1 | -8 to 8 |
+    | 14 | q_U / (C_L Rm), a fact on ideal and cbr_delay | 1 | 0 to 16 |
     | 15 | newest judged step was utilised | 0 or 1 | 0 to 1 |
     | 16 | bytes in flight / (C_L Rm) | 1 | 0 to 32 |
     | 17 | log2(rate / C) | 1 | -20 to 8 |
