@@ -42,6 +42,8 @@ GROUPS: tuple[Group, ...] = (
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
     Group("board", "ccenv.cli.board", "Make the leaderboard page from records.", "app"),
+    Group("verify", "ccenv.cli.verify", "Prove a property of a sender on a network model, or find a trace that breaks it."),
+    Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
 

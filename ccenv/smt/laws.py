@@ -1,0 +1,187 @@
+"""The network laws on the sample grid, one function per law ([CCmatic] Listing 3, App. C; units C = Rm = 1).
+
+Each function yields the formulas of one law. ``LAWS_OF`` says which laws make a model; the encoder asserts them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from ccenv.smt.algebra import Formula, all_of, implies, negate, same_truth, smaller
+from ccenv.smt.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER
+from ccenv.smt.view import View
+
+Law = Callable[[View], Iterator[Formula]]
+
+
+def segment_size(v: View) -> Iterator[Formula]:
+    """0 < MSS < C*Rm/5."""
+    yield v.alpha > 0
+    yield v.alpha < LARGEST_ALPHA
+
+
+def buffer_size(v: View) -> Iterator[Formula]:
+    """The buffer of the setting."""
+    if v.beta is None:
+        return
+    buffer = v.setting.buffer
+    if buffer == "small":
+        yield v.beta == SMALL_BUFFER
+    elif buffer == "large":
+        yield v.beta >= LARGE_BUFFER_RTTS * (1 + v.setting.jitter_steps)
+    elif buffer == "arbitrary":
+        yield v.beta > 0
+    else:
+        yield v.beta == buffer
+
+
+def origin(v: View) -> Iterator[Formula]:
+    """Curves are measured from S(0) = 0."""
+    yield v.S[0] == 0
+
+
+def token_rate(v: View) -> Iterator[Formula]:
+    """At most C tokens are admitted per unit of time (B.4)."""
+    for t in range(1, v.setting.samples):
+        yield v.G[t] <= v.G[t - 1] + 1
+
+
+def tokens_monotone(v: View) -> Iterator[Formula]:
+    """Admitted tokens are not taken back (B.4, W grows at most at rate C)."""
+    for t in range(1, v.setting.samples):
+        yield v.G[t] >= v.G[t - 1]
+
+
+def service_monotone(v: View) -> Iterator[Formula]:
+    """Delivered bytes stay delivered."""
+    for t in range(1, v.setting.samples):
+        yield v.S[t] >= v.S[t - 1]
+
+
+def service_within_tokens(v: View) -> Iterator[Formula]:
+    """S(t) <= G(t) (B.1)."""
+    for t in range(v.setting.samples):
+        yield v.S[t] <= v.G[t]
+
+
+def service_within_arrivals(v: View) -> Iterator[Formula]:
+    """S(t) <= A(t) - L(t) (B.2)."""
+    for t in range(v.setting.samples):
+        yield v.S[t] <= v.E[t]
+
+
+def jitter_bound(v: View) -> Iterator[Formula]:
+    """S(t) >= G(t - D) (B.3). Before the trace the law is loosest if no token was wasted: G(-D) = G(0) - C*D."""
+    d = v.setting.jitter_steps
+    for t in range(v.setting.samples):
+        yield v.S[t] >= (v.G[t - d] if t >= d else v.G[0] - d)
+
+
+def no_waste_while_queued(v: View) -> Iterator[Formula]:
+    """Tokens are wasted only if all bytes have tokens: W(t) > W(t-1) => A - L <= G (B.5, B.6)."""
+    for t in range(1, v.setting.samples):
+        yield implies(v.G[t] < v.G[t - 1] + 1, v.E[t] <= v.G[t])
+
+
+def waste_when_empty(v: View) -> Iterator[Formula]:
+    """CBR: an empty queue keeps no credit, so tokens are wasted exactly when the queue would go negative ([CCmatic] s.3)."""
+    yield v.G[0] <= v.E[0]
+    for t in range(1, v.setting.samples):
+        yield v.G[t] == smaller(v.G[t - 1] + 1, v.E[t - 1] + v.sent[t])
+
+
+def drop_tail(v: View) -> Iterator[Formula]:
+    """Bytes that exceed the buffer are lost, and only those: E(t) = min(E(t-1) + sent, G(t) + beta)."""
+    if v.beta is None:
+        for t in range(1, v.setting.samples):
+            yield v.E[t] == v.E[t - 1] + v.sent[t]
+        return
+    yield v.E[0] <= v.G[0] + v.beta
+    yield implies(v.lost_at_0, v.E[0] == v.G[0] + v.beta)
+    for t in range(1, v.setting.samples):
+        yield v.E[t] == smaller(v.E[t - 1] + v.sent[t], v.G[t] + v.beta)
+
+
+def past_sending(v: View) -> Iterator[Formula]:
+    """The sender sent at least nothing before the trace, or at most what the setting allows."""
+    limit = v.setting.sent_before_at_most
+    earlier = [v.E[0], *v.E_before]
+    for now, before in pairwise(earlier):
+        yield before <= now
+        if limit is not None:
+            yield now - before <= limit[0] + limit[1] * v.alpha
+
+
+def delay_of_newest(v: View) -> Iterator[Formula]:
+    """late[t][m]: the newest byte delivered by sample t was sent m or more steps before; unchanged while nothing is delivered."""
+    for t, flags in enumerate(v.late):
+        for m, flag in flags.items():
+            if t == 0:
+                # The newest byte may be stale at sample 0, so only one direction is sure.
+                if v.setting.delay_rule == "sound":
+                    yield implies(flag, v.S[0] <= v.enqueued(-m))
+            elif m <= t or v.setting.delay_rule == "sound":
+                served = v.S[t] > v.S[t - 1]
+                yield implies(served, same_truth(flag, v.S[t] <= v.enqueued(t - m)))
+                yield implies(negate(served), same_truth(flag, v.late[t - 1][m]))
+            else:
+                yield implies(v.S[t] == v.S[t - 1], same_truth(flag, v.late[t - 1][m]))
+        yield from _longer_is_rarer(flags)
+    if v.setting.delay_rule == "artefact":
+        yield from _grows_by_one(v.late)
+
+
+def delay_of_first(v: View) -> Iterator[Formula]:
+    """first_late[t][m]: the first byte delivered in (t-1, t] was not yet sent m or more steps before t."""
+    for t, flags in enumerate(v.first_late):
+        for m, flag in flags.items():
+            if t > 0:
+                served = v.S[t] > v.S[t - 1]
+                yield implies(served, same_truth(flag, v.S[t - 1] < v.enqueued(t - m)))
+                yield implies(negate(served), same_truth(flag, v.first_late[t - 1][m]))
+        yield from _longer_is_rarer(flags)
+
+
+def _longer_is_rarer(flags: dict[int, Formula]) -> Iterator[Formula]:
+    ordered = sorted(flags)
+    for short, long in pairwise(ordered):
+        yield implies(flags[long], flags[short])
+
+
+def _grows_by_one(late: list[dict[int, Formula]]) -> Iterator[Formula]:
+    for before, now in pairwise(late):
+        for m in before:
+            if m + 1 in now:
+                yield implies(negate(before[m]), negate(now[m + 1]))
+
+
+ALWAYS: tuple[Law, ...] = (
+    segment_size,
+    buffer_size,
+    origin,
+    token_rate,
+    tokens_monotone,
+    service_monotone,
+    service_within_tokens,
+    service_within_arrivals,
+    jitter_bound,
+    drop_tail,
+    past_sending,
+    delay_of_newest,
+    delay_of_first,
+)
+
+LAWS_OF: dict[str, tuple[Law, ...]] = {
+    "ideal": (*ALWAYS, waste_when_empty),
+    "cbr_delay": (*ALWAYS, waste_when_empty),
+    "ccac": (*ALWAYS, no_waste_while_queued),
+}
+
+
+def network(v: View) -> Iterator[tuple[str, Formula]]:
+    """Yield (law name, formula) for every law of the setting's model that is not marked broken."""
+    for law in LAWS_OF[v.setting.model]:
+        if law.__name__ not in v.setting.broken:
+            for formula in law(v):
+                yield law.__name__, all_of([formula])

@@ -1,0 +1,125 @@
+"""Solver traces as network moves, and their replay in the curve engine at K = 1 in proof timing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccenv.adversary import RecordedAdversary
+from ccenv.errors import InputError
+from ccenv.trace import Trace
+
+PREFIX_STEPS = 2
+"""Steps that build the trace's initial state from an empty path."""
+
+SMALLEST_RATE_Bps = 1e-300  # a rate from outside must be positive; this one sends nothing
+
+REPLAY_TOLERANCE = 1e-9
+"""Largest difference between engine and solver curves, relative to the largest number of bytes at stake."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What network and sender do, step by step, to run a solver trace from an empty path.
+
+    Attributes:
+        network: (PREFIX_STEPS + T - 1, 4): u_w, rate (unused), u_s, free loss (unused), each in [0, 1].
+        rates_Bps: (PREFIX_STEPS + T - 1,) what the sender sends per step.
+        offset_bytes: what the engine's curves are above the trace's (S there is 0 at row 0).
+    """
+
+    network: np.ndarray
+    rates_Bps: np.ndarray
+    offset_bytes: float
+
+
+def moves_of(trace: Trace) -> Moves:
+    """Return the moves that reproduce a single-flow trace of ``ideal``, ``cbr_delay`` or ``ccac`` with K = 1.
+
+    Two steps of prefix reach the initial state: one full step delivered at once, then a step that leaves the trace's queue (or
+    tokens in stock) and its undelivered bytes. From there u_w is the share of the spare tokens wasted and u_s the place of S in
+    its legal band.
+
+    Raises:
+        InputError: for a trace with several flows, another grid or another model.
+    """
+    header = trace.header
+    if trace.n_flows != 1 or header.steps_per_rtt != 1 or header.model not in ("ideal", "cbr_delay", "ccac"):
+        raise InputError("moves need a single-flow trace with one step per Rm on ideal, cbr_delay or ccac")
+    step_bytes = header.path.link_rate_Bps * header.dt_s
+    E, S, G = trace.E[:, 0], trace.S[:, 0], trace.G
+    sent = np.diff(trace.A[:, 0])
+    jitter = trace.grid.jitter_steps[0] > 0
+    # A backlog that was never served needs more than one full step; the second prefix step may send any amount.
+    offset = 2 * step_bytes - G[0]
+    prefix_sent = [step_bytes, E[0] + offset - step_bytes]
+    if prefix_sent[1] < 0:
+        raise InputError("the trace starts with more than one step of tokens in stock")
+    network = [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset), 0.0]]
+    for t in range(1, len(G)):
+        spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1]))
+        waste = _share(G[t - 1] + step_bytes - G[t], 0.0, spare)
+        low = max(S[t - 1], G[t - 1]) if jitter else S[t - 1]
+        network.append([waste, 0.0, _share(S[t], low, min(G[t], E[t])), 0.0])
+    rates = np.maximum(np.array([*prefix_sent, *sent]) / header.dt_s, SMALLEST_RATE_Bps)
+    return Moves(np.array(network), rates, float(offset))
+
+
+def as_adversary(trace: Trace, name: str = "solver") -> RecordedAdversary:
+    """Return a trace's network moves as an adversary, repeated period after period, without the prefix."""
+    return RecordedAdversary(name, moves_of(trace).network[PREFIX_STEPS:], periodic=True)
+
+
+def engine_replay(trace: Trace) -> tuple[Trace, float]:
+    """Run a solver trace in the curve engine: same bytes offered, same network moves, K = 1, proof timing.
+
+    Returns:
+        tuple: the engine's own trace cut to the solver's rows and shifted to its origin, and the largest difference of A, L, S
+        and G relative to the largest number of bytes at stake.
+    """
+    from ccenv.engine.curve import CurveEngine
+    from ccenv.sender import ExternalSender
+
+    moves = moves_of(trace)
+    engine = CurveEngine(
+        [trace.header.path],
+        model=trace.header.model,
+        senders=[ExternalSender("solver")],
+        adversary=RecordedAdversary("solver", moves.network),
+        steps_per_rtt=1,
+        timing="smt",
+        loss_detection="oracle",
+        history_rtts=128,
+        record=True,
+    )
+    for rate in moves.rates_Bps:
+        engine.advance(1, actions=np.array([[rate]]))
+    run = engine.trace(0)
+    cut = _cut(run, trace, moves.offset_bytes)
+    scale = max(1.0, float(np.abs(trace.A).max()), float(np.abs(trace.G).max()))
+    difference = max(float(np.abs(getattr(cut, name) - getattr(trace, name)).max()) for name in ("A", "L", "S", "G"))
+    return cut, difference / scale
+
+
+def _cut(run: Trace, like: Trace, offset: float) -> Trace:
+    rows = slice(PREFIX_STEPS, None)
+    header = like.header.model_copy(update={"notes": "replayed in the curve engine", "senders": run.header.senders})
+    return Trace(
+        header=header,
+        A=run.A[rows] - offset,
+        L=run.L[rows],
+        L_free=run.L_free[rows],
+        S=run.S[rows] - offset,
+        G=run.G[rows] - offset,
+        link_rate_Bps=run.link_rate_Bps[rows],
+        rate_Bps=run.rate_Bps[rows],
+        cwnd_bytes=run.cwnd_bytes[rows],
+    )
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Return where a value lies between two others, in [0, 1]; 1 where they coincide."""
+    if high <= low:
+        return 1.0
+    return float(min(1.0, max(0.0, (value - low) / (high - low))))

@@ -1,0 +1,139 @@
+"""Run a claim query by query and put the outcome into one JSON-ready object; counterexamples become trace files."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv import __version__
+from ccenv.errors import CcenvError
+from ccenv.smt.export import as_trace
+from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.setting import Setting
+from ccenv.smt.solvers import version_of
+from ccenv.smt.verifier import Query, Result, Verdict, Verifier
+
+
+@dataclass
+class Outcome:
+    """One line of a report.
+
+    Attributes:
+        name: claim or lemma.
+        verdict: of all its queries together: refuted if one is, else unknown if one is, else verified.
+        bound: the number that was proved, or None.
+        paper: the paper's number, or None.
+        seconds: solver time.
+        trace: file of the counterexample, or None.
+        details: anything else worth keeping.
+    """
+
+    name: str
+    verdict: Verdict
+    bound: Any = None
+    paper: Any = None
+    seconds: float = 0.0
+    trace: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        head = {"name": self.name, "verdict": self.verdict, "bound": self.bound, "paper": self.paper}
+        return head | {"seconds": round(self.seconds, 3), "trace": self.trace} | self.details
+
+
+def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder: FilePath) -> Outcome:
+    """Decide the queries of a claim in order; the first refuted one ends it.
+
+    Args:
+        name: for the report and the trace file.
+        queries: all must hold.
+        verifier: limits and evidence.
+        folder: where a counterexample is written.
+    """
+    results: list[Result] = []
+    for query in queries:
+        results.append(verifier.decide(query))
+        if results[-1].verdict == "refuted":
+            break
+    worst = overall(result.verdict for result in results)
+    outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
+    reasons = [f"{result.name}: {result.reason}" for result in results if result.reason]
+    if reasons:
+        outcome.details["reason"] = "; ".join(reasons)
+    twins = [result.sanity for result in results if result.sanity]
+    outcome.details["sanity"] = {
+        "satisfiable": all(twin["satisfiable"] is True for twin in twins) if twins else None,
+        "note": "proved: the query without the property has a trace; refuted: the counterexample is one",
+    }
+    outcome.details["queries"] = [_query_record(query, result) for query, result in zip(queries, results, strict=False)]
+    rechecks = [result.recheck for result in results if result.recheck]
+    if rechecks:
+        outcome.details["recheck"] = {
+            "solver": rechecks[0]["solver"],
+            "confirmed": all(again["status"] == "unsat" for again in rechecks),
+            "seconds": round(sum(again["seconds"] for again in rechecks), 3),
+        }
+    if worst == "refuted":
+        broken = results[-1]
+        query = queries[len(results) - 1]
+        outcome.trace, outcome.details["replay"] = write_counterexample(query, broken, folder, name)
+        outcome.details["violates"] = query.claim.text
+    return outcome
+
+
+def overall(verdicts: Any) -> Verdict:
+    """Return refuted if any is, else unknown if any is, else verified."""
+    seen = set(verdicts)
+    if "refuted" in seen:
+        return "refuted"
+    return "unknown" if "unknown" in seen or not seen else "verified"
+
+
+def _query_record(query: Query, result: Result) -> dict[str, Any]:
+    record = {"name": query.name, "claim": query.claim.text, "verdict": result.verdict, "seconds": round(result.seconds, 3)}
+    record |= {"bounds": query.bounds, "sanity": result.sanity or None, "evidence": result.evidence}
+    if result.recheck is not None:
+        record["recheck"] = result.recheck
+    return record
+
+
+def write_counterexample(query: Query, result: Result, folder: FilePath, name: str) -> tuple[str, dict[str, Any]]:
+    """Write a counterexample as a trace file and run it in the curve engine.
+
+    Returns:
+        tuple: the file, and how the engine compares.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    if result.view is None:
+        raise CcenvError(f"{name}: no counterexample to write")
+    setting = query.setting
+    trace = as_trace(result.view, query.sender.name, f"violates: {query.claim.text} (T = {setting.samples})")
+    stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", stem) + ".npz")
+    trace.save(file)
+    _, difference = engine_replay(trace)
+    replay = {"exact": "reproduced in rational numbers", "engine_relative_difference": difference}
+    replay["engine"] = "reproduced" if difference <= REPLAY_TOLERANCE else "differs"
+    return str(file), replay
+
+
+def about_run(setting: Setting) -> dict[str, Any]:
+    """Return what a report must say about where and with what it was made."""
+    return {
+        "T": setting.samples,
+        "setting": setting.to_dict(),
+        "ccenv_version": __version__,
+        "solver": version_of("z3"),
+        "machine": f"{platform.machine()} {platform.system()}, Python {platform.python_version()}",
+    }

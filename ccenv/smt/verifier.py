@@ -1,0 +1,192 @@
+"""Decide queries: three-valued verdicts, a satisfiable twin for every proof, an exact replay for every counterexample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ccenv.smt.algebra import Formula
+from ccenv.smt.encode import Encoding, Needs, SmtSender, encode
+from ccenv.smt.exact import ReplayError, replay
+from ccenv.smt.properties import Property
+from ccenv.smt.setting import Setting
+from ccenv.smt.solvers import Answer, solve, to_smtlib, version_of
+from ccenv.smt.store import Store, query_hash
+from ccenv.smt.view import View
+
+Verdict = Literal["verified", "refuted", "unknown"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One question: can this sender on this network violate this property?
+
+    Attributes:
+        name: for reports.
+        setting: the network.
+        sender: the sender.
+        claim: the property.
+        bounds: ``full``, or ``constant`` for claims that only speak about traces on which no bound moves.
+    """
+
+    name: str
+    setting: Setting
+    sender: SmtSender
+    claim: Property
+    bounds: Literal["full", "constant"] = "full"
+
+
+@dataclass
+class Result:
+    """A verdict with its evidence.
+
+    Attributes:
+        name: of the query.
+        verdict: ``verified`` (no trace of the model violates the property), ``refuted`` (``view`` does, replayed exactly) or
+            ``unknown`` (see reason).
+        seconds: solver time, the twin included.
+        reason: for ``unknown``.
+        sanity: the twin without the property: it must be satisfiable, or the claim would hold of nothing.
+        evidence: hashes, files, solver versions, limits.
+        recheck: second solver's answer, if asked for.
+        view: the counterexample in exact numbers.
+    """
+
+    name: str
+    verdict: Verdict
+    seconds: float
+    reason: str = ""
+    sanity: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    recheck: dict[str, Any] | None = None
+    view: View | None = None
+
+
+@dataclass
+class Verifier:
+    """Decides queries with one set of limits.
+
+    Attributes:
+        time_limit_s: per solver call.
+        seed: of the solver.
+        recheck: None, ``yices`` or ``cvc5``: decides every proof a second time.
+        store: where evidence goes, or None to keep nothing.
+        reuse: whether stored answers count.
+        progress: called with one line per solver call.
+    """
+
+    time_limit_s: float = 600.0
+    seed: int = 0
+    recheck: str | None = None
+    store: Store | None = None
+    reuse: bool = True
+    progress: Callable[[str], None] | None = None
+
+    def decide(self, query: Query) -> Result:
+        """Decide a query.
+
+        Raises:
+            ReplayError: if the exact replayer does not reproduce a counterexample (a bug, not a verdict).
+        """
+        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        violation = query.claim.violation(encoding.view)
+        about = {"name": query.name, "claim": query.claim.text, "sender": query.sender.name, "setting": query.setting.to_dict()}
+        answer, text = self._ask(encoding, [violation], about)
+        evidence = self._evidence(answer, text)
+        if answer.status == "unknown":
+            return Result(query.name, "unknown", answer.seconds, answer.reason, evidence=evidence)
+        if answer.status == "sat":
+            view = confirm(query, encoding, answer)
+            # A satisfiable query stays satisfiable without the violated property: it is its own sane twin.
+            return Result(query.name, "refuted", answer.seconds, sanity={"satisfiable": True}, evidence=evidence, view=view)
+        return self._proof(query, encoding, answer, text, evidence, about)
+
+    def _proof(
+        self, query: Query, encoding: Encoding, answer: Answer, text: str, evidence: dict[str, Any], about: dict[str, Any]
+    ) -> Result:
+        twin, twin_text = self._ask(encoding, [query.claim.premise(encoding.view)], about | {"twin": True})
+        sanity: dict[str, Any] = {
+            "satisfiable": {"sat": True, "unsat": False}.get(twin.status),
+            "seconds": round(twin.seconds, 3),
+        }
+        sanity |= {"sha256": query_hash(twin_text)}
+        seconds = answer.seconds + twin.seconds
+        if twin.status == "sat":
+            # The twin's trace must be a real one too.
+            _replayed(query, encoding, twin)
+        else:
+            reason = "the model without the property is not satisfiable: the claim would hold of nothing"
+            if twin.status == "unknown":
+                reason = f"the satisfiable twin was not decided: {twin.reason}"
+            return Result(query.name, "unknown", seconds, reason, sanity, evidence)
+        result = Result(query.name, "verified", seconds, sanity=sanity, evidence=evidence)
+        if self.recheck is not None:
+            self._check_again(result, text)
+        return result
+
+    def _check_again(self, result: Result, text: str) -> None:
+        second = self._stored(text, str(self.recheck), {"name": result.name, "recheck": True})
+        result.recheck = {"solver": second.solver, "status": second.status, "seconds": round(second.seconds, 3)}
+        result.seconds += second.seconds
+        if second.status == "sat":
+            result.verdict, result.reason = "unknown", f"{second.solver} disagrees: it finds the query satisfiable"
+        elif second.status == "unknown":
+            result.recheck["reason"] = second.reason
+
+    def _ask(self, encoding: Encoding, extra: list[Formula], about: dict[str, Any]) -> tuple[Answer, str]:
+        formulas = encoding.formulas() + [formula for formula in extra if formula is not True]
+        if any(formula is False for formula in formulas):
+            import z3
+
+            formulas = [z3.BoolVal(formula) if isinstance(formula, bool) else formula for formula in formulas]
+        text = to_smtlib(formulas)
+        return self._stored(text, "z3", about), text
+
+    def _stored(self, text: str, solver: str, about: dict[str, Any]) -> Answer:
+        if self.store is not None and self.reuse:
+            known = self.store.load(text, version_of(solver))
+            if known is not None:
+                return known
+        answer = solve(text, solver, self.time_limit_s, self.seed)
+        if self.progress is not None:
+            self.progress(f"{about['name']}: {answer.status} in {answer.seconds:.1f} s ({answer.solver})")
+        if self.store is not None:
+            self.store.save(text, answer, about)
+        return answer
+
+    def _evidence(self, answer: Answer, text: str) -> dict[str, Any]:
+        found = {"sha256": query_hash(text), "solver": answer.solver, "time_limit_s": self.time_limit_s, "seed": self.seed}
+        if self.store is not None:
+            found["file"] = str(self.store.query_file(text))
+        return found
+
+
+def confirm(query: Query, encoding: Encoding, answer: Answer) -> View:
+    """Replay a counterexample exactly and check that it violates the property.
+
+    Returns:
+        View: in exact numbers.
+
+    Raises:
+        ReplayError: if the replay disagrees with the solver, or the replayed trace does not violate the property.
+    """
+    view = _replayed(query, encoding, answer)
+    if query.claim.violation(view) is not True:
+        raise ReplayError(f"{query.name}: the replayed counterexample does not violate the property")
+    return view
+
+
+def _replayed(query: Query, encoding: Encoding, answer: Answer) -> View:
+    values = complete_values(encoding, answer)
+    bounds = frozenset(name for name in ("C_L", "C_U", "C_L_lambda", "q_U") if getattr(encoding.view, name) is not None)
+    needs: Needs = query.sender.needs(query.setting) | query.claim.needs
+    return replay(query.setting, values, bounds, needs.probe_window, query.sender.decider())
+
+
+def complete_values(encoding: Encoding, answer: Answer) -> dict[str, Any]:
+    """Return a value for every declared variable; those that the solver left open become 0 or false."""
+    import z3
+
+    values = {name: (False if z3.is_bool(term) else 0) for name, term in encoding.variables.all.items()}
+    return values | answer.model

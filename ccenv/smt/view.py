@@ -1,0 +1,93 @@
+"""The quantities of a trace, as solver terms or as exact numbers: what laws, beliefs, senders and properties speak about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ccenv.smt.algebra import Formula, Term
+from ccenv.smt.setting import Setting
+
+
+@dataclass
+class View:
+    """One flow on one bottleneck over T samples; units C = Rm = 1. Index t is sample t; lists have T entries.
+
+    Attributes:
+        setting: what is encoded.
+        alpha: MSS.
+        beta: buffer, or None where infinite.
+        G: cumulative tokens admitted.
+        E: cumulative bytes that entered the queue, A - L.
+        S: cumulative bytes delivered; S[0] = 0.
+        E_before: E at samples -1, -2, ... (free past), as far as delays look back.
+        sent: bytes sent in (t-1, t]; entry 0 is None.
+        lost: bytes lost in (t-1, t]; entry 0 is None.
+        rate: sending rate in (t-1, t]; entry 0 is the rate before the trace.
+        cwnd: congestion window in (t-1, t], or None for rate-based senders.
+        lost_at_0: whether bytes were lost in the step that ended at sample 0.
+        loss_seen: whether a loss became known in (t-1, t]; the oracle reports with one Rm of delay.
+        late: per sample, m -> whether the newest byte delivered by then had waited at least m steps (grid reading).
+        first_late: the same for the first byte delivered in (t-1, t].
+        C_L: lower bound on C, or None where nothing needs it; likewise C_U, C_L_lambda.
+        q_U: upper bound on the queue in bytes, or None.
+        extra: further named quantities of a sender (for traces and replay).
+    """
+
+    setting: Setting
+    alpha: Term
+    beta: Term | None
+    G: list[Term]
+    E: list[Term]
+    S: list[Term]
+    E_before: list[Term]
+    sent: list[Term]
+    lost: list[Term]
+    rate: list[Term]
+    lost_at_0: Formula
+    loss_seen: list[Formula]
+    late: list[dict[int, Formula]]
+    first_late: list[dict[int, Formula]]
+    cwnd: list[Term] | None = None
+    C_L: list[Term] | None = None
+    C_U: list[Term] | None = None
+    C_L_lambda: list[Term] | None = None
+    q_U: list[Term] | None = None
+    extra: dict[str, list[Term]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """Index of the last sample."""
+        return self.setting.samples - 1
+
+    def enqueued(self, t: int) -> Term:
+        """Return E at a sample, negative ones included."""
+        return self.E[t] if t >= 0 else self.E_before[-t - 1]
+
+    def inflight(self, t: int) -> Term:
+        """Return bytes sent, not lost and not delivered: A - L - S."""
+        return self.E[t] - self.S[t]
+
+    def queue(self, t: int) -> Term:
+        """Return bytes that wait for tokens, E - G; negative where tokens are in stock."""
+        return self.E[t] - self.G[t]
+
+    def lost_until(self, t: int) -> Term:
+        """Return bytes lost since sample 0."""
+        return sum((self.lost[x] for x in range(1, t + 1)), start=0)
+
+    def sent_until(self, t: int) -> Term:
+        """Return bytes sent since sample 0."""
+        return sum((self.sent[x] for x in range(1, t + 1)), start=0)
+
+    def step_utilised(self, x: int) -> Formula:
+        """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D.
+
+        Args:
+            x: step, 0 to T-1-D. E(x) > S(x+D), or bytes were lost at x.
+        """
+        from ccenv.smt.algebra import any_of
+
+        waiting = self.E[x] > self.S[x + self.setting.jitter_steps]
+        if not self.setting.has_loss:
+            return waiting
+        return any_of([waiting, self.lost_at_0 if x == 0 else self.lost[x] > 0])

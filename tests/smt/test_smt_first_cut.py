@@ -1,0 +1,109 @@
+"""The first verdicts: proved, refuted with a legal trace that the engine reproduces, and unknown where time runs out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.legality import check_trace
+from ccenv.smt.catalog import smt_sender
+from ccenv.smt.claims import Thresholds, build_claim, full_invariant
+from ccenv.smt.export import as_trace
+from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.setting import Setting, named_setting
+from ccenv.smt.verifier import Verifier
+
+pytest.importorskip("z3")
+
+
+def verdicts(name: str, samples: int, setting: str = "history", buffer: str = "infinite", claim: str = "invariant") -> list[str]:
+    sender = smt_sender(name)
+    chosen = named_setting(setting, Setting(samples=samples, buffer=buffer), sender.largest_rate())
+    return [Verifier(60).decide(query).verdict for query in build_claim(claim, chosen, sender, Thresholds())]
+
+
+@pytest.mark.parametrize(
+    ("name", "samples", "buffer", "proved"),
+    [
+        ("cc_qdel", 4, "infinite", False),  # Table 2, G1: no solution at T = 4
+        ("cc_qdel", 5, "infinite", True),
+        ("cc_qdel", 7, "infinite", True),
+        ("cc_probe_drain", 7, "infinite", False),  # needs a longer trace
+        ("cc_probe_fast", 7, "small", True),  # G2
+        ("cc_qdel", 7, "small", False),
+    ],
+)
+def test_invariant_verdicts(name: str, samples: int, buffer: str, proved: bool) -> None:
+    seen = verdicts(name, samples, buffer=buffer)
+    assert seen[0] == "verified"  # belief bounds are sound for any sender
+    assert seen[-1] == ("verified" if proved else "refuted")
+
+
+@pytest.mark.parametrize(("name", "samples"), [("cc_qdel", 5), ("cc_probe_drain", 5), ("cc_qdel", 4), ("cc_probe_fast", 5)])
+def test_static_reduction_agrees_with_moving_beliefs(name: str, samples: int) -> None:
+    sender = smt_sender(name)
+    setting = named_setting("history", Setting(samples=samples), sender.largest_rate())
+    reduced = {Verifier(60).decide(q).verdict for q in build_claim("invariant", setting, sender, Thresholds())}
+    full = [Verifier(60).decide(q).verdict for q in full_invariant(setting, sender, Thresholds())]
+    assert ("refuted" in reduced) == (full == ["refuted"])
+
+
+def test_counterexample_is_legal_and_the_engine_reproduces_it() -> None:
+    sender = smt_sender("cc_probe_drain")
+    for buffer in ("infinite", "small", "arbitrary"):
+        setting = named_setting("sound", Setting(samples=7, buffer=buffer))
+        result = [Verifier(60).decide(q) for q in build_claim("invariant", setting, sender, Thresholds())][-1]
+        assert result.verdict == "refuted"
+        assert result.view is not None
+        trace = as_trace(result.view, sender.name)
+        assert check_trace(trace) == []
+        assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
+
+
+def test_time_limit_is_unknown_and_never_a_yes() -> None:
+    sender = smt_sender("cc_qdel")
+    query = build_claim("invariant", Setting(samples=12), sender, Thresholds())[-1]
+    result = Verifier(0.02).decide(query)
+    assert result.verdict == "unknown"
+    assert "time limit" in result.reason
+
+
+def test_command_line(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
+    folder = str(tmp_path / "out")
+    assert main(["verify", "cc_qdel", "--T", "5", "--json", "--recheck", "yices", "-o", folder]) == 0
+    proved = json.loads(capsys.readouterr().out)
+    assert proved["verdict"] == "verified"
+    assert proved["sanity"]["satisfiable"] is True
+    assert proved["recheck"]["confirmed"] is True
+    assert proved["trace"] is None
+    assert main(["verify", "cc_probe_drain", "--T", "7", "--json", "-o", folder]) == 1
+    refuted = json.loads(capsys.readouterr().out)
+    assert refuted["verdict"] == "refuted"
+    assert refuted["replay"]["engine"] == "reproduced"
+    assert main(["trace", "check", refuted["trace"]]) == 0
+    assert main(["replay", refuted["trace"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["reproduced"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["verify", "cc_qdell"], "Did you mean 'cc_qdel'"),
+        (["verify", "cc_qdel", "--T", "2"], "3 to 40 samples"),
+        (["verify", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),
+        (["verify", "cc_qdel", "--buffer", "smal"], "Did you mean 'small'"),
+        (["verify", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
+        (["verify", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
+        (["verify", "cc_qdel", "--property", "inflight"], "--at-most"),
+        (["verify", "reno"], "no encoding"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, says, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
