@@ -103,6 +103,24 @@ def test_every_import_is_a_declared_dependency() -> None:
     assert not undeclared, f"imported but not in setup.cfg: {undeclared}"
 
 
+def test_every_declared_dependency_is_used() -> None:
+    source = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "ccenv").rglob("*.py"))
+    imported = imported_distributions()
+    # Second solvers run as programs, by the name of their package.
+    unused = [
+        r.name for r in requirements(*EXTRAS[:-1]) if canonicalize_name(r.name) not in imported and f'"{r.name}"' not in source
+    ]
+    assert not unused, f"in setup.cfg but not used: {unused}"
+
+
+def test_every_dependency_is_justified() -> None:
+    table = (
+        (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8").partition("## Dependencies")[2].partition("## ")[0].lower()
+    )
+    missing = [r.name for r in requirements(*EXTRAS) if r.name.lower() not in table]
+    assert not missing, f"not in the table of docs/decisions.md: {missing}"
+
+
 def test_the_extra_all_names_the_others() -> None:
     (line,) = setup()["options.extras_require"]["all"].split()
     assert Requirement(line).extras == set(EXTRAS) - {"dev"}
