@@ -12,6 +12,7 @@ from docs_pages import Block, commands, read_blocks, run_page
 
 ROOT = Path(__file__).parents[1]
 PAGE_TIMEOUT_S = 300  # a page that hangs fails
+MAX_IMAGE_BYTES = 200_000
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
@@ -37,6 +38,13 @@ def test_links_lead_somewhere(name: str) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", read(name))
     missing = [t for t in targets if "://" not in t and not (ROOT / name).parent.joinpath(t).exists()]
     assert not missing, f"{name} links to what is not there: {missing}"
+
+
+def test_every_image_is_shown_and_small() -> None:
+    shown = {target.rpartition("/")[2] for name in PAGES for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", read(name))}
+    for image in (ROOT / "docs" / "images").iterdir():
+        assert image.name in shown, f"{image.name} is on no page"
+        assert image.stat().st_size < MAX_IMAGE_BYTES, f"{image.name} has {image.stat().st_size} bytes"
 
 
 @pytest.mark.parametrize("name", PAGES)
