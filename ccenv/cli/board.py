@@ -14,9 +14,30 @@ app = typer.Typer(help="Make the leaderboard from records (docs/leaderboard.md).
 RUNS = Path("runs")
 
 
-@app.callback()
-def _group() -> None:
-    """Keep ``build`` a sub-command while it is the only one."""
+@app.command()
+def add(
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="What ccenv verify NAME --json printed, as a file.")],
+    agent: Annotated[str | None, typer.Option(help="The sender that was verified, if it is not a registered one.")] = None,
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
+    json: JsonOption = False,
+) -> None:
+    """Put the report of a verification among the records, so that the board shows it.
+
+    Example: ccenv verify cc_qdel --T 7 --json > report.json; ccenv board add report.json
+    """
+    from ccenv.errors import InputError
+    from ccenv.files import parse_json
+    from ccenv.leaderboard.proofs import store_report
+
+    try:
+        content = report.read_bytes()
+    except OSError as error:
+        raise InputError(f"{report}: cannot be read ({error.strerror})") from None
+    folder = store_report(parse_json(content, str(report)), str(report), records, agent)
+    if json:
+        print_json({"record": folder})
+    else:
+        print_text(f"wrote {folder}")
 
 
 @app.command()

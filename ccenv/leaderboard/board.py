@@ -164,7 +164,7 @@ def _worst(results: list[Result]) -> Finding | None:
 
 def _about(player: Player, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
     own = [v for v in verifications if v.result.agent_sha256 == player.sha256]
-    return sorted(own, key=lambda v: (v.result.model, v.result.property, v.result.steps, v.result.finished_at))
+    return sorted(own, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
 
 
 def worst_by_adversary(result: Result, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:

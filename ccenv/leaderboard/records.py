@@ -14,7 +14,7 @@ from ccenv.benchmarks.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
 from ccenv.benchmarks.suite import Suite
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import parse_json
 
 VERIFICATION = "verification.json"
 MAX_BYTES = 64 << 20
@@ -26,6 +26,7 @@ _FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=2000)]
+Verdict = Literal["verified", "refuted", "unknown"]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
@@ -114,18 +115,29 @@ class Manifest(StrictModel):
     summary: list[Summary]
 
 
+class ProofQuery(StrictModel):
+    """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
+
+    claim: Text
+    verdict: Verdict
+    sha256: Sha256
+
+
 class Verification(StrictModel):
     """What a solver said about one sender.
 
     Attributes:
         agent: label of the sender; with agent_sha256 it says which one.
-        model, buffer, property, steps: the question: network model, buffer, property, and T, the steps of the trace.
+        model, buffer, property_name, steps: the question: network model, buffer, property, and T, the samples of the trace.
+        setting: what came before the trace.
         verdict: three-valued; ``unknown`` names its reason.
-        statement: what is proved or refuted, in words and numbers.
+        bound: the number that is proved, where the property has one.
+        queries: what was asked of the solver.
         reason: why it is unknown.
         seconds: time of the solver.
         solver: name and version.
         trace: file name of the counterexample beside the record, for ``refuted``.
+        finished_at: when the record was made.
     """
 
     format: Literal["ccenv-verification"] = "ccenv-verification"
@@ -134,15 +146,22 @@ class Verification(StrictModel):
     agent_sha256: Sha256
     model: Label
     buffer: Label
-    property: Label
+    property_name: Label
     steps: int = Field(ge=1)
-    verdict: Literal["verified", "refuted", "unknown"]
-    statement: Text
+    setting: Label
+    verdict: Verdict
+    bound: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    queries: tuple[ProofQuery, ...] = Field(min_length=1)
     reason: Text = ""
     seconds: float = Field(ge=0, allow_inf_nan=False)
     solver: Text
     trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
     finished_at: Moment
+
+    @property
+    def question(self) -> str:
+        """The question in a line."""
+        return f"{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}"
 
 
 @dataclass(frozen=True)
@@ -183,11 +202,6 @@ def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[Ve
             result = validate(Verification, _read_json(file), str(file))
             verifications.append(VerificationRecord(file.parent, result))
     return benches, verifications
-
-
-def write_verification(folder: FilePath, result: Verification) -> None:
-    """Store a verification record in a folder that exists."""
-    write_atomic(folder / VERIFICATION, (result.model_dump_json(indent=1) + "\n").encode())
 
 
 def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:

@@ -14,7 +14,7 @@ from typing import Any
 from ccenv import __version__
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.leaderboard.board import Board, Entry, Finding, Result, Table, make_board, worst_by_adversary
-from ccenv.leaderboard.records import read_records
+from ccenv.leaderboard.records import VerificationRecord, read_records
 from ccenv.metrics import METRICS, Metric, get_metric
 
 DATA = "board.json"
@@ -44,7 +44,7 @@ def build_site(records: Sequence[FilePath], out: FilePath) -> dict[str, Any]:
         places = ", ".join(str(place) for place in records)
         raise InputError(f"no finished benchmark below {places}: run one first, e.g. ccenv bench run quick")
     board = make_board(benches, verifications)
-    _replace(out, _pages(board), [finding for entry in board.entries.values() if (finding := entry.worst)])
+    _replace(out, _pages(board), _copies(board))
     return {
         "index": out / "index.html",
         "suites": len(board.tables),
@@ -199,6 +199,7 @@ def _entry_view(entry: Entry) -> dict[str, Any]:
         "suites": suites,
         "trace": _trace_link(entry.worst, "npz"),
         "plot": _trace_link(entry.worst, "png"),
+        "proofs": [(record.result, _proof_link(record)) for record in entry.verifications],
     }
 
 
@@ -241,7 +242,31 @@ def _data(board: Board) -> dict[str, Any]:
     return {"format": FORMAT, "format_version": 1, "tables": tables, "senders": senders}
 
 
-def _replace(out: FilePath, pages: dict[str, str], findings: list[Finding]) -> None:
+def _proof_link(record: VerificationRecord) -> str | None:
+    """Return where the site keeps the trace of a counterexample, None where there is none."""
+    trace = record.result.trace
+    if trace is None or not (record.folder / trace).is_file():
+        return None
+    return f"traces/proof-{record.result.queries[-1].sha256[:16]}.npz"
+
+
+def _copies(board: Board) -> dict[str, FilePath]:
+    """Return file name -> source of the traces and plots that the pages link."""
+    out: dict[str, FilePath] = {}
+    for entry in board.entries.values():
+        if entry.worst is not None:
+            for suffix, source in (("npz", entry.worst.case.trace), ("png", entry.worst.case.plot)):
+                link = _trace_link(entry.worst, suffix)
+                if link is not None and source is not None:
+                    out[link] = entry.worst.record.folder / source
+        for record in entry.verifications:
+            link = _proof_link(record)
+            if link is not None and record.result.trace is not None:
+                out[link] = record.folder / record.result.trace
+    return out
+
+
+def _replace(out: FilePath, pages: dict[str, str], copies: dict[str, FilePath]) -> None:
     """Put the site in place of an older one at once; refuse a folder that holds anything else."""
     if out.exists() and not (out.is_dir() and ((out / DATA).is_file() or not any(out.iterdir()))):
         raise InputError(f"{out} holds something that is not a board: give another --out")
@@ -251,11 +276,10 @@ def _replace(out: FilePath, pages: dict[str, str], findings: list[Finding]) -> N
             folder.mkdir(parents=True)
         for name, text in sorted(pages.items()):
             (beside / name).write_bytes(text.encode())
-        for finding in findings:
-            for suffix, source in (("npz", finding.case.trace), ("png", finding.case.plot)):
-                link = _trace_link(finding, suffix)
-                if link is not None and source is not None:
-                    shutil.copyfile(finding.record.folder / source, beside / link, follow_symlinks=False)
+        for name, source in sorted(copies.items()):
+            if source.is_symlink():
+                raise InputError(f"{source} is a link: records hold plain files only")
+            shutil.copyfile(source, beside / name)
         if out.exists():
             shutil.rmtree(out)
         os.replace(beside, out)

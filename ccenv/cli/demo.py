@@ -1,0 +1,252 @@
+"""``ccenv demo``: the main job end to end - train, attack, bench, verify, publish - each stage an ordinary ccenv command."""
+
+from __future__ import annotations
+
+import json as json_module
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_text
+from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.files import parse_json, write_atomic
+
+STAGES = "stages.json"
+FORMAT = "ccenv-demo"
+_EXTRAS = (("stable_baselines3", "train"), ("torch", "train"), ("z3", "verify"), ("jinja2", "board"))
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the demo does.
+
+    Attributes:
+        config: training run, about a minute.
+        attack: suite with all scripted adversaries.
+        suite: benchmark suite.
+        program: belief program to verify.
+        samples: T of the verification.
+    """
+
+    config: str = "quick_sender"
+    attack: str = "attack"
+    suite: str = "quick"
+    program: str = "cc_qdel"
+    samples: int = 7
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the demo.
+
+    Attributes:
+        name: in the stage file.
+        what: one line for the reader.
+        arguments: of the ccenv command that does it, without ``--json``.
+        tell: turns the command's JSON into one line.
+        save_as: file that keeps the command's JSON, for stages whose output is the next one's input.
+        again: run it every time: it is quick and depends on all others.
+    """
+
+    name: str
+    what: str
+    arguments: tuple[str, ...]
+    tell: Callable[[dict[str, Any]], str]
+    save_as: Path | None = None
+    again: bool = False
+
+
+def stages_of(plan: Plan, out: Path) -> list[Stage]:
+    """Return the stages of a plan in a folder."""
+    trained, report = out / "train", out / "verification-report.json"
+    bench = ("--agent", str(trained), "--backend", "processes")
+    verify = (
+        "verify",
+        plan.program,
+        "--model",
+        "ccac",
+        "--buffer",
+        "infinite",
+        "--property",
+        "invariant",
+        "--T",
+        str(plan.samples),
+    )
+    return [
+        Stage("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _tell_training),
+        Stage(
+            "attack",
+            "attack it and the classics with every scripted adversary",
+            ("bench", "run", plan.attack, *bench, "--out", str(out / "bench" / "attack")),
+            _tell_attack,
+        ),
+        Stage(
+            "bench",
+            "compare them on the quick suite",
+            ("bench", "run", plan.suite, *bench, "--out", str(out / "bench" / "suite")),
+            _tell_bench,
+        ),
+        Stage("verify", f"verify {plan.program}", (*verify, "--output", str(out / "counterexamples")), _tell_verdict, report),
+        Stage(
+            "record",
+            "put the verdict among the records",
+            ("board", "add", str(report), "--records", str(out)),
+            lambda result: f"wrote {result['record']}",
+        ),
+        Stage(
+            "board",
+            "make the page",
+            ("board", "build", "--records", str(out), "--out", str(out / "board")),
+            lambda result: f"{result['senders']} senders, {result['suites']} suites, {result['verifications']} verification",
+            again=True,
+        ),
+    ]
+
+
+def _tell_training(result: dict[str, Any]) -> str:
+    scores = result["evaluation"]
+    return f"{result['steps']} steps in {result['seconds']:.0f} s; on held-out paths score {scores['score']:.3f}"
+
+
+def _tell_attack(result: dict[str, Any]) -> str:
+    cases = [(entry["agent"], entry["worst_case"]) for entry in result["summary"] if entry["worst_case"]]
+    return "worst utilisation found: " + ", ".join(f"{name} {case['value']:.2f} ({case['adversary']})" for name, case in cases)
+
+
+def _tell_bench(result: dict[str, Any]) -> str:
+    scored = [(entry["agent"], entry["score"]) for entry in result["summary"] if entry["score"]]
+    return f"{scored[0][1]['metric']}: " + ", ".join(f"{name} {score['iqm']:.2f}" for name, score in scored)
+
+
+def _tell_verdict(result: dict[str, Any]) -> str:
+    return f"{result['verdict']} in {result['seconds']:.1f} s: {result['property']} on {result['model']}, T = {result['T']}"
+
+
+def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run the stages that are not finished yet.
+
+    Args:
+        out: folder of everything that the demo makes.
+        plan: what to do.
+        fresh: discard what an earlier demo made there.
+        say: called with lines for the reader.
+
+    Returns:
+        dict: ``page`` (path of the board), ``seconds`` and per stage its command, seconds, result line and whether it was kept.
+
+    Raises:
+        MissingExtraError: before anything runs, if an optional dependency is not installed.
+        InputError: if the folder holds something else.
+        CcenvError: if a stage fails; finished stages are kept.
+        KeyboardInterrupt: if a stage was interrupted.
+    """
+    for module, extra in _EXTRAS:
+        require_extra(module, extra)
+    done = _open(out, fresh)
+    stages = stages_of(plan, out)
+    begin = time.perf_counter()
+    report: list[dict[str, Any]] = []
+    page = ""
+    for number, stage in enumerate(stages, start=1):
+        command = shlex.join(["ccenv", *stage.arguments])
+        say(f"[{number}/{len(stages)}] {stage.what}\n      {command}")
+        kept = done.get(stage.name)
+        if kept is not None and kept["command"] == command and not stage.again:
+            say(f"      kept: {kept['result']}")
+            report.append({**kept, "name": stage.name, "kept": True})
+            continue
+        started = time.perf_counter()
+        result = _run(stage)
+        done[stage.name] = {
+            "command": command,
+            "seconds": round(time.perf_counter() - started, 1),
+            "result": stage.tell(result),
+        }
+        _save(out, done)
+        say(f"      {done[stage.name]['result']} ({done[stage.name]['seconds']} s)")
+        report.append({**done[stage.name], "name": stage.name, "kept": False})
+        page = result.get("index", page)
+    return {"page": page, "seconds": round(time.perf_counter() - begin, 1), "stages": report}
+
+
+def _run(stage: Stage) -> dict[str, Any]:
+    """Run a stage as a command of its own, so that what the reader copies is what was run; progress goes to the terminal."""
+    command = [sys.executable, "-m", "ccenv.cli.main", *stage.arguments, "--json"]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if ended.returncode == _INTERRUPTED:
+        raise KeyboardInterrupt
+    try:
+        result = parse_json(ended.stdout, f"stage {stage.name}")
+    except InputError:
+        result = None
+    if not isinstance(result, dict):
+        raise CcenvError(f"demo: stage {stage.name!r} failed with exit code {ended.returncode}; finished stages are kept")
+    if stage.save_as is not None:
+        write_atomic(stage.save_as, ended.stdout)
+    return result
+
+
+def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
+    file = out / STAGES
+    if out.exists() and not file.is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} holds something that is not a demo: give another --out")
+    if fresh and out.exists():
+        shutil.rmtree(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{out}: cannot be made ({error.strerror})") from None
+    if not file.is_file():
+        _save(out, {})
+        return {}
+    data = parse_json(file.read_bytes(), str(file))
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("stages"), dict):
+        raise InputError(f"{file}: not a stage file of ccenv demo; --fresh starts anew")
+    return dict(data["stages"])
+
+
+def _save(out: Path, done: dict[str, dict[str, Any]]) -> None:
+    text = json_module.dumps({"format": FORMAT, "format_version": 1, "stages": done}, indent=1)
+    write_atomic(out / STAGES, (text + "\n").encode())
+
+
+def command(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder of everything that the demo makes.")] = Path("runs") / "demo",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew instead of keeping finished stages.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Train a sender, attack it, bench it, verify a program and make the leaderboard page: a few minutes on two cores.
+
+    Finished stages are kept: run it again after an interruption.
+
+    Example: ccenv demo
+    """
+    result = run_demo(out, Plan(), fresh=fresh, say=(lambda _: None) if json else print_text)
+    if json:
+        print_json(result)
+        return
+    print_text(
+        "\n".join(
+            [
+                "",
+                f"Done in {result['seconds']} s. Try next:",
+                "  ccenv show cc_probe_drain                      the program behind a name",
+                "  ccenv verify cc_probe_drain --T 7              a solver finds a network that breaks it",
+                "  ccenv train ppo_sender                         a sender trained for longer",
+                "  ccenv bench run quick --agent FOLDER           and how it compares",
+                "",
+                "Open this page:",
+                str(Path(result["page"]).resolve()),
+            ]
+        )
+    )

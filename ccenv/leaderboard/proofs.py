@@ -1,0 +1,105 @@
+"""From what ``ccenv verify --json`` prints to a verification record."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.agents import make_sender
+from ccenv.benchmarks.hashing import sender_hash
+from ccenv.benchmarks.provenance import now
+from ccenv.config import validate
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import write_atomic
+from ccenv.leaderboard.records import VERIFICATION, Verification
+
+_NEEDED = ("sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
+
+
+def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
+    """Turn a report into a record.
+
+    Args:
+        report: the JSON object of ``ccenv verify``.
+        where: name of the report for messages.
+        agent: spec of the sender that was verified; by default the registered one of the report's name.
+
+    Raises:
+        InputError: if the report is not one, or speaks about another sender than agent.
+    """
+    if not isinstance(report, dict):
+        raise InputError(f"{where}: not a report of ccenv verify")
+    missing = [key for key in _NEEDED if key not in report]
+    if missing:
+        raise InputError(f"{where}: not a report of ccenv verify: {missing[0]!r} is missing")
+    sender = make_sender(agent or str(report["sender"]))
+    if sender.name != report["sender"]:
+        raise InputError(f"{where}: a report about {report['sender']!r}, not about {sender.name!r}")
+    trace = report.get("trace")
+    data = {
+        "agent": sender.name,
+        "agent_sha256": sender_hash(sender),
+        "model": report["model"],
+        "buffer": report["buffer"],
+        "property_name": report["property"],
+        "steps": report["T"],
+        "setting": report["setting_name"],
+        "verdict": report["verdict"],
+        "bound": report.get("bound"),
+        "queries": [_query(query, where) for query in report["queries"]],
+        "reason": report.get("reason", ""),
+        "seconds": report["seconds"],
+        "solver": report["solver"],
+        "trace": f"traces/{FilePath(trace).name}" if trace else None,
+        "finished_at": now(),
+    }
+    return validate(Verification, data, where)
+
+
+def _query(query: Any, where: str) -> dict[str, Any]:
+    try:
+        return {"claim": query["claim"], "verdict": query["verdict"], "sha256": query["evidence"]["sha256"]}
+    except (KeyError, TypeError):
+        raise InputError(f"{where}: not a report of ccenv verify: a query lacks its claim, verdict or evidence") from None
+
+
+def store_report(report: Any, where: str, records: FilePath, agent: str | None = None) -> FilePath:
+    """Store a report and its counterexample among the records; the same question about the same sender is replaced.
+
+    Args:
+        report: the JSON object of ``ccenv verify``.
+        where: name of the report for messages.
+        records: folder of records, e.g. ``runs``.
+        agent: spec of the sender, see :func:`record_of`.
+
+    Returns:
+        Path: the folder of the record.
+
+    Raises:
+        InputError: if the report or its trace file is not what it should be.
+        CcenvError: if it cannot be written.
+    """
+    record = record_of(report, where, agent)
+    parts = [
+        record.agent,
+        record.agent_sha256[:8],
+        record.model,
+        f"buffer-{record.buffer}",
+        record.property_name,
+        f"T{record.steps}",
+    ]
+    folder = records / "verify" / re.sub("[^A-Za-z0-9_.-]", "-", "-".join(parts))
+    try:
+        (folder / "traces").mkdir(parents=True, exist_ok=True)
+        if record.trace is not None:
+            source = FilePath(report["trace"])
+            if not source.is_file():
+                raise InputError(f"{where}: its counterexample {source} is not there")
+            if source.resolve() != (folder / record.trace).resolve():
+                shutil.copyfile(source, folder / record.trace)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be written ({error.strerror})") from None
+    write_atomic(folder / VERIFICATION, (record.model_dump_json(indent=1) + "\n").encode())
+    return folder
