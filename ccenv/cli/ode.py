@@ -65,7 +65,7 @@ def run(
         save(variables_figure(result, flow - 1), variables)
     metrics = result.metrics
     if json:
-        print_json({"scenario": scenario, "metrics": metrics, "pictures": drawn})
+        print_json({"scenario": scenario, "metrics": metrics, "pictures": drawn} | _provenance())
         return
     print_table(
         scenario.title or name,
@@ -112,7 +112,7 @@ def sweep(
     cells = chosen.run(threads)
     pictures = _metric_pictures(cells, plots) if plots is not None else []
     if json:
-        print_json({"sweep": chosen, "cells": cells, "pictures": pictures})
+        print_json({"sweep": chosen, "cells": cells, "pictures": pictures} | _provenance())
         return
     columns = "mix discipline buffer_bdp jain loss_pct occupancy_pct utilisation_pct jitter_ms first_share_pct".split()  # noqa: SIM905
     print_table(f"{chosen.title or name} ({chosen.params})", columns, [[cell[c] for c in columns] for cell in cells])
@@ -258,9 +258,15 @@ def report(
     portraits.append(phase_portrait("bbr1", _bottleneck(2, 1.0, 100.0, None, 10.0), "shares"))
     write_atomic(output, report_html(chosen, cells, traces, portraits).encode())
     if json:
-        print_json({"page": output, "cells": cells})
+        print_json({"page": output, "sweep": chosen, "cells": cells} | _provenance())
     else:
         print_text(f"wrote {output}")
+
+
+def _provenance() -> dict[str, Any]:
+    from ccenv.benchmarks.provenance import machine, versions
+
+    return {"versions": versions(), "machine": machine()}
 
 
 def _constants(given: list[str] | None) -> dict[str, float] | None:

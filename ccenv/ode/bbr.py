@@ -32,7 +32,8 @@ def update_min_rtt(flow: Any, cfg: Any) -> None:
 
     Reference: [BBR-fluid] eqs. 9-14.
     Deviation: the relaxation of eq. 9 has an explicit time constant (without a unit it is 1 s, longer than ProbeRTT
-    lasts); the RTT seen is that of the bytes acknowledged now, queueing included; the timer of eq. 14, whose left side
+    lasts); the RTT seen is that of the bytes acknowledged now, queueing included (eqs. 9 and 14 look back by the
+    propagation delay; the d_l of eq. 14 is the flow's); the timer of eq. 14, whose left side
     is meant as a derivative, counts down and is reset at once; a lower RTT counts from a tolerance on, because the
     relaxation approaches the minimum without reaching it.
     """

@@ -5,9 +5,14 @@ some steps back; a FIFO queue is a look-up at the time its head of line arrived,
 conserved to rounding, per flow and per link, and inflight, RTT and loss seen by a sender belong to the same bytes.
 
 Reference: [BBR-fluid] eqs. 1-3, 7, 18, 20; [BBR-fluid] section 4.1.1 (method of steps).
-Deviation: at a later link arrive the bytes that left the earlier one (eq. 1 neglects queueing and loss upstream; with one
-bottleneck both are the same); loss of a step is overflow plus eq. 4's early loss, over arrivals, and this one signal acts
-on the queue, the senders and the reports; the inflight of eq. 20 falls by what is acknowledged *and* by what is known lost.
+Deviation:
+    eq. 1: at a later link arrive the bytes that left the earlier one (the print neglects queueing and loss upstream;
+        with one bottleneck both are the same).
+    eqs. 2, 4: the loss of a step is overflow plus eq. 4's early loss, over arrivals; this one signal acts on the queue,
+        the senders and the reports.
+    eq. 18: the delivery rate is that of the bytes acknowledged now, so its delays include queueing; a link is busy when
+        q > 0 or y >= C.
+    eq. 20: v' = x - x_dlv - (bytes known lost); without the last term v grows for ever under loss.
 """
 
 from __future__ import annotations

@@ -44,17 +44,9 @@ def stability(path: Bottleneck, point: Equilibrium) -> Stability:
 
     Reference: [BBR-fluid] theorems 2, 3, 5.
     """
-    if point.theorem == 1:
-        theorem, variables = 2, "arrival rate y, queue q; side q > d C"
-        closed, eigenvalues = jacobian_theorem_2(path), eigenvalues_theorem_2(path)
-    elif point.theorem == 3:
-        theorem, variables = 3, "x_btl of each flow"
-        closed, eigenvalues = jacobian_theorem_3(path), eigenvalues_theorem_3(path)
-    elif point.theorem == 4:
-        theorem, variables = 5, "sending rate of each flow, queue q"
-        closed, eigenvalues = jacobian_theorem_5(path), eigenvalues_theorem_5(path)
-    else:
-        raise InputError(f"closed forms exist for theorems 1, 3 and 4 (got the {point.regime} equilibrium)")
+    closed = jacobian(path, point)
+    theorem, variables, eigenvalues_of = _PROOFS[point.theorem or 0]
+    eigenvalues = eigenvalues_of(path)
     automatic = automatic_jacobian(path, point)
     size = np.max(np.abs(closed), axis=1, keepdims=True)
     return Stability(
@@ -66,6 +58,20 @@ def stability(path: Bottleneck, point: Equilibrium) -> Stability:
         below=_sorted(np.linalg.eigvals(automatic_jacobian(path, point, side="between"))) if theorem == 2 else (),
         largest_difference=float(np.max(np.abs(automatic - closed) / size)),
     )
+
+
+def jacobian(path: Bottleneck, point: Equilibrium) -> np.ndarray:
+    """Return the closed-form Jacobian at an equilibrium given by theorem 1, 3 or 4, in the variables of its proof.
+
+    Raises:
+        InputError: for an equilibrium that no theorem covers.
+
+    Reference: [BBR-fluid] eqs. 47 (theorem 2), 59-60 (theorem 3), 72-74 (theorem 5).
+    """
+    forms = {1: jacobian_theorem_2, 3: jacobian_theorem_3, 4: jacobian_theorem_5}
+    if point.theorem not in forms:
+        raise InputError(f"closed forms exist for theorems 1, 3 and 4 (got the {point.regime} equilibrium)")
+    return forms[point.theorem](path)
 
 
 def is_stable(path: Bottleneck, point: Equilibrium) -> bool:
@@ -211,3 +217,11 @@ def central_jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, scal
         shift[j] = step * scale
         columns.append((f(at + shift) - f(at - shift)) / (2.0 * shift[j]))
     return np.array(columns).T
+
+
+# Existence theorem: (stability theorem, variables, eigenvalues).
+_PROOFS = {
+    1: (2, "arrival rate y, queue q; side q > d C", eigenvalues_theorem_2),
+    3: (3, "x_btl of each flow", eigenvalues_theorem_3),
+    4: (5, "sending rate of each flow, queue q", eigenvalues_theorem_5),
+}
