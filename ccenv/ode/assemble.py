@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccenv.errors import InputError
 from ccenv.ode.parameters import Parameters
 from ccenv.ode.records import CCA_CODES, CONFIG, DISCIPLINE_CODES, FLOW, LINK
 from ccenv.ode.scenario import Flow, Scenario
 
+_MEMORY_BYTES = 2 << 30  # of ring buffers in one run
 _RATE_LIMIT = 1e6  # a sending rate this many times the fastest link counts as divergence
 
 
@@ -67,7 +69,16 @@ def assemble(scenario: Scenario, trace_every: int = 0) -> Arrays:
     cfg = _config(scenario, constants, trace_every)
     slowest = flows["rtt_prop_s"].max() + (links["buffer_bytes"] / links["capacity_Bps"]).sum()
     cfg["ring"] = 1 << math.ceil(math.log2(slowest / step_s + len(links) + 8))
+    _check_memory(int(cfg["ring"][0]) * (row + 3 * len(links)), f"{slowest:.4g} s of history (RTT and full queues)")
     return Arrays(cfg, flows, links, np.array(hop_link, np.int64), np.array(hop_steps, np.int64), order)
+
+
+def _check_memory(numbers: int, what: str) -> None:
+    if 8 * numbers > _MEMORY_BYTES:
+        raise InputError(
+            f"{what} needs {8 * numbers / 2**30:.3g} GiB per run, at most {_MEMORY_BYTES / 2**30:g} are allowed: "
+            "choose a larger step_ms, smaller buffers or fewer flows"
+        )
 
 
 def _start_flow(record: np.ndarray, scenario: Scenario, flow: Flow, agent: int, constants: Parameters) -> None:

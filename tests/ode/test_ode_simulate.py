@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from ccenv.errors import EngineError, InputError
 from ccenv.ode.assemble import assemble
+from ccenv.ode.kernel import run_one
 from ccenv.ode.metrics import jain_index
+from ccenv.ode.records import FLOW_TRACE, LINK_TRACE
 from ccenv.ode.scenario import Scenario
 from ccenv.ode.simulate import simulate, simulate_batch
 
@@ -214,6 +216,26 @@ def test_jain_index():
     assert jain_index(np.array([1.0, 0.0])) == 0.5
     assert jain_index(np.array([3.0, 1.0])) == pytest.approx(0.8)
     assert jain_index(np.zeros(2)) == 1.0
+
+
+def test_buffer_that_needs_too_much_memory():
+    with pytest.raises(InputError, match=r"history .* needs .* GiB per run, at most 2 are allowed"):
+        simulate(scenario(["bbr1"], links=[{"rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 1e7}]))
+
+
+def test_every_trace_column_is_the_field_it_is_named_after():
+    sc = scenario(CCAS, links=[{"name": "a", "rate_mbps": 50, "delay_ms": 8, "buffer_bdp": 1.0}], duration_s=2.05)
+    arrays = assemble(sc, 1)
+    steps = int(arrays.cfg["steps"][0])
+    flow_trace = np.zeros((steps, 4, len(FLOW_TRACE)))
+    link_trace = np.zeros((steps, 1, len(LINK_TRACE)))
+    run_one(arrays.cfg[0], arrays.flows, arrays.links, arrays.hop_link, arrays.hop_steps, flow_trace, link_trace)
+    for column, name in enumerate(FLOW_TRACE):
+        np.testing.assert_array_equal(flow_trace[-1, :, column], arrays.flows[name], err_msg=name)
+    link = arrays.links[0]
+    arrival = link["arriving_bytes"] / arrays.cfg["step_s"][0]
+    assert link_trace[-1, 0].tolist() == [link["queue_bytes"], arrival, link["loss"]]
+    assert len(set(flow_trace[-1, 1])) > 8  # the columns differ, so that a swap would be seen
 
 
 def test_trace_columns_and_interval():
