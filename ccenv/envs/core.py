@@ -22,6 +22,8 @@ from ccenv.sender import Sender
 from ccenv.trace import Trace
 
 SEED_LIMIT = 2**53
+_KEYS = ("_seed", "_lane", "_episode")
+_COUNTERS = ("elapsed", "_length", "_sums")
 _FLOW_COUNTS = ("S", "L", "acked", "delay_byte_s")
 
 
@@ -49,6 +51,8 @@ class Core:
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
+        self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
+        self._made_with |= {"groups": groups, "record": record}
         self.num_envs = num_envs
         self.n_flows = len(senders)
         self.settings = settings
@@ -209,7 +213,7 @@ class Core:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""
-        own = {name: getattr(self, name).copy() for name in ("_seed", "_lane", "_episode", "elapsed", "_length", "_sums")}
+        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
         for index, engine in enumerate(self._engines):
             for name, array in engine.snapshot().arrays.items():
                 own[f"engine{index}.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
@@ -217,16 +221,35 @@ class Core:
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Go back to what ``state`` returned, also in another process. Raises InputError if it does not fit."""
-        for name in ("_seed", "_lane", "_episode"):
-            getattr(self, name)[...] = _fitting(state, name, getattr(self, name))
+        own = {name: _fitting(state, name, getattr(self, name)) for name in (*_KEYS, *_COUNTERS)}
+        snapshots = [
+            Snapshot({name: _fitting(state, f"engine{index}.{name}", a) for name, a in engine.snapshot().arrays.items()})
+            for index, engine in enumerate(self._engines)
+        ]
+        self._go_on(own, snapshots)
         self._seeded = True
-        self._start(np.arange(self.num_envs))
-        for name in ("elapsed", "_length", "_sums"):
-            getattr(self, name)[...] = _fitting(state, name, getattr(self, name))
-        for index, engine in enumerate(self._engines):
-            arrays = {name: _fitting(state, f"engine{index}.{name}", array) for name, array in engine.snapshot().arrays.items()}
-            engine.restore(Snapshot(arrays))
+
+    def _go_on(self, own: dict[str, np.ndarray], snapshots: list[Snapshot]) -> None:
+        for name in _KEYS:
+            getattr(self, name)[...] = own[name]
+        self._start(np.arange(self.num_envs))  # the paths of the episodes, which the snapshots do not hold
+        for name in _COUNTERS:
+            getattr(self, name)[...] = own[name]
+        for engine, snapshot in zip(self._engines, snapshots, strict=True):
+            engine.restore(snapshot)
         self._counts = self._read_counts()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle by rebuilding: compiled kernels and addresses cannot be copied."""
+        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        snapshots = [engine.snapshot() for engine in self._engines]
+        return {"made_with": self._made_with, "seeded": self._seeded, "own": own, "snapshots": snapshots}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild and go on where the copy was taken."""
+        self.__init__(**state["made_with"])  # type: ignore[misc]
+        self._go_on(state["own"], state["snapshots"])
+        self._seeded = state["seeded"]
 
 
 def _reset_engine(engine: CurveEngine, which: np.ndarray, episodes: Episodes) -> None:

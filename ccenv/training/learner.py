@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -54,9 +53,22 @@ class Learner:
     def __init__(self, config: TrainConfig, state: TrainingState | None = None) -> None:
         self.config = config
         self._task = SenderTask(config.num_envs, config.environment)
-        ppo = config.ppo
-        _seed_all(config.seed, _INITIAL_WEIGHTS)
-        self._model = PPO(
+        with _own_generators():
+            self._model = self._make_model()
+        self._model.set_logger(Logger(None, []))
+        self._seconds = 0.0
+        if state is None:
+            self._task.core.reset(seed=config.seed)
+        else:
+            self._restore(state)
+        self._model._last_obs = self._task.observe()
+        self._model._last_episode_starts = self._task.core.elapsed == 0
+        self.state = self._pack()
+
+    def _make_model(self) -> PPO:
+        ppo = self.config.ppo
+        _seed_all(self.config.seed, _INITIAL_WEIGHTS)
+        return PPO(
             "MlpPolicy",
             CcenvVecEnv(self._task),
             n_steps=ppo.n_steps,
@@ -76,20 +88,14 @@ class Learner:
             },
             device="cpu",
         )
-        self._model.set_logger(Logger(None, []))
-        self._seconds = 0.0
-        if state is None:
-            self._task.core.reset(seed=config.seed)
-        else:
-            unpack_torch(self._model.policy, state.tensors)
-            prefix = "env."
-            own = {name.removeprefix(prefix): a for name, a in state.tensors.items() if name.startswith(prefix)}
-            self._task.core.set_state(own)
-            self._model.num_timesteps = state.iteration * config.iteration_steps
-            self._seconds = state.seconds
-        self._model._last_obs = self._task.observe()
-        self._model._last_episode_starts = self._task.core.elapsed == 0
-        self.state = self._pack()
+
+    def _restore(self, state: TrainingState) -> None:
+        unpack_torch(self._model.policy, state.tensors)
+        prefix = "env."
+        own = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
+        self._task.core.set_state(own)
+        self._model.num_timesteps = state.iteration * self.config.iteration_steps
+        self._seconds = state.seconds
 
     def run(self, after_iteration: AfterIteration) -> None:
         """Train to the end of the config.
@@ -106,7 +112,7 @@ class Learner:
         if remaining <= 0:
             return
         between = _Between(self, after_iteration)
-        with _one_torch_thread():
+        with _own_generators():
             try:
                 self._model.learn(remaining, callback=between, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
             except ValueError as error:
@@ -204,11 +210,13 @@ def _seed_all(seed: int, counter: int) -> None:
 
 
 @contextmanager
-def _one_torch_thread() -> Iterator[Any]:
-    """Sums over several threads would depend on their number."""
-    before = torch.get_num_threads()
+def _own_generators() -> Iterator[None]:
+    """Leave the caller's random numbers alone; one torch thread, as sums over several would depend on their number."""
+    threads, torch_state, numpy_state = torch.get_num_threads(), torch.get_rng_state(), np.random.get_state()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        torch.set_rng_state(torch_state)
+        np.random.set_state(numpy_state)

@@ -1,6 +1,8 @@
 """The core: what an episode starts from, reward terms against the trace, legality, checkpoints."""
 
+import copy
 import math
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -243,6 +245,24 @@ def test_state_goes_on_where_it_was_taken():
     state.pop("elapsed")
     with pytest.raises(InputError, match="without 'elapsed'"):
         SenderTask(7, chosen).core.set_state(state)
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])
+def test_copies_are_independent_and_go_on_the_same(duplicate, record):
+    one = SenderTask(3, EnvSettings(models=("cbr_delay", "ccac"), senders=("external", "cubic"), episode_rtts=8), record)
+    one.core.reset(seed=2)
+    action = np.full((3, 1), 0.4)
+    for _ in range(5):
+        one.step(action)
+    other = duplicate(one)
+    expected = [one.step(action) for _ in range(3)]
+    np.testing.assert_array_equal([other.step(action) for _ in range(3)], expected)
+    one.core.reset()
+    other.core.reset()
+    np.testing.assert_array_equal(one.step(action), other.step(action))
+    if record:
+        np.testing.assert_array_equal(one.core.trace(2).S, other.core.trace(2).S)
 
 
 def test_core_takes_other_players():

@@ -1,5 +1,6 @@
 """The Gymnasium interfaces: API checks, autoreset, seeds, spaces, docstrings."""
 
+import pickle
 import re
 import warnings
 
@@ -268,3 +269,14 @@ def test_actions_are_checked_and_clipped():
         SenderVectorEnv(0)
     with pytest.raises(InputError, match="autoreset_mode"):
         SenderVectorEnv(2, autoreset_mode="SAME_STEP")
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_pickled_environments_go_on_the_same(env_id):
+    for env in (gym.make(env_id).unwrapped, gym.make_vec(env_id, num_envs=2)):
+        env.reset(seed=0)
+        action = env.action_space.sample()
+        env.step(action)
+        other = pickle.loads(pickle.dumps(env))
+        for one, two in zip(env.step(action)[:2], other.step(action)[:2], strict=True):
+            np.testing.assert_array_equal(one, two)
