@@ -73,6 +73,15 @@ def belief_settings(preset: str) -> BeliefSettings:
     return PRESETS[preset]
 
 
+# Longest window plus jitter of the table of reciprocals, which stands in descending order: entry i is 1 / (RECIPROCALS - i).
+RECIPROCALS = 1 << 16
+
+
+def reciprocal_table() -> np.ndarray:
+    """Return the table of reciprocals that the scans read."""
+    return 1.0 / np.arange(RECIPROCALS, 0, -1)
+
+
 # The settings as the kernel takes them.
 SETTINGS_DTYPE = np.dtype(
     [("tight_ratio", "<f8"), ("expand_ratio", "<f8"), ("period_rtts", "<f8"), ("window_rtts", "<i8"), ("rtt_known", "<i8")]
@@ -87,19 +96,21 @@ def settings_record(settings: BeliefSettings) -> np.ndarray:
 
 @njit(cache=True, error_model="numpy")
 def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
-    """Return max over lags of (served - load(ring, newest - lag)) / (lag + D), 0 if there is no lag."""
+    """Return max over lags of (served - S(newest - lag)) / (lag + D), 0 if there is no lag. Oldest first: both loads ascend."""
     best = 0.0
-    for lag in range(first_lag, last_lag + 1):
-        best = fast_max(best, (served - load(ring, newest - lag)) * load(reciprocals, lag + jitter_steps))
+    offset = RECIPROCALS - jitter_steps - newest
+    for n in range(newest - last_lag, newest - first_lag + 1):
+        best = fast_max(best, (served - load(ring, n)) * load(reciprocals, n + offset))
     return best
 
 
 @njit(cache=True, error_model="numpy")
 def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
-    """Return min over lags of (served - load(ring, newest - lag)) / (lag - D), a huge number if there is no lag."""
+    """Return min over lags of (served - S(newest - lag)) / (lag - D), a huge number if there is no lag."""
     best = 1e300
-    for lag in range(first_lag, last_lag + 1):
-        best = fast_min(best, (served - load(ring, newest - lag)) * load(reciprocals, lag - jitter_steps))
+    offset = RECIPROCALS + jitter_steps - newest
+    for n in range(newest - last_lag, newest - first_lag + 1):
+        best = fast_min(best, (served - load(ring, n)) * load(reciprocals, n + offset))
     return best
 
 
@@ -142,7 +153,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
         tie_bytes: curves closer than this are equal (round-off).
         loss_proves: a loss proves that its step was utilised (drop-tail without non-congestive loss).
         settings: SETTINGS_DTYPE record.
-        reciprocals: address of the table of 1/i.
+        reciprocals: address of ``reciprocal_table()``.
     """
     inv_dt = 1.0 / dt_s
     rtt = fl.rtt_steps
@@ -193,7 +204,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
     fresh = scan_lower(ring, newest, 1, fresh_lag, served, reciprocals, jitter) * inv_dt
     older = scan_lower(ring, newest, fresh_lag + 1, oldest_lag, served, reciprocals, jitter) * inv_dt
     fl.fresh_C_L_Bps = max(fl.fresh_C_L_Bps, fresh)
-    fl.C_L_Bps = max(fl.C_L_Bps, max(fresh, older))
+    fl.C_L_Bps = max(fl.C_L_Bps, fresh, older)
 
     # C_U: windows (n - lag, n] whose steps up to n - D were all utilised.
     if fl.utilised_run_steps > 0 and fl.judged_step == n - jitter:
@@ -204,7 +215,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
         if fresh < fl.fresh_C_U_Bps and split > jitter:
             fl.fresh_C_U_Bps = fresh
         if longest > jitter:
-            fl.C_U_Bps = min(fl.C_U_Bps, min(fresh, older))
+            fl.C_U_Bps = min(fl.C_U_Bps, fresh, older)
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - rtt - rtt_extra)

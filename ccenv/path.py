@@ -24,7 +24,7 @@ class Workload(StrictModel):
     """What the application offers to send.
 
     Attributes:
-        kind: ``bulk`` (always more), ``rate`` (a constant stream), ``on_off`` (bulk during on phases), ``finite`` (so many bytes).
+        kind: ``bulk`` (always more), ``rate`` (a constant stream), ``on_off`` (bulk during on phases), ``finite`` (some bytes).
         rate_Bps: rate of the stream, for ``rate``.
         on_s: length of an on phase, for ``on_off``.
         off_s: length of an off phase, for ``on_off``.

@@ -11,9 +11,10 @@ import numba
 import numpy as np
 
 from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.beliefs import BeliefSettings, settings_record
+from ccenv.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
 from ccenv.engine.calls import address_of
-from ccenv.engine.curve_kernel import ERROR_SENDER, RUN_DTYPE, advance_parallel, advance_range
+from ccenv.engine.curve_kernel import RUN_DTYPE, advance_parallel, advance_range
+from ccenv.engine.curve_network import ERROR_SENDER
 from ccenv.engine.layout import (
     ADVERSARY_KINDS,
     ENV_DTYPE,
@@ -40,6 +41,7 @@ STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(S
 RTO_MIN_S = 0.2  # smallest retransmission time-out; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
 DEEP_BUFFER_RTTS = 24  # queue that an infinite buffer can show: the receive window keeps it within the rings
 PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more than they bring
+DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
 LOSS_DETECTIONS = ("acks", "oracle")
 
@@ -87,7 +89,7 @@ class CurveEngine:
         seed: int = 0,
         timing: str = "engine",
         loss_detection: str = "acks",
-        beliefs: BeliefSettings | None = BeliefSettings(),
+        beliefs: BeliefSettings | None = DEFAULT_BELIEFS,
         initial_C_L_Bps: float | np.ndarray = 0.0,
         history_rtts: float | None = None,
         threads: int = 1,
@@ -114,6 +116,10 @@ class CurveEngine:
         self._arrays = arrays.for_model(self.model)
         self._history_rtts = history_rtts
         self._H = self._ring_length()
+        if 4 * self._H > RECIPROCALS:
+            raise InputError(
+                f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
+            )
         self._allocate()
         self._set_senders(senders)
         self._set_adversary(adversary)
@@ -146,8 +152,8 @@ class CurveEngine:
         self._acks, self._losses, self._ticks = np.zeros(B, ACK), np.zeros(B, LOSS), np.zeros(B, TICK)
         self._inputs = np.zeros((B, len(INPUTS)))
         self._observations = np.zeros((B, N_OBSERVATION))
-        self._reciprocals = np.concatenate([[np.inf], 1.0 / np.arange(1, 4 * H + 8)])
-        self._settings = settings_record(self.belief_settings or BeliefSettings())
+        self._reciprocals = reciprocal_table()
+        self._settings = settings_record(self.belief_settings or DEFAULT_BELIEFS)
         self._moves = np.ones((1, 2 + 2 * N))
         self._capacity = 0
         self._flow_log = np.zeros((1, 1, 1), _FLOW_LOG)
@@ -236,7 +242,7 @@ class CurveEngine:
         B, N = self.n_envs, self.n_flows
         self._adversary_states = np.zeros((B * N if scripted else 1, ADVERSARY_SLOTS))
         self._views = np.zeros(B if scripted else 1, VIEW)
-        self._move_scratch = np.zeros(B * N if scripted else 1, MOVE)
+        self._flow_moves = np.zeros(B * N, MOVE)
         self._set_recorded([p for p in players if isinstance(p, RecordedAdversary)])
 
     def _set_recorded(self, players: list[RecordedAdversary]) -> None:
@@ -284,7 +290,7 @@ class CurveEngine:
             ("loss", self._losses, LOSS.itemsize),
             ("tick", self._ticks, TICK.itemsize),
             ("view", self._views, VIEW.itemsize),
-            ("move", self._move_scratch, MOVE.itemsize),
+            ("move", self._flow_moves, MOVE.itemsize),
         ):
             run[f"{name}_at"] = array.ctypes.data
             run[
@@ -293,7 +299,7 @@ class CurveEngine:
         self._run = run
         self._kernel_arrays = (
             run, self._env, self._flow, self._arrays.rate_changes, self._states, self._state_words,
-            self._templates, self._acks, self._losses, self._ticks, self._views, self._move_scratch, self._calls,
+            self._templates, self._acks, self._losses, self._ticks, self._views, self._flow_moves, self._calls,
             self._adversary_calls,
         )  # fmt: skip
 
@@ -526,7 +532,7 @@ class CurveEngine:
             self._ticks,
             self._inputs,
             self._observations,
-            self._move_scratch,
+            self._flow_moves,
             self._observation_out,
         ]
         return sum(a.nbytes for a in arrays) / self.n_envs

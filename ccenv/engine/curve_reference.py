@@ -21,6 +21,7 @@ from ccenv.programs import decide
 from ccenv.sender import ClassicSender, ProgramSender, Sender
 
 LOSS_DETECTION_SEGMENTS = 3
+DEFAULT_BELIEFS = BeliefSettings()
 
 
 def _record(dtype: np.dtype) -> Any:
@@ -243,7 +244,7 @@ class ReferenceCurveEngine:
         env: int = 0,
         timing: str = "engine",
         loss_detection: str = "acks",
-        settings: BeliefSettings = BeliefSettings(),
+        settings: BeliefSettings = DEFAULT_BELIEFS,
         initial_C_L_Bps: Any = 0.0,
         receive_window_bytes: Any = math.inf,
         rto_min_s: float = 0.2,

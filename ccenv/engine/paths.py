@@ -111,7 +111,7 @@ class PathArrays:
         if len(counts) != 1:
             raise InputError(f"a batch needs at least one path and one number of flows; got {sorted(counts)}")
         grids = [grid_of(path, steps_per_rtt) for path in paths]
-        longest = max(1, max(len(path.rate_changes) for path in paths))
+        longest = max([1, *(len(path.rate_changes) for path in paths)])
         changes = np.zeros((len(paths), longest, 2))
         for b, (path, grid) in enumerate(zip(paths, grids, strict=True)):
             for j, change in enumerate(path.rate_changes):
@@ -166,7 +166,8 @@ class PathArrays:
         """Overwrite the rows ``which`` by those of paths, after a check. Raises InputError for another shape."""
         if len(paths.dt_s) != len(which) or paths.rtt_steps.shape[1] != self.rtt_steps.shape[1]:
             raise InputError(
-                f"{len(paths.dt_s)} paths of {paths.rtt_steps.shape[1]} flows for {len(which)} environments of {self.rtt_steps.shape[1]}"
+                f"{len(paths.dt_s)} paths of {paths.rtt_steps.shape[1]} flows for "
+                f"{len(which)} environments of {self.rtt_steps.shape[1]}"
             )
         if paths.steps_per_rtt != self.steps_per_rtt:
             raise InputError(f"a batch cannot mix step sizes: steps_per_rtt {self.steps_per_rtt} and {paths.steps_per_rtt}")
