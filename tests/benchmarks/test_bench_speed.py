@@ -1,0 +1,89 @@
+"""The speed benchmark: its arithmetic and its keys. No machine's time is asserted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccenv.benchmarks import speed
+from ccenv.benchmarks.speed import engine, environments, start, timing
+from ccenv.cli.main import main
+from ccenv.errors import CcenvError, InputError
+
+PROMISED = {
+    "curve_64x2_k8_flow_steps_per_s",
+    "curve_4096x1_k8_flow_steps_per_s",
+    "curve_64x8_k8_2cores_flow_steps_per_s",
+    "vector_env_1024_steps_per_s",
+    "sb3_env_1024_steps_per_s",
+    "warm_start_s",
+    "cold_start_s",
+    "bytes_per_env",
+    "machine",
+}
+
+
+def test_rates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that a call of work moves by a known time: the median and the best of seven repetitions follow."""
+    now = [0.0]
+    cost = iter([1.0, 0.1, *[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7] * 1])
+
+    def work() -> None:
+        now[0] += next(cost)
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing, "MIN_SECONDS", 0.1)  # one call per repetition
+    median, best = timing.rates(work, 10)
+    assert median == pytest.approx(10 / 0.4)
+    assert best == pytest.approx(10 / 0.1)
+
+
+def test_the_timed_engine_is_what_the_page_says() -> None:
+    built = engine.build(3, 2, 2, None)
+    assert (built.n_envs, built.n_flows, built.model.name, built.steps_per_rtt, built.threads) == (3, 2, "ccac", 8, 2)
+    assert built.belief_settings is not None
+    assert {sender.name for row in built.senders for sender in row} == {"cc_qdel"}
+    path = built.path(0)
+    assert all(flow.jitter_s == flow.rtt_s for flow in path.flows)
+    assert (built.flow("C_L_Bps") > 0.2 * path.link_rate_Bps).any()  # past its warm-up: the bounds know the link
+
+
+def test_one_flat_object_with_all_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(timing, "MIN_SECONDS", 1e-4)
+    monkeypatch.setattr(timing, "REPETITIONS", 1)
+    monkeypatch.setattr(environments, "N_ENVS", 4)
+    monkeypatch.setattr(engine, "CASES", {name: (4, n, t, a) for name, (_, n, t, a) in engine.CASES.items()})
+    monkeypatch.setattr(start, "_seconds", lambda environment: 1.5 if environment["NUMBA_CACHE_DIR"] else 0.0)
+    assert main(["bench", "speed", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= PROMISED
+    assert all(isinstance(value, (int, float, str)) for value in result.values())
+    assert all(value > 0 for value in result.values() if not isinstance(value, str))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="root of a checkout"):
+        speed.save_record(result)
+    (tmp_path / "benchmarks" / "speed").mkdir(parents=True)
+    file = speed.save_record({**result, "machine": "Some CPU(R) @ 3 GHz, 2 cores", "measured_at": "2030-01-02T03:04:05Z"})
+    assert file.name == "2030-01-02-some-cpu-r-3-ghz.json"
+    assert json.loads(file.read_text())["bytes_per_env"] == result["bytes_per_env"]
+
+
+def test_a_fresh_process_takes_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    assert start._seconds(dict(os.environ)) > 0
+    monkeypatch.setattr(start, "FIRST_STEP", "raise SystemExit('no env')")
+    with pytest.raises(CcenvError, match="first step of a fresh process failed: no env"):
+        start._seconds(dict(os.environ))
+
+
+def records() -> list[Any]:
+    return sorted((Path(speed.__file__).parent).glob("*.json"))
+
+
+@pytest.mark.parametrize("file", records(), ids=lambda file: file.name)
+def test_committed_records_hold_all_keys(file: Path) -> None:
+    assert set(json.loads(file.read_text())) >= PROMISED

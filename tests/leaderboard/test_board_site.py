@@ -1,0 +1,362 @@
+"""The board: a pure function of the records, safe in a browser, and honest about what it shows."""
+
+import json
+import re
+import shutil
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_suite import small_suite
+
+from ccenv.benchmarks.runner import run_suite
+from ccenv.benchmarks.store import CELLS, MANIFEST
+from ccenv.cli.main import main
+from ccenv.errors import InputError, MissingExtraError
+from ccenv.leaderboard.board import make_board
+from ccenv.leaderboard.proofs import store_report
+from ccenv.leaderboard.records import VERIFICATION, read_records
+from ccenv.leaderboard.site import build_site, quantity
+from ccenv.legality import check_trace
+from ccenv.metrics import METRICS
+from ccenv.trace import load_trace
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    """What ``ccenv verify cc_qdel --json`` prints, as far as the board reads it."""
+    query = {"name": "q", "claim": "objectives <or> progress", "verdict": "verified", "evidence": {"sha256": "a" * 64}}
+    data = {
+        "sender": "cc_qdel",
+        "model": "ccac",
+        "buffer": "infinite",
+        "property": "invariant",
+        "T": 7,
+        "setting_name": "history",
+    }
+    return {
+        **data,
+        "verdict": "verified",
+        "queries": [query],
+        "seconds": 0.5,
+        "solver": "z3-solver 1.2.3",
+        "trace": None,
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of two suites and one verification."""
+    records = tmp_path_factory.mktemp("records")
+    run_suite(small_suite(), records / "bench" / "small")
+    hard = small_suite(name="hard", adversaries=["kind", "slowest"], tags=["adversarial"])
+    run_suite(hard, records / "bench" / "hard")
+    store_report(report(), "report", records)
+    return records
+
+
+@pytest.fixture
+def records(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(made, tmp_path / "records")
+    return tmp_path / "records"
+
+
+@pytest.fixture(scope="module")
+def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site") / "board"
+    build_site([made], out)
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+class Page(HTMLParser):
+    """Links, inline code and balance of a page."""
+
+    VOID = ("meta", "link", "img", "br", "line", "circle")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.inline: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        self.links += [str(given[name]) for name in ("href", "src") if name in given]
+        self.inline += [f"<{tag} {name}>" for name in given if name.startswith("on") or name == "style"]
+        if (tag == "script" and "src" not in given) or tag in ("style", "iframe", "object", "form", "base"):
+            self.inline.append(f"<{tag}>")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_two_builds_are_equal_to_the_last_byte(made: Path, site: Path, tmp_path: Path) -> None:
+    build_site([made], tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(site)
+    build_site([made], tmp_path / "again")  # over an older board, nothing of which may stay
+    assert contents(tmp_path / "again") == contents(site)
+
+
+def test_the_place_of_the_records_does_not_show(records: Path, site: Path, tmp_path: Path) -> None:
+    build_site([records], tmp_path / "elsewhere")
+    assert contents(tmp_path / "elsewhere") == contents(site)
+    for name, content in contents(site).items():
+        if not name.startswith("traces/"):
+            assert str(records.parent).encode() not in content
+
+
+def test_every_link_leads_somewhere_and_nothing_is_inline(site: Path) -> None:
+    assert {page.name for page in pages(site)} >= {"index.html", "method.html"}
+    assert len(pages(site)) == 4
+    for page in pages(site):
+        parsed = Page(page.read_text(encoding="utf-8"))
+        assert parsed.inline == [], page
+        assert parsed.open == [], page
+        for link in parsed.links:
+            assert (page.parent / link).resolve().is_file(), f"{page}: {link}"
+            assert site.resolve() in (page.parent / link).resolve().parents
+
+
+def test_the_policy_of_the_pages(site: Path) -> None:
+    for page in pages(site):
+        policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page.read_text())
+        assert policy is not None
+        rules = dict(part.strip().split(" ", 1) for part in policy[1].split(";"))
+        assert rules["default-src"] == "'none'"
+        assert rules["script-src"] == "'self' file:"
+        assert "unsafe" not in policy[1]
+
+
+def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -> None:
+    manifest = json.loads((made / "bench" / "small" / MANIFEST).read_text())
+    index = (site / "index.html").read_text()
+    for entry in manifest["summary"]:
+        row = re.search(rf'<tr>\s*<td[^>]*>[^<]*</td>\s*<th scope="row" data-value="{entry["agent"]}">.*?</tr>', index, re.DOTALL)
+        assert row is not None
+        assert f"{entry['score']['iqm']:.3f}" in row[0]
+        assert f"{entry['score']['low']:.3f} to {entry['score']['high']:.3f}" in row[0]
+        assert f">{entry['against']['kind']['loss_fraction'] * 100:.2f}</td>" in row[0]
+
+
+def test_the_worst_case_is_over_all_suites_and_its_trace_is_there(made: Path, site: Path) -> None:
+    data = json.loads((site / "board.json").read_text())
+    for sender in data["senders"]:
+        values = []
+        for suite in ("small", "hard"):
+            for line in (made / "bench" / suite / CELLS).read_text().splitlines():
+                cell = json.loads(line)
+                if cell["agent"] == sender["sender"]:
+                    values.append(cell["metrics"]["utilisation"])
+        assert sender["worst_case"]["value"] == min(values)
+        assert sender["worst_case"]["suite"] == "hard"
+        trace = load_trace(site / "traces" / f"{sender['worst_case']['key']}.npz")
+        assert check_trace(trace) == []
+        assert trace.header.adversary == "slowest"
+
+
+def test_the_verdict_stands_in_its_own_column_and_changes_no_score(made: Path, site: Path, records: Path, tmp_path: Path) -> None:
+    index = (site / "index.html").read_text()
+    assert index.count('<span class="verdict verified">verified</span>') == 2  # once per suite, for cc_qdel only
+    shutil.rmtree(records / "verify")
+    build_site([records], tmp_path / "without")
+    tables = [json.loads((folder / "board.json").read_text())["tables"] for folder in (site, tmp_path / "without")]
+    assert tables[0] == tables[1]
+    assert "verified" not in re.sub(r"<em>.*?</em>", "", (tmp_path / "without" / "index.html").read_text())
+
+
+def test_a_refuted_verdict_links_its_counterexample(made: Path, records: Path, tmp_path: Path) -> None:
+    trace = next((made / "bench" / "small" / "traces").glob("cc_qdel*.npz"))
+    query = {"claim": "x", "verdict": "refuted", "evidence": {"sha256": "b" * 64}}
+    store_report(report(T=8, verdict="refuted", queries=[query], trace=str(trace)), "report", records)
+    build_site([records], tmp_path / "site")
+    page = next((tmp_path / "site" / "senders").glob("cc_qdel*")).read_text()
+    assert f"../traces/proof-{'b' * 16}.npz" in page
+    assert (tmp_path / "site" / "traces" / f"proof-{'b' * 16}.npz").read_bytes() == trace.read_bytes()
+    assert page.index('"verdict verified"') < page.index('"verdict refuted"')  # T = 7 before T = 8
+
+
+def test_text_of_records_is_escaped(site: Path) -> None:
+    page = next((site / "senders").glob("cc_qdel*")).read_text()
+    assert "objectives &lt;or&gt; progress" in page
+    assert "<or>" not in page
+
+
+def edit(file: Path, change: Any) -> None:
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+HOSTILE = [
+    (lambda m: m["agents"][0].update(label="<script>alert(1)</script>"), "agents.0.label"),
+    (lambda m: m["agents"][0].update(label="a\u202eb"), "agents.0.label"),
+    (lambda m: m["agents"][0].update(label="x" * 200), "agents.0.label"),
+    (lambda m: m["summary"][0]["worst_case"].update(trace="traces/../../../etc/passwd.npz"), "worst_case.trace"),
+    (lambda m: m["summary"][0]["worst_case"].update(plot="javascript:alert(1)"), "worst_case.plot"),
+    (lambda m: m["summary"][0].update(agent_sha256="../x"), "agent_sha256"),
+    (lambda m: m.update(finished_at="now"), "finished_at"),
+    (lambda m: m.update(extra=1), "unknown key 'extra'"),
+    (lambda m: m["suite"].update(summary="edited after the run"), "edited after the run"),
+    (lambda m: m.update(n_cells=3), "the manifest says 3"),
+    (lambda m: m.update(format_version=2), "format version 2"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), HOSTILE)
+def test_hostile_manifests_are_refused_by_name(records: Path, tmp_path: Path, change: Any, message: str) -> None:
+    edit(records / "bench" / "small" / MANIFEST, change)
+    with pytest.raises(InputError) as caught:
+        build_site([records], tmp_path / "site")
+    assert message in str(caught.value)
+    assert "small" in str(caught.value)
+    assert not (tmp_path / "site").exists()
+
+
+def test_hostile_cells_and_verifications(records: Path, tmp_path: Path) -> None:
+    lines = records / "bench" / "small" / CELLS
+    whole = lines.read_text()
+    lines.write_text(whole.replace('"seed":1', '"seed":1,"seed":2', 1))
+    with pytest.raises(InputError, match=r"line 1.*'seed' is given twice"):
+        build_site([records], tmp_path / "site")
+    lines.write_text(whole.replace('"utilisation":', '"utilisation":NaN,"x":', 1))
+    with pytest.raises(InputError, match="NaN is not a number"):
+        build_site([records], tmp_path / "site")
+    lines.write_text(whole)
+    file = next(records.rglob(VERIFICATION))
+    edit(file, lambda v: v.update(verdict="probably"))
+    with pytest.raises(InputError, match="verdict"):
+        build_site([records], tmp_path / "site")
+
+
+def test_links_among_the_traces_are_not_followed(records: Path, tmp_path: Path) -> None:
+    trace = next((records / "bench" / "hard" / "traces").glob("reno*.npz"))
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    trace.unlink()
+    trace.symlink_to(secret)
+    with pytest.raises(InputError, match="is a link"):
+        build_site([records], tmp_path / "site")
+
+
+def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) -> None:
+    shutil.rmtree(records / "bench" / "hard" / "traces")
+    build_site([records], tmp_path / "site")
+    for page in pages(tmp_path / "site"):
+        assert all((page.parent / link).resolve().is_file() for link in Page(page.read_text()).links)
+
+
+def test_ranks_of_what_the_data_cannot_separate() -> None:
+    from ccenv.leaderboard.board import _ranked
+    from ccenv.leaderboard.records import Score
+
+    class Fake:
+        def __init__(self, name: str, low: float, iqm: float, high: float) -> None:
+            self.player = type("P", (), {"label": name, "sha256": name})
+            score = Score(metric="power", adversary="kind", iqm=iqm, low=low, high=high, n_runs=4)
+            self.summary = type("S", (), {"score": score})
+
+    entries = [Fake("c", 0.40, 0.45, 0.55), Fake("a", 0.8, 0.9, 0.95), Fake("b", 0.50, 0.6, 0.7), Fake("d", 0.1, 0.2, 0.3)]
+    ranks = [(first, last, result.player.label) for first, last, result in _ranked(entries, METRICS["power"])]  # type: ignore[arg-type]
+    assert ranks == [(1, 1, "a"), (2, 3, "b"), (2, 3, "c"), (4, 4, "d")]
+    lower = [(first, last, r.player.label) for first, last, r in _ranked(entries, METRICS["loss_fraction"])]  # type: ignore[arg-type]
+    assert lower == [(1, 1, "d"), (2, 3, "c"), (2, 3, "b"), (4, 4, "a")]
+
+
+def test_the_newest_run_of_a_sender_counts_and_older_code_is_marked(records: Path, tmp_path: Path) -> None:
+    shutil.copytree(records / "bench" / "small", records / "bench" / "newer")
+
+    def newer(manifest: Any) -> None:
+        manifest["finished_at"] = "2999-01-01T00:00:00Z"
+        manifest["code_sha256"] = "c" * 64
+        manifest["agents"] = manifest["agents"][:1]
+
+    edit(records / "bench" / "newer" / MANIFEST, newer)
+    board = make_board(*read_records([records]))
+    table = next(t for t in board.tables if t.suite.name == "small")
+    origin = {result.player.label: (result.record.folder.name, result.stale) for _, _, result in table.rows}
+    assert origin == {"cc_qdel": ("newer", False), "reno": ("small", True)}
+
+
+def test_versions_of_a_suite_are_never_mixed(records: Path, tmp_path: Path) -> None:
+    run_suite(small_suite(version=2), records / "bench" / "small2", pictures=False)
+    board = make_board(*read_records([records]))
+    found = [(table.suite.name, table.suite.version, table.superseded) for table in board.tables]
+    assert found == [("small", 2, False), ("hard", 1, False), ("small", 1, True)]
+
+
+def test_units_that_people_read() -> None:
+    assert quantity(0.0219, METRICS["queueing_delay_mean_s"]) == "21.9"
+    assert quantity(0.131, METRICS["loss_fraction"]) == "13.10"
+    assert quantity(None, METRICS["power"]) == "\N{EN DASH}"
+
+
+def test_where_a_site_may_go(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "precious").write_text("x")
+    with pytest.raises(InputError, match="holds something that is not a board"):
+        build_site([made], tmp_path / "home")
+    assert (tmp_path / "home" / "precious").read_text() == "x"
+    assert list(tmp_path.iterdir()) == [tmp_path / "home"]
+
+
+def test_no_records(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="run one first"):
+        build_site([tmp_path], tmp_path / "site")
+    with pytest.raises(InputError, match="no such folder"):
+        build_site([tmp_path / "nowhere"], tmp_path / "site")
+
+
+def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'ccenv\[board\]'"):
+        build_site([made], tmp_path / "site")
+
+
+REPORTS = [
+    ([], "not a report"),
+    ({"verdict": "verified"}, "'sender' is missing"),
+    (report(queries=[{"claim": "x"}]), "a query lacks"),
+    (report(queries=[]), "queries"),
+    (report(verdict="yes"), "verdict"),
+    (report(sender="cc_qdell"), "Did you mean 'cc_qdel'"),
+    (report(trace="/nowhere/x.npz", verdict="refuted"), "is not there"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), REPORTS)
+def test_reports_that_are_none(tmp_path: Path, given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        store_report(given, "report.json", tmp_path)
+    assert not list(tmp_path.rglob(VERIFICATION))
+
+
+def test_a_report_about_another_sender(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a report about 'cc_qdel', not about 'cc_probe_fast'"):
+        store_report(report(), "report.json", tmp_path, agent="cc_probe_fast")
+
+
+def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(report()))
+    assert main(["board", "add", str(tmp_path / "report.json"), "--records", str(tmp_path), "--json"]) == 0
+    assert (Path(json.loads(capsys.readouterr().out)["record"]) / VERIFICATION).is_file()
+    assert main(["board", "build", "--records", str(made), "--out", str(tmp_path / "site"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result == {"index": str(tmp_path / "site" / "index.html"), "suites": 2, "senders": 2, "verifications": 1}
+    assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
