@@ -1,6 +1,8 @@
 """Metrics against numbers worked out by hand on small traces."""
 
 import math
+import re
+from pathlib import Path as FilePath
 
 import numpy as np
 import pytest
@@ -169,3 +171,11 @@ def test_refusals() -> None:
     with pytest.raises(InputError):
         Window.after(QUEUE, 3.0)
     assert Window.after(QUEUE, 1.5).first_row == 2
+
+
+def test_the_table_in_the_docs_is_the_table_in_the_code() -> None:
+    page = (FilePath(__file__).parents[1] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (higher|lower) \|", page, re.MULTILINE)
+    assert rows == [(m.name, m.unit or "1", m.direction) for m in METRICS.values()]
+    for name in METRICS:
+        assert "Reference:" in str(METRICS[name].compute.__doc__)

@@ -58,5 +58,6 @@ def build(
     if json:
         print_json(result)
     else:
-        print_text(f"{result['senders']} senders in {result['suites']} suites, {result['verifications']} verifications")
+        counts = (("sender", "senders"), ("suite", "suites"), ("verification", "verifications"))
+        print_text(", ".join(f"{result[many]} {one if result[many] == 1 else many}" for one, many in counts))
         print_text(f"open {result['index']}")
