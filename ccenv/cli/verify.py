@@ -35,8 +35,12 @@ def command(
     at_least: Annotated[str | None, typer.Option(help="Threshold of utilisation, as a fraction.")] = None,
     at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D) for inflight and queue, MSS for loss.")] = None,
     upper: Annotated[str, typer.Option(help="Windows of C_U: paper or exact.")] = "paper",
+    lambda_form: Annotated[str, typer.Option(help="C_L_lambda: paper, sent/(T*+D), or grid, sent/(T*+D+1).")] = "paper",
     time_limit: Annotated[float, typer.Option(help="Seconds per solver call; what takes longer is unknown.")] = 600.0,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
+    bisect: Annotated[bool, typer.Option("--bisect", help="lemmas: also find the best constants.")] = False,
+    budget: Annotated[float, typer.Option(help="envelope: seconds of solver time for the whole table.")] = 300.0,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
     recheck: Annotated[str | None, typer.Option(help="Decide every proof again with yices or cvc5.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces of counterexamples.")] = Path("runs/verify"),
     cache: Annotated[bool, typer.Option(help="Reuse stored answers of the very same query.")] = True,
@@ -54,13 +58,18 @@ def command(
     from ccenv.smt.verifier import Verifier
 
     action, name = _split(words)
-    _check_limits(time_limit, recheck)
+    _check_limits(time_limit, recheck, jobs, budget)
+    limits = {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": cache, "folder": str(output)}
+    if action == "lemmas":
+        return _lemmas(name, samples, setting, bisect, limits, jobs, json)
+    if action == "envelope":
+        return _envelope(name, samples, setting, budget, limits, jobs, json)
+    if prop.startswith("steady_"):
+        return _steady(name, model, buffer, prop, samples, setting, limits, json)
     progress = None if json else lambda line: print_text(f"  {line}")
     verifier = Verifier(time_limit, seed, recheck, Store(), cache, progress)
-    if action == "query":
-        return _query(name, model, buffer, prop, samples or 7, setting, _fraction(at_least, "--at-least"),
-                      _fraction(at_most, "--at-most"), upper, verifier, output, json)  # fmt: skip
-    raise InputError(f"unknown action {action!r}")
+    thresholds = (_fraction(at_least, "--at-least"), _fraction(at_most, "--at-most"))
+    return _query(name, model, buffer, prop, samples or 7, setting, thresholds, (upper, lambda_form), verifier, output, json)
 
 
 def _split(words: list[str]) -> tuple[str, str]:
@@ -73,11 +82,15 @@ def _split(words: list[str]) -> tuple[str, str]:
     raise InputError(f"give one sender, or lemmas or envelope and one sender; got {' '.join(words)!r}")
 
 
-def _check_limits(time_limit: float, recheck: str | None) -> None:
+def _check_limits(time_limit: float, recheck: str | None, jobs: int, budget: float) -> None:
     from ccenv.smt.solvers import SECOND_SOLVERS, version_of
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
+    if not budget > 0:
+        raise InputError(f"--budget is {budget}; it must be above 0 seconds")
+    if not 1 <= jobs <= 256:
+        raise InputError(f"--jobs is {jobs}; it must be 1 to 256")
     if recheck is not None:
         if recheck not in SECOND_SOLVERS:
             raise InputError(f"unknown solver {recheck!r} for --recheck.{did_you_mean(recheck, SECOND_SOLVERS)}")
@@ -109,13 +122,19 @@ def _buffer(text: str) -> Any:
         raise InputError(f"unknown buffer {text!r}.{did_you_mean(text, BUFFERS)} A number of C*Rm is allowed too.") from None
 
 
-def build_setting(sender: Any, model: str, buffer: str, samples: int, name: str | None, upper: str) -> tuple[Setting, str]:
+def build_setting(
+    sender: Any, model: str, buffer: str, samples: int, name: str | None, rules: tuple[str, str]
+) -> tuple[Setting, str]:
     """Build the setting of the options; without a name it is ``history`` where the sender's rate is bounded, else ``sound``."""
     from ccenv.smt.setting import BeliefRules, Setting, named_setting
 
+    upper, lambda_form = rules
     if upper not in ("paper", "exact"):
         raise InputError(f"--upper is {upper!r}; it is paper or exact")
-    base = Setting(model, _buffer(buffer), samples, beliefs=BeliefRules(upper=upper))  # type: ignore[arg-type]
+    if lambda_form not in ("paper", "grid"):
+        raise InputError(f"--lambda-form is {lambda_form!r}; it is paper or grid")
+    beliefs = BeliefRules(upper=upper, lambda_extra_steps=int(lambda_form == "grid"))  # type: ignore[arg-type]
+    base = Setting(model, _buffer(buffer), samples, beliefs=beliefs)
     bound = sender.largest_rate()
     chosen = name or ("history" if bound is not None else "sound")
     return named_setting(chosen, base, bound), chosen
@@ -128,9 +147,8 @@ def _query(
     prop: str,
     samples: int,
     setting_name: str | None,
-    at_least: Fraction | None,
-    at_most: Fraction | None,
-    upper: str,
+    thresholds: tuple[Fraction | None, Fraction | None],
+    rules: tuple[str, str],
     verifier: Verifier,
     output: Path,
     json: bool,
@@ -140,12 +158,12 @@ def _query(
     from ccenv.smt.report import about_run, decide_claim
 
     sender = smt_sender(name)
-    setting, chosen = build_setting(sender, model, buffer, samples, setting_name, upper)
-    queries = build_claim(prop, setting, sender, Thresholds(at_least, at_most))
+    setting, chosen = build_setting(sender, model, buffer, samples, setting_name, rules)
+    queries = build_claim(prop, setting, sender, Thresholds(*thresholds))
     if not json:
         print_text(f"{sender.name} on {model}, buffer {buffer}, {prop}, T = {samples}, setting {chosen}")
     outcome = decide_claim(prop, queries, verifier, output)
-    threshold = at_least if at_least is not None else at_most
+    threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
     outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
     data = outcome.to_dict() | {"sender": sender.name, "model": model, "buffer": buffer, "property": prop}
     data |= {"setting_name": chosen} | about_run(setting)
@@ -156,8 +174,81 @@ def _query(
     return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
 
 
+def _lemmas(
+    name: str, samples: int | None, setting: str | None, bisect: bool, limits: dict[str, Any], jobs: int, json: bool
+) -> int:
+    from ccenv.smt.lemma_report import LemmaRun, run_lemmas
+    from ccenv.smt.lemmas import load_suite
+
+    suite = load_suite(name).suite
+    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
+    data = run_lemmas(
+        run, jobs, None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
+    )
+    if json:
+        print_json(data)
+    else:
+        columns = ["lemma", "verdict", "bound", "paper", "refuted beyond", "seconds", "trace"]
+        rows = [
+            [row["name"], row["verdict"], row["bound"], row["paper"], row.get("bisection", {}).get("refuted"), row["seconds"],
+             row["trace"]] for row in data["lemmas"]
+        ]  # fmt: skip
+        print_table(f"{suite.name} ({suite.source}), T = {run.samples}, setting {run.setting}", columns, rows)
+        for row in data["lemmas"]:
+            if not row["as_expected"]:
+                print_text(f"{row['name']}: expected {row['expected']}, {row['verdict']}. {row.get('reason', '')}")
+    verdicts = {row["verdict"] for row in data["lemmas"] if not row["as_expected"]}
+    return 0 if not verdicts else 3 if verdicts == {"unknown"} else 1
+
+
+def _steady(
+    name: str, model: str, buffer: str, prop: str, samples: int | None, setting: str | None, limits: dict[str, Any], json: bool
+) -> int:
+    from ccenv.errors import unknown_name
+    from ccenv.smt.lemma_report import LemmaRun, run_lemma
+    from ccenv.smt.lemmas import load_suite, suite_setting
+    from ccenv.smt.report import about_run
+
+    loaded = load_suite(name)
+    suite = loaded.suite
+    if prop not in suite.properties:
+        raise unknown_name(f"property of suite {suite.name!r}", prop, suite.properties)
+    if (model, buffer) != (suite.model, suite.buffer):
+        raise InputError(f"{prop} of {name} is proved on {suite.model} with buffer {suite.buffer}, not {model} with {buffer}")
+    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
+    outcome = run_lemma(run, suite.properties[prop])
+    data = outcome.to_dict() | {"property": prop, "sender": loaded.sender.name, "model": model, "buffer": buffer}
+    data |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
+    data |= about_run(suite_setting(loaded, run.setting, run.samples))
+    if json:
+        print_json(data)
+    else:
+        _print_outcome(data)
+    return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
+
+
+def _envelope(
+    name: str, samples: int | None, setting: str | None, budget: float, limits: dict[str, Any], jobs: int, json: bool
+) -> int:
+    from ccenv.smt.envelope import EnvelopeRun, run_envelope
+
+    run = EnvelopeRun(name, samples or 7, setting, budget, **limits)
+    data = run_envelope(run, jobs)
+    if json:
+        print_json(data)
+    else:
+        columns = ["model", "buffer", "metric", "verdict", "bound", "refuted beyond", "seconds"]
+        rows = [
+            [row[key] for key in ("model", "buffer", "metric", "verdict", "bound", "beyond", "seconds")] for row in data["rows"]
+        ]
+        print_table(f"verified envelope of {data['sender']}, T = {run.samples}", columns, rows)
+    return 0
+
+
 def _print_outcome(data: dict[str, Any]) -> None:
     rows = [("verdict", data["verdict"]), ("solver time", f"{data['seconds']} s")]
+    if data["bound"] is not None:
+        rows.append(("bound", str(data["bound"])))
     for key in ("reason", "violates", "trace"):
         if data.get(key):
             rows.append((key, data[key]))

@@ -195,7 +195,7 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool
     first_delays = _first_delays(setting, wanted)
     look_back = max([0, *wanted.delays, *first_delays])
     if setting.sent_before_at_most is not None:
-        look_back = max(look_back, HISTORY_STEPS)
+        look_back = max(look_back + 1, HISTORY_STEPS)
     view = View(
         setting=setting,
         alpha=make.real("alpha"),

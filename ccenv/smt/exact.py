@@ -186,6 +186,10 @@ def _check_start(run: _Run) -> None:
     if run.setting.delay_rule == "sound":
         for m, flag in run.late[0].items():
             _law(f"delay of {m} steps at sample 0", 0, not flag or run.S[0] <= run.enqueued(-m), run.S[0])
+    if limit is not None:
+        for m, flag in run.late[0].items():
+            waited = run.S[0] < run.enqueued(-1) and run.S[0] <= run.enqueued(-1 - m)
+            _law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, run.S[0])
     for lower, upper in (("C_L", "C_U"),):
         if lower in run.beliefs:
             _law("C_L(0) >= MSS/Rm", 0, run.beliefs[lower][0] >= run.alpha, run.beliefs[lower][0])

@@ -114,13 +114,20 @@ def past_sending(v: View) -> Iterator[Formula]:
 
 
 def delay_of_newest(v: View) -> Iterator[Formula]:
-    """late[t][m]: the newest byte delivered by sample t was sent m or more steps before; unchanged while nothing is delivered."""
+    """late[t][m]: the newest byte delivered by sample t was sent m or more steps before; unchanged while nothing is delivered.
+
+    Where the setting knows the steps before the trace, the same link also ruled them. Then the newest byte was delivered at
+    sample 0 or -1 if bytes that were sent by -1 are still missing: S(-2) = S(0) would need G(-2) = G(-1) = S(0) by the jitter
+    bound, so a whole step of tokens wasted, so an empty queue at -1. Hence S(0) < E(-1) and S(0) <= E(-1-m) make it late.
+    """
     for t, flags in enumerate(v.late):
         for m, flag in flags.items():
             if t == 0:
                 # The newest byte may be stale at sample 0, so only one direction is sure.
                 if v.setting.delay_rule == "sound":
                     yield implies(flag, v.S[0] <= v.enqueued(-m))
+                if v.setting.sent_before_at_most is not None:
+                    yield implies(all_of([v.S[0] < v.enqueued(-1), v.S[0] <= v.enqueued(-1 - m)]), flag)
             elif m <= t or v.setting.delay_rule == "sound":
                 served = v.S[t] > v.S[t - 1]
                 yield implies(served, same_truth(flag, v.S[t] <= v.enqueued(t - m)))

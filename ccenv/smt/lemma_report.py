@@ -1,0 +1,140 @@
+"""Run lemma suites: each lemma with its given constant, and on request with its best one."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import InputError, unknown_name
+from ccenv.smt.bisect import bisect
+from ccenv.smt.lemmas import Lemma, LoadedSuite, constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.smt.report import Outcome, about_run, decide_claim
+from ccenv.smt.store import Store
+from ccenv.smt.verifier import Verdict, Verifier
+
+
+@dataclass(frozen=True)
+class LemmaRun:
+    """What to run; plain data, so that it can go to another process.
+
+    Attributes:
+        suite: name or file of the suite.
+        setting: ``sound``, ``artefact`` or ``history``.
+        samples: T.
+        bisect: whether to look for the best constants.
+        time_limit_s: per solver call.
+        seed: of the solver.
+        recheck: second solver, or None.
+        reuse: whether stored answers count.
+        folder: for traces.
+    """
+
+    suite: str
+    setting: str
+    samples: int
+    bisect: bool = False
+    time_limit_s: float = 600.0
+    seed: int = 0
+    recheck: str | None = None
+    reuse: bool = True
+    folder: str = "runs/verify"
+
+    def verifier(self) -> Verifier:
+        """Return a verifier with these limits."""
+        return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse)
+
+
+def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
+    """Return the lemmas that the suite claims in a setting."""
+    return [lemma for lemma in loaded.suite.lemmas if not lemma.settings or setting in lemma.settings]
+
+
+def run_lemmas(run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None] | None = None) -> dict[str, Any]:
+    """Decide all lemmas of a suite.
+
+    Args:
+        run: what to run.
+        jobs: processes; lemmas are independent.
+        progress: called with each outcome as it comes.
+
+    Returns:
+        dict: suite, setting, T, versions, and ``lemmas``: one JSON object each.
+    """
+    loaded = load_suite(run.suite)
+    names = [lemma.name for lemma in lemmas_of(loaded, run.setting)]
+    outcomes: list[Outcome] = []
+    if jobs == 1:
+        for name in names:
+            outcomes.append(run_lemma(run, name))
+            if progress is not None:
+                progress(outcomes[-1])
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            for outcome in pool.map(run_lemma, [run] * len(names), names):
+                outcomes.append(outcome)
+                if progress is not None:
+                    progress(outcome)
+    setting = suite_setting(loaded, run.setting, run.samples)
+    head = {"suite": loaded.suite.name, "source": loaded.suite.source, "sender": loaded.sender.name, "setting_name": run.setting}
+    head |= about_run(setting) | {"seconds": round(sum(outcome.seconds for outcome in outcomes), 3)}
+    head["all_as_expected"] = all(outcome.details["as_expected"] for outcome in outcomes)
+    return head | {"lemmas": [outcome.to_dict() for outcome in outcomes]}
+
+
+def run_lemma(run: LemmaRun, name: str) -> Outcome:
+    """Decide one lemma of a suite, and bisect its constant if asked.
+
+    Raises:
+        UnknownNameError: if the suite has no such lemma.
+    """
+    loaded = load_suite(run.suite)
+    by_name = {lemma.name: lemma for lemma in loaded.suite.lemmas}
+    if name not in by_name:
+        raise unknown_name("lemma", name, by_name)
+    lemma = by_name[name]
+    setting = suite_setting(loaded, run.setting, run.samples)
+    numbers = constants_of(loaded.suite, run.setting)
+    verifier = run.verifier()
+    folder = FilePath(run.folder)
+    outcome = decide_claim(name, lemma_queries(loaded, lemma, setting, numbers), verifier, folder)
+    constant = loaded.suite.constants.get(lemma.bound or "")
+    outcome.paper = lemma.paper if lemma.paper is not None else None if constant is None else constant.paper
+    if lemma.bound is not None and outcome.verdict == "verified":
+        outcome.bound = float(numbers[lemma.bound])
+    outcome.details = {"text": lemma.text, "note": lemma.note, "expected": lemma.expect} | outcome.details
+    outcome.details["as_expected"] = outcome.verdict == lemma.expect
+    if lemma.bound is not None:
+        outcome.details["constant"] = lemma.bound
+    if run.bisect and constant is not None and constant.search is not None:
+        _bisect_lemma(run, loaded, lemma, outcome, numbers)
+    return outcome
+
+
+def _bisect_lemma(run: LemmaRun, loaded: LoadedSuite, lemma: Lemma, outcome: Outcome, numbers: dict[str, Fraction]) -> None:
+    name = str(lemma.bound)
+    search = loaded.suite.constants[name].search
+    if search is None:
+        raise InputError(f"constant {name!r} has no search range")
+    setting = suite_setting(loaded, run.setting, run.samples)
+    verifier = run.verifier()
+    verifier.recheck = None  # the proved end is checked again below
+
+    def decide(value: Fraction) -> tuple[Verdict, Any]:
+        queries = lemma_queries(loaded, lemma, setting, numbers | {name: value})
+        tried = decide_claim(lemma.name, queries, verifier, FilePath(run.folder))
+        outcome.seconds += tried.seconds
+        return tried.verdict, {"verdict": tried.verdict, "trace": tried.trace, "queries": tried.details["queries"]}
+
+    exact = {key: Fraction(str(value)) for key, value in search.model_dump(exclude={"best"}).items()}
+    bracket = bisect(decide, search.best, exact["low"], exact["high"], exact["precision"], numbers[name])
+    outcome.details["bisection"] = bracket.to_dict()
+    outcome.bound = None if bracket.proved is None else float(bracket.proved)
+    if run.recheck is not None and bracket.proved is not None:
+        again = replace(verifier, recheck=run.recheck)
+        queries = lemma_queries(loaded, lemma, setting, numbers | {name: bracket.proved})
+        outcome.details["recheck"] = decide_claim(lemma.name, queries, again, FilePath(run.folder)).details.get("recheck")

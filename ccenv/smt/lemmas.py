@@ -1,0 +1,242 @@
+"""Lemma suites: a transition system as YAML, each lemma one or more queries ([CCmatic] s.5.2, App. F).
+
+A suite names states, constants and lemmas. A lemma says: from a premise on the state at sample 0 follows a conclusion at the end
+of the trace or about all of it. Conclusions in a list are proved one by one, which solvers prefer to one conjunction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.errors import InputError
+from ccenv.smt.catalog import smt_sender
+from ccenv.smt.encode import Needs, SmtSender
+from ccenv.smt.formulas import bounds_of, cases_of, compile_formula, names_in, read_number, text_of
+from ccenv.smt.properties import Property
+from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.smt.verifier import Query
+
+SUITES = "ccenv.configs.verify"
+
+
+class Search(StrictModel):
+    """How the best value of a constant is looked for.
+
+    Attributes:
+        best: whether a larger or a smaller number is the stronger claim.
+        low: smallest value tried.
+        high: largest value tried.
+        precision: largest distance between the proved value and the refuted one.
+    """
+
+    best: Literal["largest", "smallest"]
+    low: float
+    high: float
+    precision: float = Field(gt=0)
+
+
+class Constant(StrictModel):
+    """A number in lemmas.
+
+    Attributes:
+        value: what is used.
+        paper: the paper's number.
+        search: how to bisect it, if at all.
+    """
+
+    value: float | str | dict[str, float | str]
+    paper: float | None = None
+    search: Search | None = None
+
+
+class Lemma(StrictModel):
+    """One lemma.
+
+    Attributes:
+        name: e.g. ``F.3``.
+        text: one line.
+        premise: formula on the state at sample 0 and on the trace.
+        conclusion: formulas; each is a query of its own.
+        bound: the constant that is reported and bisected.
+        timeout: whether beliefs may time out at the last sample.
+        timeout_preset: other constants of the time-out than the suite's.
+        expect: ``refuted`` for statements of the paper that do not hold here.
+        settings: the settings in which the lemma is claimed; empty: in all.
+        buffer: another buffer than the suite's.
+        paper: the paper's number, if not that of the bound.
+        note: premise or deviation in words.
+    """
+
+    name: str
+    text: str
+    premise: Any
+    conclusion: list[Any] = Field(min_length=1)
+    bound: str | None = None
+    timeout: bool = True
+    timeout_preset: str | None = None
+    expect: Literal["verified", "refuted"] = "verified"
+    settings: tuple[str, ...] = ()
+    buffer: str | None = None
+    paper: float | str | None = None
+    note: str = ""
+
+
+class Suite(StrictModel):
+    """A transition system with its lemmas.
+
+    Attributes:
+        name: of the suite.
+        source: paper and section.
+        sender: registered name or program file beside the suite.
+        model: network model.
+        buffer: buffer of all lemmas that name none.
+        default_T: trace length if none is given.
+        timeout_preset: constants of the belief time-out.
+        lambda_extra_steps: how C_L_lambda reads delays off the grid.
+        states: named formulas.
+        constants: named numbers.
+        properties: names under which ``ccenv verify NAME --property`` finds lemmas, with their best constant.
+        lemmas: in order.
+    """
+
+    name: str
+    source: str
+    sender: str
+    model: str
+    buffer: str
+    default_T: int = 10
+    default_setting: str = "history"
+    timeout_preset: str | None = None
+    lambda_extra_steps: int = 1
+    states: dict[str, Any] = Field(default_factory=dict)
+    constants: dict[str, Constant] = Field(default_factory=dict)
+    properties: dict[str, str] = Field(default_factory=dict)
+    lemmas: list[Lemma]
+
+
+@dataclass(frozen=True)
+class LoadedSuite:
+    """A suite with its sender."""
+
+    suite: Suite
+    sender: SmtSender
+    file: FilePath
+
+
+def load_suite(name: str) -> LoadedSuite:
+    """Read a suite by the name of its sender or the path of a YAML file, and check every formula in it.
+
+    Raises:
+        UnknownNameError: if no such suite exists.
+        InputError: for unknown keys, conditions or constants.
+    """
+    file = find_data(SUITES, name, ".yaml")
+    suite = validate(Suite, read_yaml(file), file.name)
+    beside = file.parent / suite.sender
+    sender = smt_sender(str(beside) if suite.sender.endswith(".json") else suite.sender)
+    loaded = LoadedSuite(suite, sender, file)
+    for lemma in suite.lemmas:
+        lemma_queries(loaded, lemma, suite_setting(loaded, "sound", 3), constants_of(suite, "sound"))
+        if lemma.bound is not None and lemma.bound not in suite.constants:
+            raise InputError(f"{file.name}: lemma {lemma.name}: bound {lemma.bound!r} is not among the constants")
+    return loaded
+
+
+def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
+    """Return the network setting of a suite under one of the named settings."""
+    suite = loaded.suite
+    timeout = None if suite.timeout_preset is None else TIMEOUT_PRESETS[suite.timeout_preset]
+    rules = BeliefRules(lambda_extra_steps=suite.lambda_extra_steps, timeout=timeout)
+    base = Setting(suite.model, suite.buffer, samples, beliefs=rules)
+    return named_setting(name, base, loaded.sender.largest_rate())
+
+
+def constants_of(suite: Suite, setting: str) -> dict[str, Fraction]:
+    """Return the values of all constants; one that depends on the setting is given as a mapping with ``default``."""
+    out = {}
+    for name, constant in suite.constants.items():
+        value = constant.value
+        if isinstance(value, dict):
+            if setting not in value and "default" not in value:
+                raise InputError(f"{suite.name}: constant {name!r} has no value for setting {setting!r}")
+            value = value.get(setting, value.get("default", 0))
+        out[name] = read_number(value, f"{suite.name}.constants.{name}", {})
+    return out
+
+
+def lemma_queries(loaded: LoadedSuite, lemma: Lemma, setting: Setting, numbers: Mapping[str, Fraction]) -> list[Query]:
+    """Return the queries of a lemma, one per conclusion.
+
+    What a conclusion does not read is not encoded: without C_U and time-outs at the end, premises about C_U are dropped (they
+    leave a value for C_U in every trace, so nothing is gained or lost), which is most of the speed.
+    """
+    states = loaded.suite.states
+    queries = []
+    cases = cases_of(lemma.premise, states)
+    for number, part in enumerate(lemma.conclusion, start=1):
+        for letter, case in zip("abcdefghijklmnopqrstuvwxyz", cases, strict=False):
+            name = lemma.name
+            if len(lemma.conclusion) > 1 or len(cases) > 1:
+                name += f" ({number if len(lemma.conclusion) > 1 else ''}{letter if len(cases) > 1 else ''})"
+            queries.append(_lemma_query(name, loaded, lemma, setting, numbers, case, part))
+    return queries
+
+
+def _lemma_query(
+    name: str,
+    loaded: LoadedSuite,
+    lemma: Lemma,
+    setting: Setting,
+    numbers: Mapping[str, Fraction],
+    case: Any,
+    part: Any,
+) -> Query:
+    states = loaded.suite.states
+    where = f"{loaded.file.name}: {lemma.name}"
+    premise = compile_formula(case, where, numbers, states)
+    conclusion = compile_formula(part, where, numbers, states)
+    needed = bounds_of(part, states) | _negated_bounds(case, states)
+    chosen = setting if lemma.timeout and bounds_of(part, states) & {"C_L", "C_U"} else _without_timeout(setting)
+    if lemma.timeout_preset is not None and chosen.beliefs.timeout is not None:
+        chosen = replace(chosen, beliefs=replace(chosen.beliefs, timeout=TIMEOUT_PRESETS[lemma.timeout_preset]))
+    if lemma.buffer is not None:
+        chosen = replace(chosen, buffer=lemma.buffer)
+    claim = Property(
+        lemma.name,
+        f"{text_of(case, numbers, states)} => {text_of(part, numbers, states)}",
+        lambda v: conclusion(v, v.last),
+        Needs(needed, probe_window=loaded.sender.needs(setting).probe_window),
+        lambda v: premise(v, 0),
+    )
+    return Query(name, chosen, loaded.sender, claim)
+
+
+def uses_constant(loaded: LoadedSuite, lemma: Lemma, name: str) -> bool:
+    """Return whether a lemma depends on a constant, directly or through a state."""
+    seen = names_in(lemma.premise) | names_in(lemma.conclusion)
+    while True:
+        grown = seen | set().union(set(), *(names_in(loaded.suite.states[s]) for s in seen if s in loaded.suite.states))
+        if grown == seen:
+            return name in seen
+        seen = grown
+
+
+def _without_timeout(setting: Setting) -> Setting:
+    return replace(setting, beliefs=replace(setting.beliefs, timeout=None))
+
+
+def _negated_bounds(premise: Any, states: Mapping[str, Any]) -> frozenset[str]:
+    """Return the beliefs under a ``not`` or ``any`` of a premise: those premises must not be dropped."""
+    if isinstance(premise, str):
+        return _negated_bounds(states[premise], states) if premise in states else frozenset()
+    ((key, value),) = premise.items()
+    if key == "all":
+        return frozenset().union(*(_negated_bounds(part, states) for part in value))
+    return bounds_of(premise, states) if key in ("any", "not") else frozenset()
