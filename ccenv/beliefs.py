@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -145,7 +146,9 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
         fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
             acknowledged byte.
         ring: address of the flat float64 array of rings.
-        s_at, e_at, l_at: where this flow's rings of S (stored twice), E, L start in it.
+        s_at: where this flow's ring of S (stored twice) starts in it.
+        e_at: the same for E.
+        l_at: the same for L.
         n: network step whose S and L the sender now knows, >= 1.
         mask: ring length - 1.
         dt_s: length of a step.
@@ -250,7 +253,8 @@ class ReferenceBeliefs:
     """The same bounds, recomputed from all of the history with plain loops.
 
     Attributes:
-        rtt_steps, jitter_steps: Rm and D in steps.
+        rtt_steps: Rm in steps.
+        jitter_steps: D in steps.
         dt_s: length of a step.
         mss_bytes: segment size; the smallest lower bound is one segment per Rm.
         settings: time-outs and windows.
@@ -287,7 +291,7 @@ class ReferenceBeliefs:
     def _floor(self) -> float:
         return self.mss_bytes / (self.rtt_steps * self.dt_s)
 
-    def update(self, E: list[float], L: list[float], S: list[float]) -> tuple[float, float, float]:
+    def update(self, E: list[Any], L: list[Any], S: list[Any]) -> tuple[float, float, float]:
         """Return (C_L, C_U, C_L_lambda) after the sender has learned S and L up to their last entry.
 
         Args:
@@ -305,7 +309,7 @@ class ReferenceBeliefs:
             self._time_out(E, L, S, n)
         return self.C_L, self.C_U, self.C_L_lambda
 
-    def _time_out(self, E: list[float], L: list[float], S: list[float], n: int) -> None:
+    def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int) -> None:
         since = self.timeout_step
         ends = range(since + 1, n + 1)
         self.C_L = max([self._lower(S, t, since) for t in ends] + [self._floor])
@@ -318,12 +322,12 @@ class ReferenceBeliefs:
     def _lags(self, n: int, since: int) -> range:
         return range(1, min(self.window_steps, n - since) + 1)
 
-    def _lower(self, S: list[float], n: int, since: int) -> float:
+    def _lower(self, S: list[Any], n: int, since: int) -> float:
         inv_dt = 1 / self.dt_s
         one = inv_dt / inv_dt  # a fraction where the history is made of fractions
         return max(((S[n] - S[n - j]) * (one / (j + self.jitter_steps)) for j in self._lags(n, since)), default=0) * inv_dt
 
-    def _upper(self, E: list[float], L: list[float], S: list[float], n: int, since: int) -> float:
+    def _upper(self, E: list[Any], L: list[Any], S: list[Any], n: int, since: int) -> float:
         best: float = math.inf
         inv_dt = 1 / self.dt_s
         one = inv_dt / inv_dt
@@ -332,7 +336,7 @@ class ReferenceBeliefs:
                 best = min(best, (S[n] - S[n - j]) * (one / (j - self.jitter_steps)))
         return best * inv_dt
 
-    def _lambda(self, E: list[float], L: list[float], S: list[float], x: int, since: int) -> float:
+    def _lambda(self, E: list[Any], L: list[Any], S: list[Any], x: int, since: int) -> float:
         first = x - self.probe_window_steps
         if first < since or first <= self.start_step:
             return 0.0
@@ -340,13 +344,13 @@ class ReferenceBeliefs:
             return 0.0
         return (E[x] - E[first]) * (1 / self.dt_s) / (self.probe_window_steps + self.jitter_steps)
 
-    def is_utilised(self, E: list[float], L: list[float], S: list[float], x: int) -> bool:
+    def is_utilised(self, E: list[Any], L: list[Any], S: list[Any], x: int) -> bool:
         """Tell whether step x is known to have been utilised; S must reach x + D."""
         return x > self.start_step and (self._late(E, S, x) or (self.loss_proves and self._lost(L, x)))
 
-    def _late(self, E: list[float], S: list[float], x: int) -> bool:
+    def _late(self, E: list[Any], S: list[Any], x: int) -> bool:
         return E[x] > S[x + self.jitter_steps] + self.tie_bytes
 
     @staticmethod
-    def _lost(L: list[float], x: int) -> bool:
+    def _lost(L: list[Any], x: int) -> bool:
         return L[x] > L[x - 1]

@@ -13,7 +13,7 @@ class Model:
 
     Attributes:
         name: id used in configs and traces.
-        index: position in the order of strength and code in the kernels; a sender that works on a higher one works on a lower one.
+        index: position in the order of strength; a sender that works on a higher one works on a lower one.
         has_jitter: may hold served bytes, up to D.
         hoards_tokens: may keep spare tokens for later instead of wasting them (CCAC).
         varies_rate: may choose the link rate in [C_min, C_max] per step.

@@ -32,10 +32,10 @@ class Workload(StrictModel):
     """
 
     kind: Literal["bulk", "rate", "on_off", "finite"] = "bulk"
-    rate_Bps: float = Field(0.0, ge=0, allow_inf_nan=False)
-    on_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    off_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    size_bytes: float = Field(0.0, ge=0, allow_inf_nan=False)
+    rate_Bps: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    on_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    off_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    size_bytes: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _needs_its_fields(self) -> Workload:
@@ -81,8 +81,8 @@ class FlowPath(StrictModel):
     """
 
     rtt_s: float = Field(gt=0, allow_inf_nan=False)
-    jitter_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    start_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    jitter_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    start_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     stop_s: float = Field(math.inf, gt=0)
     loss_budget: float = Field(0.0, ge=0, lt=1)
     workload: Workload = Workload()

@@ -10,31 +10,30 @@ from typing import Any
 import numba
 import numpy as np
 
-from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.adversary import Adversary
 from ccenv.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
-from ccenv.engine.calls import address_of
+from ccenv.engine.checks import flow_matrix, one_density, require_choice
 from ccenv.engine.curve_kernel import RUN_DTYPE, advance_parallel, advance_range
 from ccenv.engine.curve_network import ERROR_SENDER
+from ccenv.engine.initial import reset_envs, reset_flows
 from ccenv.engine.layout import (
-    ADVERSARY_KINDS,
     ENV_DTYPE,
     ENV_RINGS,
     FLOW_DTYPE,
     FLOW_RINGS,
-    RECORD_ENV,
-    RECORD_FLOW,
     SENDER_KINDS,
     ring_length,
 )
-from ccenv.engine.mlp import MAX_WIDTH, pack_mlps
-from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION, fill_observations
+from ccenv.engine.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.paths import PathArrays
+from ccenv.engine.players import AdversaryTable, SenderTable
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
+from ccenv.engine.tracing import Recorder, build_trace
 from ccenv.errors import EngineError, InputError, did_you_mean
 from ccenv.model import Model, get_model
 from ccenv.path import Path
-from ccenv.programs import INPUTS, compile_program, stack_programs
-from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender
+from ccenv.programs import INPUTS
+from ccenv.sender import Sender
 from ccenv.trace import Trace
 
 STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
@@ -44,9 +43,8 @@ PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more 
 DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
 LOSS_DETECTIONS = ("acks", "oracle")
-
-_FLOW_LOG = np.dtype([(name, "<f8") for name in RECORD_FLOW])
-_ENV_LOG = np.dtype([(name, "<f8") for name in RECORD_ENV])
+# What a snapshot holds besides the logs.
+_STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states")
 
 
 @dataclass(frozen=True)
@@ -96,9 +94,9 @@ class CurveEngine:
         record: bool = False,
     ) -> None:
         self.model: Model = get_model(model)
-        self.steps_per_rtt = _one_density(steps_per_rtt)
-        _require_choice("timing", timing, TIMINGS)
-        _require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
+        self.steps_per_rtt = one_density(steps_per_rtt)
+        require_choice("timing", timing, TIMINGS)
+        require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
         if timing == "smt" and self.steps_per_rtt != 1:
             raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
         if not 0 <= seed < 2**53:
@@ -115,16 +113,16 @@ class CurveEngine:
         self.n_envs, self.n_flows = arrays.rtt_steps.shape
         self._arrays = arrays.for_model(self.model)
         self._history_rtts = history_rtts
+        self._senders = SenderTable(senders, self.n_envs, self.n_flows)
+        self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
         self._H = self._ring_length()
         if 4 * self._H > RECIPROCALS:
             raise InputError(
                 f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
             )
         self._allocate()
-        self._set_senders(senders)
-        self._set_adversary(adversary)
         self._set_run()
-        self._seed_C_L = np.broadcast_to(_as_flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
+        self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
 
     # --- construction -----------------------------------------------------------------------------------------------
@@ -133,7 +131,7 @@ class CurveEngine:
         p = self._arrays
         rtt = int(p.rtt_steps.max())
         jitter = int(p.jitter_steps.max())
-        probe = self._longest_probe = rtt
+        probe = int(self._senders.probe_rtts.max()) * rtt
         window = (self.belief_settings.window_rtts if self.belief_settings else 1) * rtt
         need = max(window + rtt, 2 * rtt + jitter + probe + 2)
         if self._history_rtts is not None:
@@ -155,121 +153,15 @@ class CurveEngine:
         self._reciprocals = reciprocal_table()
         self._settings = settings_record(self.belief_settings or DEFAULT_BELIEFS)
         self._moves = np.ones((1, 2 + 2 * N))
-        self._capacity = 0
-        self._flow_log = np.zeros((1, 1, 1), _FLOW_LOG)
-        self._env_log = np.zeros((1, 1), _ENV_LOG)
+        self._recorder = Recorder(B, N, self.recording)
         self._observation_out = np.zeros((B, N, N_OBSERVATION), np.float32)
-
-    def _set_senders(self, senders: Sequence[Any]) -> None:
-        table = [list(row) for row in senders] if isinstance(senders[0], (list, tuple)) else [list(senders)] * self.n_envs
-        if len(table) != self.n_envs or any(len(row) != self.n_flows for row in table):
-            raise InputError(
-                f"senders for {len(table)} environments of {sorted({len(r) for r in table})} flows; "
-                f"the paths have {self.n_envs} of {self.n_flows}"
-            )
-        self.senders: list[list[Sender]] = table
-        distinct: dict[int, Sender] = {id(s): s for row in table for s in row}
-        programs = [s for s in distinct.values() if isinstance(s, ProgramSender)]
-        classics = [s for s in distinct.values() if isinstance(s, ClassicSender)]
-        mlps = [s for s in distinct.values() if isinstance(s, MlpSender)]
-        for policy in mlps:
-            if policy.observation_version != OBSERVATION_VERSION or policy.weights[0].shape[0] != N_OBSERVATION:
-                raise InputError(
-                    f"policy {policy.name!r} was trained on observation version {policy.observation_version}; "
-                    f"this is version {OBSERVATION_VERSION}"
-                )
-        compiled = [compile_program(s.program) for s in programs]
-        self._nodes, self._first_rows = stack_programs(compiled)
-        if not programs:
-            self._nodes, self._first_rows = np.zeros((1, 1)), np.zeros(1, np.int64)
-        self._calls = np.zeros((max(1, len(classics)), 4), np.int64)
-        self._templates = np.zeros((max(1, len(classics)), STATE_SLOTS))
-        for row, cca in enumerate(classics):
-            self._calls[row] = [
-                address_of(cca.init, cca.state),
-                address_of(cca.on_ack, cca.state, ACK),
-                address_of(cca.on_loss, cca.state, LOSS),
-                address_of(cca.on_tick, cca.state, TICK),
-            ]
-            names = cca.state.names or ()
-            for name, value in cca.parameters.items():
-                if name not in names:
-                    raise InputError(f"sender {cca.name!r} has no parameter {name!r}.{did_you_mean(name, names)}")
-                self._templates[row, names.index(name)] = value
-        n_states = self.n_envs * self.n_flows if classics else 1
-        self._states = np.zeros(n_states, STATE_DTYPE)
-        self._state_words = self._states.view("<f8").reshape(n_states, STATE_SLOTS)
-        self._mlp_weights, self._mlp_shapes = pack_mlps(mlps)
-        self._mlp_scratch = np.zeros((self.n_envs, 2, MAX_WIDTH if mlps else 1))
-        index = {id(s): i for group in (programs, classics, mlps) for i, s in enumerate(group)}
-        probe = {id(s): c.probe_window_rtts for s, c in zip(programs, compiled, strict=True)}
-        kinds = {ExternalSender: "external", ProgramSender: "program", ClassicSender: "classic", MlpSender: "mlp"}
-        self._sender_kind = np.array([[SENDER_KINDS[kinds[type(s)]] for s in row] for row in table], np.int64)
-        self._sender_index = np.array([[index.get(id(s), 0) for s in row] for row in table], np.int64)
-        self._probe_rtts = np.array([[probe.get(id(s), 1) for s in row] for row in table], np.int64)
-        longest = int(self._probe_rtts.max()) * int(self._arrays.rtt_steps.max())
-        room = self._H - 2 * int(self._arrays.rtt_steps.max()) - int(self._arrays.jitter_steps.max()) - 2
-        if longest > room:
-            self._H = ring_length(longest + self._H - room)
-            self._allocate()
-
-    def _set_adversary(self, adversary: Adversary | Sequence[Adversary] | None) -> None:
-        if adversary is None:
-            adversary = RecordedAdversary("kind", np.ones((1, 2 + 2 * self.n_flows)))
-        players = list(adversary) if isinstance(adversary, (list, tuple)) else [adversary] * self.n_envs
-        if len(players) != self.n_envs:
-            raise InputError(f"{len(players)} adversaries for {self.n_envs} environments")
-        self.adversaries: list[Adversary] = players  # type: ignore[assignment]
-        distinct = {id(p): p for p in players}
-        scripted = [p for p in distinct.values() if isinstance(p, ScriptedAdversary)]
-        self._adversary_calls = np.zeros((max(1, len(scripted)), 2), np.int64)
-        words = np.zeros((max(1, len(scripted)), ADVERSARY_SLOTS))
-        for row, player in enumerate(scripted):
-            self._adversary_calls[row] = [
-                address_of(player.init, player.state, VIEW),
-                address_of(player.play, player.state, VIEW, MOVE),
-            ]
-            names = player.state.names or ()
-            for name, value in player.parameters.items():
-                if name not in names:
-                    raise InputError(f"adversary {player.name!r} has no parameter {name!r}.{did_you_mean(name, names)}")
-                words[row, names.index(name)] = value
-        index = {id(p): i for i, p in enumerate(scripted)}
-        kinds = {ExternalAdversary: "external", RecordedAdversary: "recorded", ScriptedAdversary: "scripted"}
-        self._adversary_kind = np.array([ADVERSARY_KINDS[kinds[type(p)]] for p in players], np.int64)
-        self._adversary_index = np.array([index.get(id(p), 0) for p in players], np.int64)
-        self._adversary_words = words
-        B, N = self.n_envs, self.n_flows
+        self._states = np.zeros(B * N if self._senders.has_classics else 1, STATE_DTYPE)
+        self._state_words = self._states.view("<f8").reshape(-1, STATE_SLOTS)
+        self._mlp_scratch = np.zeros((B, 2, self._senders.mlp_width))
+        scripted = self._players.has_scripted
         self._adversary_states = np.zeros((B * N if scripted else 1, ADVERSARY_SLOTS))
         self._views = np.zeros(B if scripted else 1, VIEW)
         self._flow_moves = np.zeros(B * N, MOVE)
-        self._set_recorded([p for p in players if isinstance(p, RecordedAdversary)])
-
-    def _set_recorded(self, players: list[RecordedAdversary]) -> None:
-        width = 2 + 2 * self.n_flows
-        self._recorded, self._recorded_period = np.ones((1, 1, width)), False
-        if not players:
-            return
-        for player in players:
-            if player.moves.ndim != 2 or player.moves.shape[1] != width or not np.isfinite(player.moves).all():
-                raise InputError(
-                    f"recorded adversary {player.name!r}: moves of shape {player.moves.shape}; "
-                    f"finite numbers of shape (steps, {width}) are needed"
-                )
-        periodic = {p.periodic for p in players}
-        lengths = {len(p.moves) for p in players}
-        if len(periodic) > 1 or (periodic == {True} and len(lengths) > 1):
-            raise InputError("recorded adversaries of one batch must agree on being periodic, periodic ones on their length")
-        self._recorded_period = periodic.pop()
-        if len({id(p) for p in players}) == 1:
-            self._recorded = np.ascontiguousarray(players[0].moves[None], dtype=np.float64)
-            return
-        longest = max(lengths)
-        self._recorded = np.ones((self.n_envs, longest, width))
-        for b, player in enumerate(self.adversaries):
-            if isinstance(player, RecordedAdversary):
-                self._recorded[b, : len(player.moves)] = player.moves
-                self._recorded[b, len(player.moves) :] = player.moves[-1]
 
     def _set_run(self) -> None:
         run = np.zeros(1, RUN_DTYPE)
@@ -299,81 +191,38 @@ class CurveEngine:
         self._run = run
         self._kernel_arrays = (
             run, self._env, self._flow, self._arrays.rate_changes, self._states, self._state_words,
-            self._templates, self._acks, self._losses, self._ticks, self._views, self._flow_moves, self._calls,
-            self._adversary_calls,
+            self._senders.templates, self._acks, self._losses, self._ticks, self._views, self._flow_moves, self._senders.calls,
+            self._players.calls,
         )  # fmt: skip
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def reset(self, mask: np.ndarray | None = None, paths: PathArrays | None = None) -> None:
+    def reset(self, mask: np.ndarray | None = None, paths: PathArrays | None = None, keys: np.ndarray | None = None) -> None:
         """Start environments anew.
 
         Args:
             mask: (B,) bool, which ones; None: all.
             paths: new paths for exactly these environments (same number of flows, delays that fit the rings).
+            keys: whole numbers below 2**53, one for each of these environments: what its random numbers depend on besides seed,
+                flow and step. None: its index, so that an environment repeats itself.
         """
         which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
         if paths is not None:
             self._arrays.put(which, paths.for_model(self.model), self._fits)
             self._kernel_arrays = (*self._kernel_arrays[:3], self._arrays.rate_changes, *self._kernel_arrays[4:])
-        p, N, H = self._arrays, self.n_flows, self._H
-        env = self._env
-        env[which] = np.zeros(1, ENV_DTYPE)
-        for name in (
-            "dt_s",
-            "buffer_bytes",
-            "mss_bytes",
-            "link_rate_Bps",
-            "link_rate_min_Bps",
-            "link_rate_max_Bps",
-            "n_rate_changes",
-        ):
-            env[name][which] = getattr(p, name)[which]
-        for name in ("red_min_bytes", "red_max_bytes", "red_max_probability", "red_weight", "has_red"):
-            env[name][which] = getattr(p, name)[which]
-        env["jitter_steps"][which] = p.jitter_steps[which, 0]
-        env["link_rate_now_Bps"][which] = p.link_rate_Bps[which]
-        env["adversary_kind"][which] = self._adversary_kind[which]
-        env["adversary_index"][which] = self._adversary_index[which]
-        env["seed"][which] = self.seed
-        env["env_key"][which] = which
-        rows = (which[:, None] * N + np.arange(N)).ravel()
-        flow = self._flow
-        flow[rows] = np.zeros(1, FLOW_DTYPE)
-        flow["rtt_steps"][rows] = p.rtt_steps[which].ravel()
-        flow["jitter_steps"][rows] = p.jitter_steps[which].ravel()
-        dt = np.repeat(p.dt_s[which], N)
-        flow["rtt_s"][rows] = flow["rtt_steps"][rows] * dt
-        flow["jitter_s"][rows] = flow["jitter_steps"][rows] * dt
-        for name in ("start_step", "stop_step", "loss_budget", "workload", "workload_a", "workload_b"):
-            flow[name][rows] = getattr(p, name)[which].ravel()
-        span = H - p.rtt_steps[which].max(axis=1) * 2 - p.jitter_steps[which].max(axis=1) - 3
-        window = p.slowest_rate_Bps()[which] * p.dt_s[which] * span / N
-        flow["receive_window_bytes"][rows] = np.repeat(window, N)
-        flow["sender_kind"][rows] = self._sender_kind[which].ravel()
-        flow["sender_index"][rows] = self._sender_index[which].ravel()
-        flow["cwnd_bytes"][rows] = np.inf
-        flow["recovery_step"][rows] = -1
-        flow["rtt_min_steps"][rows] = np.inf
-        flow["rtt_now_steps"][rows] = flow["rtt_steps"][rows]
-        flow["probe_window_steps"][rows] = self._probe_rtts[which].ravel() * flow["rtt_steps"][rows]
-        flow["initial_C_L_Bps"][rows] = self._seed_C_L[which].ravel()
-        # The same as the kernel's reset_beliefs, so that a freshly reset environment can be observed.
-        floor = np.repeat(p.mss_bytes[which], N) / flow["rtt_s"][rows]
-        seeded = np.maximum(flow["initial_C_L_Bps"][rows], floor)
-        for name in ("C_L_Bps", "C_L_lambda_Bps", "rate_Bps"):
-            flow[name][rows] = seeded
-        for name in ("C_U_Bps", "fresh_C_U_Bps"):
-            flow[name][rows] = np.inf
+        self._reset_records(which, which if keys is None else keys)
+
+    def _reset_records(self, which: np.ndarray, keys: np.ndarray) -> None:
+        N = self.n_flows
+        reset_envs(self._env, which, self._arrays, self._players, self.seed, keys)
+        rows = reset_flows(self._flow, which, self._arrays, self._senders, self._seed_C_L, self._H)
         self._ring.reshape(self.n_envs * N, -1)[rows] = 0.0
         self._env_ring.reshape(self.n_envs, -1)[which] = 0.0
-        if len(self._adversary_states) > 1 or self._adversary_kind[0] == ADVERSARY_KINDS["scripted"]:
-            self._adversary_states[rows] = np.repeat(self._adversary_words[self._adversary_index[which]], N, axis=0)
+        if self._players.has_scripted:
+            self._adversary_states[rows] = np.repeat(self._players.words[self._players.index[which]], N, axis=0)
             self._write_views(which)
         if self.recording:
-            self._ensure_capacity(0)
-            self._flow_log[which, 0] = np.zeros(1, _FLOW_LOG)
-            self._env_log[which, 0] = np.zeros(1, _ENV_LOG)
+            self._recorder.clear(which)
 
     def _fits(self, paths: PathArrays) -> None:
         need = 2 * int(paths.rtt_steps.max()) + int(paths.jitter_steps.max()) + 2
@@ -388,43 +237,40 @@ class CurveEngine:
         self._views["buffer_bytes"][which] = p.buffer_bytes[which]
         self._views["mss_bytes"][which] = p.mss_bytes[which]
         self._views["seed"] = self.seed
-        self._views["env"][which] = which
+        self._views["env"][which] = self._env["env_key"][which]
 
     def set_initial_C_L(self, C_L_Bps: np.ndarray, mask: np.ndarray | None = None) -> None:
         """Set the seed of C_L that the next reset uses. Shape (B,) or (B, N), bytes/s."""
-        values = np.broadcast_to(_as_flow_matrix(C_L_Bps, self.n_envs), (self.n_envs, self.n_flows))
+        values = np.broadcast_to(flow_matrix(C_L_Bps, self.n_envs), (self.n_envs, self.n_flows))
         self._seed_C_L = values.copy() if mask is None else np.where(mask[:, None], values, self._seed_C_L)
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the complete state, to go back to with ``restore``."""
-        return Snapshot({name: getattr(self, name).copy() for name in self._state_arrays()})
+        arrays = {name: getattr(self, name).copy() for name in _STATE}
+        if self.recording:
+            arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
+        return Snapshot(arrays)
 
     def restore(self, snapshot: Snapshot, envs: np.ndarray | None = None) -> None:
         """Go back to a snapshot.
 
         Args:
-            snapshot: made by an engine of the same shape.
+            snapshot: made by an engine of the same shape, recording or not as this one.
             envs: indices of the environments to restore; None: all.
         """
-        for name, saved in snapshot.arrays.items():
-            target = getattr(self, name)
-            if saved.shape != target.shape and not name.endswith("_log"):
-                raise InputError(f"snapshot of shape {saved.shape} in {name}, engine has {target.shape}")
-            if name.endswith("_log"):
-                self._ensure_capacity(saved.shape[1] - 1)
-                target = getattr(self, name)
-                rows = slice(None) if envs is None else envs
-                target[rows, : saved.shape[1]] = saved[rows]
-            else:
-                shape = (self.n_envs, -1) if len(saved) % self.n_envs == 0 else None
-                if envs is None or shape is None:
-                    target[...] = saved
-                else:
-                    target.reshape(shape)[envs] = saved.reshape(shape)[envs]
-
-    def _state_arrays(self) -> tuple[str, ...]:
-        names = ["_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states"]
-        return (*names, "_flow_log", "_env_log") if self.recording else tuple(names)
+        which = np.arange(self.n_envs) if envs is None else np.asarray(envs)
+        for name in _STATE:
+            saved, target = snapshot.arrays[name], getattr(self, name)
+            if saved.shape != target.shape:
+                raise InputError(f"snapshot with {name} of shape {saved.shape}; this engine has {target.shape}")
+            if len(target) % self.n_envs == 0:  # else no environment uses it
+                per_env = len(target) // self.n_envs
+                target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
+        if self.recording:
+            flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
+            self._recorder.make_room(flow_log.shape[1] - 1)
+            self._recorder.flow_log[which, : flow_log.shape[1]] = flow_log[which]
+            self._recorder.env_log[which, : env_log.shape[1]] = env_log[which]
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -447,11 +293,12 @@ class CurveEngine:
                 raise InputError(f"moves of shape {moves.shape}; finite {(self.n_envs, 2 + 2 * self.n_flows)} is needed")
             self._moves = np.ascontiguousarray(moves, dtype=np.float64)
         if self.recording:
-            self._ensure_capacity(int(self._env["step"].max()) + n_steps)
+            self._recorder.make_room(int(self._env["step"].max()) + n_steps)
         arguments = (
-            *self._kernel_arrays, self._moves, self._recorded, self._recorded_period, self._nodes, self._first_rows, self._inputs,
-            self._observations, self._mlp_weights, self._mlp_shapes, self._mlp_scratch, self._settings,
-            self._flow_log, self._env_log, n_steps,
+            *self._kernel_arrays, self._moves, self._players.recorded, self._players.periodic,
+            self._senders.nodes, self._senders.first_rows, self._inputs, self._observations,
+            self._senders.mlp_weights, self._senders.mlp_shapes, self._mlp_scratch, self._settings,
+            self._recorder.flow_log, self._recorder.env_log, n_steps,
         )  # fmt: skip
         if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
             threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
@@ -465,7 +312,7 @@ class CurveEngine:
     def _take_actions(self, actions: np.ndarray) -> None:
         if actions.shape != (self.n_envs, self.n_flows):
             raise InputError(f"actions of shape {actions.shape}; {(self.n_envs, self.n_flows)} is needed")
-        external = (self._sender_kind == SENDER_KINDS["external"]) & ~np.isnan(actions)
+        external = (self._senders.kind == SENDER_KINDS["external"]) & ~np.isnan(actions)
         if not (actions[external] > 0).all():
             raise InputError("an action (sending rate in bytes/s) is not positive")
         rates = self._flow["rate_Bps"].reshape(self.n_envs, self.n_flows)
@@ -537,49 +384,27 @@ class CurveEngine:
         ]
         return sum(a.nbytes for a in arrays) / self.n_envs
 
-    # --- recording ----------------------------------------------------------------------------------------------------
-
-    def _ensure_capacity(self, last_step: int) -> None:
-        if self._capacity > last_step + 1:
-            return
-        capacity = max(64, 2 * self._capacity, last_step + 2)
-        flow_log = np.zeros((self.n_envs, capacity, self.n_flows), _FLOW_LOG)
-        env_log = np.zeros((self.n_envs, capacity), _ENV_LOG)
-        if self._capacity:
-            flow_log[:, : self._capacity] = self._flow_log
-            env_log[:, : self._capacity] = self._env_log
-        self._flow_log, self._env_log, self._capacity = flow_log, env_log, capacity
-
     def trace(self, env: int = 0) -> Trace:
         """Return what environment env has done since its reset. Needs ``record=True``."""
         if not self.recording:
             raise InputError("the engine was built without record=True: there is no trace")
-        from ccenv.engine.tracing import build_trace
+        log = self._recorder
+        return build_trace(self, env, log.flow_log[env], log.env_log[env], int(self._env["step"][env]))
 
-        return build_trace(self, env, self._flow_log[env], self._env_log[env], int(self._env["step"][env]))
+    @property
+    def senders(self) -> list[list[Sender]]:
+        """The senders: one row of N per environment."""
+        return self._senders.senders
+
+    @property
+    def adversaries(self) -> list[Adversary]:
+        """The network players, one per environment."""
+        return self._players.adversaries
+
+    def __reduce__(self) -> Any:
+        """Refuse copying and pickling: the kernel's records hold addresses of this engine's arrays."""
+        raise InputError("a CurveEngine cannot be copied or pickled: build another one and restore a snapshot into it")
 
     def path(self, env: int) -> Path:
         """Return the path of an environment as data."""
         return self._arrays.path(env)
-
-
-def _one_density(steps_per_rtt: int | Sequence[int]) -> int:
-    values = {int(steps_per_rtt)} if isinstance(steps_per_rtt, (int, np.integer)) else {int(k) for k in steps_per_rtt}
-    if len(values) != 1:
-        raise InputError(f"a batch cannot mix step sizes: steps_per_rtt {sorted(values)}")
-    density = values.pop()
-    if density < 1:
-        raise InputError(f"steps_per_rtt is {density}; it must be at least 1")
-    return density
-
-
-def _require_choice(what: str, value: str, valid: Sequence[str]) -> None:
-    if value not in valid:
-        raise InputError(f"unknown {what} {value!r}.{did_you_mean(value, valid)}")
-
-
-def _as_flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InputError("initial_C_L_Bps must be finite and not negative")
-    return array.reshape(n_envs, 1) if array.ndim == 1 else array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -12,7 +13,7 @@ from ccenv.errors import InputError, PathError
 from ccenv.model import Model
 from ccenv.path import FlowPath, Path, RateChange, RedParameters, Workload, grid_of
 
-NEVER = np.int64(2**62)
+NEVER = 2**62  # a step that no run reaches
 
 
 @dataclass
@@ -140,8 +141,8 @@ class PathArrays:
             n_rate_changes=np.array([len(p.rate_changes) for p in paths], np.int64),
             rtt_steps=np.array([g.rtt_steps for g in grids], np.int64),
             jitter_steps=np.array([g.jitter_steps for g in grids], np.int64),
-            start_step=per_flow(lambda f, dt: np.ceil(f.start_s / dt - 1e-9), np.int64),
-            stop_step=per_flow(lambda f, dt: NEVER if np.isinf(f.stop_s) else np.floor(f.stop_s / dt + 1e-9), np.int64),
+            start_step=per_flow(lambda f, dt: math.ceil(f.start_s / dt - 1e-9), np.int64),
+            stop_step=per_flow(lambda f, dt: NEVER if math.isinf(f.stop_s) else math.floor(f.stop_s / dt + 1e-9), np.int64),
             loss_budget=per_flow(lambda f, dt: f.loss_budget),
             workload=per_flow(lambda f, dt: WORKLOADS[f.workload.kind], np.int64),
             workload_a=per_flow(lambda f, dt: _workload_numbers(f.workload)[0]),
@@ -175,7 +176,8 @@ class PathArrays:
         longest = max(self.rate_changes.shape[1], paths.rate_changes.shape[1])
         for target in (self, paths):
             missing = longest - target.rate_changes.shape[1]
-            target.rate_changes = np.pad(target.rate_changes, ((0, 0), (0, missing), (0, 0)))
+            if missing:
+                target.rate_changes = np.pad(target.rate_changes, ((0, 0), (0, missing), (0, 0)))
         for field in fields(self):
             if field.name != "steps_per_rtt":
                 own = getattr(self, field.name)

@@ -1,4 +1,4 @@
-"""Traces from the curve engine's logs."""
+"""Logs of the curve engine, and the traces made of them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,47 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ccenv.engine.layout import RECORD_ENV, RECORD_FLOW
 from ccenv.trace import Trace, TraceHeader
 
 if TYPE_CHECKING:
     from ccenv.engine.curve import CurveEngine
 
 _BELIEFS = ("C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rtt_s")
+
+
+_FLOW_LOG = np.dtype([(name, "<f8") for name in RECORD_FLOW])
+_ENV_LOG = np.dtype([(name, "<f8") for name in RECORD_ENV])
+
+
+class Recorder:
+    """The logs that the kernel writes: one row per step, grown as a run gets longer.
+
+    Attributes:
+        flow_log: (B, capacity, N) records of layout.RECORD_FLOW.
+        env_log: (B, capacity) records of layout.RECORD_ENV.
+    """
+
+    def __init__(self, n_envs: int, n_flows: int, recording: bool) -> None:
+        """Allocate the first rows; one row of one environment if nothing is recorded."""
+        shape = (n_envs, 64) if recording else (1, 1)
+        self.flow_log = np.zeros((*shape, n_flows if recording else 1), _FLOW_LOG)
+        self.env_log = np.zeros(shape, _ENV_LOG)
+
+    def make_room(self, last_step: int) -> None:
+        """Make sure that there is a row for a step."""
+        n_envs, capacity, n_flows = self.flow_log.shape
+        if last_step < capacity:
+            return
+        rows = max(2 * capacity, last_step + 1)
+        flow_log, env_log = np.zeros((n_envs, rows, n_flows), _FLOW_LOG), np.zeros((n_envs, rows), _ENV_LOG)
+        flow_log[:, :capacity], env_log[:, :capacity] = self.flow_log, self.env_log
+        self.flow_log, self.env_log = flow_log, env_log
+
+    def clear(self, which: np.ndarray) -> None:
+        """Start the logs of some environments anew."""
+        self.flow_log[which, 0] = np.zeros(1, _FLOW_LOG)
+        self.env_log[which, 0] = np.zeros(1, _ENV_LOG)
 
 
 def build_trace(engine: CurveEngine, env: int, flow_log: np.ndarray, env_log: np.ndarray, steps: int) -> Trace:

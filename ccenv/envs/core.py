@@ -258,11 +258,7 @@ def _reset_engine(engine: CurveEngine, which: np.ndarray, episodes: Episodes) ->
     seeds = np.zeros(engine.n_envs)
     seeds[which] = episodes.initial_C_L_Bps
     engine.set_initial_C_L(seeds, mask)
-    engine.reset(mask, episodes.paths)
-    # The engine numbers its environments; here random numbers are keyed by the episode instead.
-    engine._env["env_key"][which] = episodes.keys
-    if len(engine._views) == engine.n_envs:
-        engine._views["env"][which] = episodes.keys
+    engine.reset(mask, episodes.paths, episodes.keys)
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,34 @@
+"""Checks of the curve engine's arguments, before a kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ccenv.errors import InputError, did_you_mean
+
+
+def one_density(steps_per_rtt: int | Sequence[int]) -> int:
+    """Return K, one for the whole batch. Raises InputError for a batch that mixes step sizes."""
+    values = {int(steps_per_rtt)} if isinstance(steps_per_rtt, (int, np.integer)) else {int(k) for k in steps_per_rtt}
+    if len(values) != 1:
+        raise InputError(f"a batch cannot mix step sizes: steps_per_rtt {sorted(values)}")
+    density = values.pop()
+    if density < 1:
+        raise InputError(f"steps_per_rtt is {density}; it must be at least 1")
+    return density
+
+
+def require_choice(what: str, value: str, valid: Sequence[str]) -> None:
+    """Raise InputError with suggestions unless a value is one of those allowed."""
+    if value not in valid:
+        raise InputError(f"unknown {what} {value!r}.{did_you_mean(value, valid)}")
+
+
+def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
+    """Return seeds of C_L in a shape that broadcasts to (B, N). Raises InputError unless finite and not negative."""
+    array = np.asarray(values, dtype=np.float64)
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise InputError("initial_C_L_Bps must be finite and not negative")
+    return array.reshape(n_envs, 1) if array.ndim == 1 else array
