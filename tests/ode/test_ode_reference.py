@@ -61,3 +61,16 @@ def test_kernel_equals_reference_in_probe_rtt():
     flows = [flow.model_copy(update={"start": flow.start.model_copy(update={"probe_rtt_timer_s": 1.0})}) for flow in sc.flows]
     run = compare(sc.model_copy(update={"flows": tuple(flows)}))
     assert run.flow("m_prt").max(axis=0).tolist() == [1.0, 1.0]
+
+
+def test_kernel_equals_reference_when_a_period_ends_the_drain():
+    """A queue made by others keeps a BBRv2 flow with a loose inflight_hi from its drain target until the period ends."""
+    sc = scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=2.5)
+    loose = sc.flows[0].start.model_copy(update={"inflight_hi_bdp": 3.0})
+    full = sc.flows[1].start.model_copy(update={"cwnd_bdp": 3.0})
+    flows = (sc.flows[0].model_copy(update={"start": loose}), sc.flows[1].model_copy(update={"start": full}))
+    run = compare(sc.model_copy(update={"flows": flows}))
+    draining, time_in_period_s = run.flow("m_dwn")[:, 0], run.flow("t_pbw_s")[:, 0]
+    ends = (time_in_period_s[1:] < time_in_period_s[:-1]).nonzero()[0]
+    assert len(ends)
+    assert draining[ends[0]] == 1.0 and draining[ends[0] + 1] == 0.0

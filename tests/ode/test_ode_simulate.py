@@ -79,9 +79,12 @@ def test_conservation_per_flow_from_sent_to_delivered():
 
 def test_order_of_flows_does_not_matter():
     flows = [{"cca": c, "access_delay_ms": 3.0 + 1.7 * i, "agent": i + 1} for i, c in enumerate(CCAS + CCAS)]
-    straight = simulate(scenario(flows)).metrics
     order = [5, 2, 7, 0, 3, 6, 1, 4]
-    shuffled = simulate(scenario([flows[i] for i in order])).metrics
+    first, second = scenario(flows), scenario([flows[i] for i in order])
+    assert assemble(first).flows.tobytes() == assemble(second).flows.tobytes()
+    one, other = simulate(first, 0.01), simulate(second, 0.01)
+    np.testing.assert_array_equal(one.flow("x_Bps")[:, order], other.flow("x_Bps"))
+    straight, shuffled = one.metrics, other.metrics
     assert [straight.rate_Bps[i] for i in order] == list(shuffled.rate_Bps)
     assert straight.loss_pct == shuffled.loss_pct
 
@@ -216,6 +219,22 @@ def test_jain_index():
     assert jain_index(np.array([1.0, 0.0])) == 0.5
     assert jain_index(np.array([3.0, 1.0])) == pytest.approx(0.8)
     assert jain_index(np.zeros(2)) == 1.0
+
+
+def test_jitter_is_the_mean_rtt_difference_at_the_packet_rate():
+    """[BBR-fluid] section 4.3.5: RTT sampled every mss N / C, here redone from the trace."""
+    sc = scenario(["bbr1", "reno", "cubic"], measure_from_s=1.0)
+    run = simulate(sc, sc.step_ms * 1e-3)
+    step_s, interval_s = sc.step_ms * 1e-3, 1514 * 3 / sc.links[0].capacity_Bps
+    rtts, due_s = [], sc.measure_from_s
+    for row, tau in enumerate(run.flow("tau_s")):
+        n = row + 1
+        if n > round(sc.measure_from_s / step_s) and n * step_s >= due_s:
+            rtts.append(tau)
+            due_s += interval_s
+    expected_ms = 1e3 * np.mean(np.abs(np.diff(rtts, axis=0)))
+    assert expected_ms > 0.001
+    assert run.metrics.jitter_ms == pytest.approx(expected_ms, rel=1e-9)
 
 
 def test_buffer_that_needs_too_much_memory():
