@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ccenv.errors import InputError
 from ccenv.smt.senders import ProgramSmtSender
-
-PUBLISHED: dict[str, str] = {}
-"""Name -> module:factory of senders that have an encoding of their own."""
+from ccenv.smt.window import FACTORIES
 
 
 def smt_sender(spec: str) -> Any:
@@ -19,17 +16,13 @@ def smt_sender(spec: str) -> Any:
         UnknownNameError: if nothing has this name.
         InputError: if the sender exists but has no encoding.
     """
-    if spec in PUBLISHED:
-        import importlib
-
-        module, _, attribute = PUBLISHED[spec].partition(":")
-        factory: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
-        return factory()
+    if spec in FACTORIES:
+        return FACTORIES[spec]()
     from ccenv.agents import make_sender
     from ccenv.sender import ProgramSender
 
     sender = make_sender(spec)
     if not isinstance(sender, ProgramSender):
-        known = ", ".join(sorted(PUBLISHED)) or "none"
+        known = ", ".join(sorted(FACTORIES))
         raise InputError(f"agent {spec!r} has no encoding for the solver; belief programs have, and these by name: {known}")
     return ProgramSmtSender(sender.program)

@@ -45,22 +45,23 @@ class _Run:
         self.values = values
         self.bounds = bounds
         n = setting.samples
-        self.alpha = _number(values, "alpha")
-        self.beta = _number(values, "beta") if setting.has_loss else None
-        self.G = [_number(values, f"G_{t}") for t in range(n)]
-        self.S = [_number(values, f"S_{t}") for t in range(n)]
+        self.alpha = number(values, "alpha")
+        self.beta = number(values, "beta") if setting.has_loss else None
+        self.G = [number(values, f"G_{t}") for t in range(n)]
+        self.S = [number(values, f"S_{t}") for t in range(n)]
         self.past: list[Fraction] = []
         while f"E_before_{len(self.past)}" in values:
-            self.past.append(_number(values, f"E_before_{len(self.past)}"))
-        self.E = [_number(values, "E_0")]
+            self.past.append(number(values, f"E_before_{len(self.past)}"))
+        self.E = [number(values, "E_0")]
         self.sent: list[Any] = [None]
         self.lost: list[Any] = [None]
-        self.rate = [_number(values, "rate_0")]
+        self.rate = [number(values, "rate_0")]
+        self.cwnd = [number(values, "cwnd_0")] if "cwnd_0" in values else None
         self.lost_at_0 = bool(values.get("lost_at_0", False))
         self.loss_seen = [bool(values.get("loss_seen_at_0", False))]
         self.late = [_flags(values, "late", 0)]
         self.first_late = [_flags(values, "first_late", 0)]
-        self.beliefs = {name: [_number(values, f"{name}_0")] for name in sorted(bounds)}
+        self.beliefs = {name: [number(values, f"{name}_0")] for name in sorted(bounds)}
 
     def enqueued(self, t: int) -> Fraction:
         return self.E[t] if t >= 0 else self.past[-t - 1]
@@ -90,6 +91,8 @@ def replay(setting: Setting, values: Values, bounds: frozenset[str], probe_windo
         state = decision.state
         run.rate.append(decision.rate)
         run.sent.append(decision.sent)
+        if run.cwnd is not None:
+            run.cwnd.append(state["cwnd"])
         _arrive(run, t)
         _check_moves(run, t)
         _observe(run, t)
@@ -103,7 +106,7 @@ def program_decider(program: Program) -> DecideStep:
     """Return the step function of a belief program, by the exact reference interpreter."""
 
     def step(run: _Run, t: int, state: dict[str, Any]) -> Decision:
-        held = state.get("held", int(_number(run.values, "held_0")))
+        held = state.get("held", int(number(run.values, "held_0")))
         if held > 0:
             return Decision(run.rate[t - 1], run.rate[t - 1], {"held": held - 1})
         chosen = decide(program, _program_inputs(run, t - 1))
@@ -117,8 +120,8 @@ def recorded_decider() -> DecideStep:
     """Return the step function of an arbitrary sender: it sends what the solver chose, at least one MSS per Rm."""
 
     def step(run: _Run, t: int, state: dict[str, Any]) -> Decision:
-        rate = _number(run.values, f"rate_{t}")
-        _law("at least one MSS per Rm", t, rate >= run.alpha, rate)
+        rate = number(run.values, f"rate_{t}")
+        law("at least one MSS per Rm", t, rate >= run.alpha, rate)
         return Decision(rate, rate, {})
 
     return step
@@ -161,55 +164,55 @@ def _arrive(run: _Run, t: int) -> None:
 
 
 def _check_start(run: _Run) -> None:
-    _law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
+    law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
     if run.beta is not None:
         wanted: dict[Any, bool] = {
             "small": run.beta == SMALL_BUFFER,
             "large": run.beta >= LARGE_BUFFER_RTTS * (1 + run.d),
             "arbitrary": run.beta > 0,
         }
-        _law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
-        _law("drop-tail at sample 0", 0, run.E[0] <= run.G[0] + run.beta, run.E[0])
-        _law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
-    _law("S(0) = 0", 0, run.S[0] == 0, run.S[0])
-    _law("S <= G", 0, run.S[0] <= run.G[0], run.S[0])
-    _law("S <= A - L", 0, run.S[0] <= run.E[0], run.S[0])
-    _law("S(0) >= G(0) - C*D", 0, run.S[0] >= run.G[0] - run.d, run.S[0])
+        law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
+        law("drop-tail at sample 0", 0, run.E[0] <= run.G[0] + run.beta, run.E[0])
+        law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
+    law("S(0) = 0", 0, run.S[0] == 0, run.S[0])
+    law("S <= G", 0, run.S[0] <= run.G[0], run.S[0])
+    law("S <= A - L", 0, run.S[0] <= run.E[0], run.S[0])
+    law("S(0) >= G(0) - C*D", 0, run.S[0] >= run.G[0] - run.d, run.S[0])
     if run.setting.model != "ccac":
-        _law("an empty queue keeps no tokens", 0, run.G[0] <= run.E[0], run.G[0])
+        law("an empty queue keeps no tokens", 0, run.G[0] <= run.E[0], run.G[0])
     limit = run.setting.sent_before_at_most
     curve = [run.E[0], *run.past]
     for k in range(len(run.past)):
         sent = curve[k] - curve[k + 1]
-        _law("sending before the trace", -k, sent >= 0, sent)
-        _law("largest rate before the trace", -k, limit is None or sent <= limit[0] + limit[1] * run.alpha, sent)
+        law("sending before the trace", -k, sent >= 0, sent)
+        law("largest rate before the trace", -k, limit is None or sent <= limit[0] + limit[1] * run.alpha, sent)
     if run.setting.delay_rule == "sound":
         for m, flag in run.late[0].items():
-            _law(f"delay of {m} steps at sample 0", 0, not flag or run.S[0] <= run.enqueued(-m), run.S[0])
+            law(f"delay of {m} steps at sample 0", 0, not flag or run.S[0] <= run.enqueued(-m), run.S[0])
     if limit is not None:
         for m, flag in run.late[0].items():
             waited = run.S[0] < run.enqueued(-1) and run.S[0] <= run.enqueued(-1 - m)
-            _law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, run.S[0])
+            law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, run.S[0])
     for lower, upper in (("C_L", "C_U"),):
         if lower in run.beliefs:
-            _law("C_L(0) >= MSS/Rm", 0, run.beliefs[lower][0] >= run.alpha, run.beliefs[lower][0])
+            law("C_L(0) >= MSS/Rm", 0, run.beliefs[lower][0] >= run.alpha, run.beliefs[lower][0])
             if upper in run.beliefs:
-                _law("C_L(0) <= C_U(0)", 0, run.beliefs[lower][0] <= run.beliefs[upper][0], run.beliefs[lower][0])
+                law("C_L(0) <= C_U(0)", 0, run.beliefs[lower][0] <= run.beliefs[upper][0], run.beliefs[lower][0])
 
 
 def _check_moves(run: _Run, t: int) -> None:
     gained = run.G[t] - run.G[t - 1]
-    _law("tokens arrive at most at rate C", t, gained <= 1, gained)
-    _law("tokens are not taken back", t, gained >= 0, gained)
+    law("tokens arrive at most at rate C", t, gained <= 1, gained)
+    law("tokens are not taken back", t, gained >= 0, gained)
     if run.setting.model == "ccac":
-        _law("no token is wasted while bytes queue", t, gained == 1 or run.E[t] <= run.G[t], gained)
+        law("no token is wasted while bytes queue", t, gained == 1 or run.E[t] <= run.G[t], gained)
     else:
         full = run.E[t - 1] + run.sent[t]
-        _law("tokens are wasted exactly when the queue is empty", t, run.G[t] == min(run.G[t - 1] + 1, full), run.G[t])
-    _law("delivered bytes stay delivered", t, run.S[t] >= run.S[t - 1], run.S[t])
-    _law("S <= G", t, run.S[t] <= run.G[t], run.S[t])
-    _law("S <= A - L", t, run.S[t] <= run.E[t], run.S[t])
-    _law("S(t) >= G(t - D)", t, run.S[t] >= run.G[t - run.d], run.S[t])
+        law("tokens are wasted exactly when the queue is empty", t, run.G[t] == min(run.G[t - 1] + 1, full), run.G[t])
+    law("delivered bytes stay delivered", t, run.S[t] >= run.S[t - 1], run.S[t])
+    law("S <= G", t, run.S[t] <= run.G[t], run.S[t])
+    law("S <= A - L", t, run.S[t] <= run.E[t], run.S[t])
+    law("S(t) >= G(t - D)", t, run.S[t] >= run.G[t - run.d], run.S[t])
 
 
 def _observe(run: _Run, t: int) -> None:
@@ -307,6 +310,7 @@ def _as_view(run: _Run) -> View:
         loss_seen=run.loss_seen,
         late=run.late,
         first_late=run.first_late,
+        cwnd=run.cwnd,
     )
     for name, series in run.beliefs.items():
         setattr(view, name, series)
@@ -315,7 +319,7 @@ def _as_view(run: _Run) -> View:
 
 def _compare(run: _Run, view: View) -> None:
     """Compare what was computed with what the solver said."""
-    for name in ("E", "rate", *sorted(run.bounds)):
+    for name in ("E", "rate", *(["cwnd"] if run.cwnd is not None else []), *sorted(run.bounds)):
         for t, value in enumerate(getattr(view, name)):
             said = run.values.get(f"{name}_{t}", run.values.get(f"{name}_0") if name in run.bounds else None)
             if said is not None and said != value:
@@ -328,12 +332,14 @@ def _compare(run: _Run, view: View) -> None:
                     raise ReplayError(f"replay: {name}({t}, {m}) is {flag}, the solver said {said}")
 
 
-def _law(name: str, t: int, holds: bool, value: Any) -> None:
+def law(name: str, t: int, holds: bool, value: Any) -> None:
+    """Raise ReplayError unless a law holds at a sample; names it and the value seen."""
     if not holds:
         raise ReplayError(f"replay: the solver's trace breaks the law {name!r} at sample {t} (value {value})")
 
 
-def _number(values: Values, name: str) -> Fraction:
+def number(values: Values, name: str) -> Fraction:
+    """Return a variable's value; what the solver left open counts as 0."""
     return Fraction(values.get(name, 0))
 
 

@@ -80,7 +80,12 @@ def run_lemmas(run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None]
                 if progress is not None:
                     progress(outcome)
     setting = suite_setting(loaded, run.setting, run.samples)
-    head = {"suite": loaded.suite.name, "source": loaded.suite.source, "sender": loaded.sender.name, "setting_name": run.setting}
+    head: dict[str, Any] = {
+        "suite": loaded.suite.name,
+        "source": loaded.suite.source,
+        "sender": loaded.sender.name,
+        "setting_name": run.setting,
+    }
     head |= about_run(setting) | {"seconds": round(sum(outcome.seconds for outcome in outcomes), 3)}
     head["all_as_expected"] = all(outcome.details["as_expected"] for outcome in outcomes)
     return head | {"lemmas": [outcome.to_dict() for outcome in outcomes]}
