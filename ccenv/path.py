@@ -225,7 +225,7 @@ def make_path(
     return Path.from_dict(
         {
             "link_rate_Bps": rate_Bps,
-            "buffer_bytes": buffer_bdp * rate_Bps * min(rtts, default=0.0) / 1e3,
+            "buffer_bytes": math.inf if math.isinf(buffer_bdp) else buffer_bdp * rate_Bps * min(rtts, default=0.0) / 1e3,
             "mss_bytes": mss_bytes,
             "flows": [{"rtt_s": r / 1e3, "jitter_s": d / 1e3} for r, d in zip(rtts, jitters, strict=True)],
         }

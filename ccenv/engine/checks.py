@@ -26,6 +26,12 @@ def require_choice(what: str, value: str, valid: Sequence[str]) -> None:
         raise InputError(f"unknown {what} {value!r}.{did_you_mean(value, valid)}")
 
 
+def require_seed(seed: int) -> None:
+    """Raise InputError unless a seed can key the random numbers."""
+    if not 0 <= seed < 2**53:
+        raise InputError(f"seed {seed} is not in [0, 2**53)")
+
+
 def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
     """Return seeds of C_L in a shape that broadcasts to (B, N). Raises InputError unless finite and not negative."""
     array = np.asarray(values, dtype=np.float64)

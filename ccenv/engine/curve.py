@@ -12,7 +12,7 @@ import numpy as np
 
 from ccenv.adversary import Adversary
 from ccenv.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
-from ccenv.engine.checks import flow_matrix, one_density, require_choice
+from ccenv.engine.checks import flow_matrix, one_density, require_choice, require_seed
 from ccenv.engine.curve_kernel import RUN_DTYPE, advance_parallel, advance_range
 from ccenv.engine.curve_network import ERROR_SENDER
 from ccenv.engine.initial import reset_envs, reset_flows
@@ -99,8 +99,7 @@ class CurveEngine:
         require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
         if timing == "smt" and self.steps_per_rtt != 1:
             raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
-        if not 0 <= seed < 2**53:
-            raise InputError(f"seed {seed} is not in [0, 2**53)")
+        require_seed(seed)
         arrays = paths if isinstance(paths, PathArrays) else PathArrays.from_paths(paths, self.steps_per_rtt)
         if arrays.steps_per_rtt != self.steps_per_rtt:
             raise InputError(f"paths on a grid of {arrays.steps_per_rtt} steps per Rm, engine with {self.steps_per_rtt}")
@@ -111,11 +110,10 @@ class CurveEngine:
         self.threads = threads
         self.recording = record
         self.n_envs, self.n_flows = arrays.rtt_steps.shape
-        self._arrays = arrays.for_model(self.model)
-        self._history_rtts = history_rtts
+        self._arrays = arrays.for_model(self.model).copy()
         self._senders = SenderTable(senders, self.n_envs, self.n_flows)
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
-        self._H = self._ring_length()
+        self._H = self._ring_length(history_rtts)
         if 4 * self._H > RECIPROCALS:
             raise InputError(
                 f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
@@ -125,17 +123,15 @@ class CurveEngine:
         self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
 
-    # --- construction -----------------------------------------------------------------------------------------------
-
-    def _ring_length(self) -> int:
+    def _ring_length(self, history_rtts: float | None) -> int:
         p = self._arrays
         rtt = int(p.rtt_steps.max())
         jitter = int(p.jitter_steps.max())
         probe = int(self._senders.probe_rtts.max()) * rtt
         window = (self.belief_settings.window_rtts if self.belief_settings else 1) * rtt
         need = max(window + rtt, 2 * rtt + jitter + probe + 2)
-        if self._history_rtts is not None:
-            return ring_length(max(need, math.ceil(self._history_rtts * rtt)))
+        if history_rtts is not None:
+            return ring_length(max(need, math.ceil(history_rtts * rtt)))
         slowest = p.slowest_rate_Bps()
         queue_s = np.minimum(p.buffer_bytes, DEEP_BUFFER_RTTS * p.link_rate_Bps * p.dt_s * rtt) / slowest
         queue_steps = math.ceil(float((queue_s / p.dt_s).max()))
@@ -194,8 +190,6 @@ class CurveEngine:
             self._senders.templates, self._acks, self._losses, self._ticks, self._views, self._flow_moves, self._senders.calls,
             self._players.calls,
         )  # fmt: skip
-
-    # --- state --------------------------------------------------------------------------------------------------------
 
     def reset(self, mask: np.ndarray | None = None, paths: PathArrays | None = None, keys: np.ndarray | None = None) -> None:
         """Start environments anew.
@@ -272,8 +266,6 @@ class CurveEngine:
             self._recorder.flow_log[which, : flow_log.shape[1]] = flow_log[which]
             self._recorder.env_log[which, : env_log.shape[1]] = env_log[which]
 
-    # --- running ------------------------------------------------------------------------------------------------------
-
     def advance(self, n_steps: int, actions: np.ndarray | None = None, moves: np.ndarray | None = None) -> None:
         """Advance all environments.
 
@@ -327,8 +319,6 @@ class CurveEngine:
         else:
             who = f"adversary {self.adversaries[b].name!r} made a move that is not a number >= 0"
         raise EngineError(f"{who} (environment {b}, flow {flow}, at {time_s:.6g} s)")
-
-    # --- reading ------------------------------------------------------------------------------------------------------
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a named field of all flows, shape (B, N); names are those of ``layout.FLOW_DTYPE``."""

@@ -61,8 +61,6 @@ class ReferenceCurveEngine:
         self.D = self.flows[0].jitter
         self.adversary_states: list[Any] = []
 
-    # --- moves ------------------------------------------------------------------------------------------------------
-
     def moves(self, k: int) -> tuple[Any, Any, list[Any], list[Any]]:
         """Return waste, rate, service per flow and loss per flow for step k, each in [0, 1]."""
         N = len(self.flows)
@@ -124,8 +122,6 @@ class ReferenceCurveEngine:
         if self.red_average > red.min_bytes:
             return red.max_probability * ((self.red_average - red.min_bytes) / (red.max_bytes - red.min_bytes))
         return 0
-
-    # --- the step -----------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Advance by one dt."""

@@ -157,6 +157,10 @@ class PathArrays:
             raise PathError(f"model {model.name!r} has one jitter bound for all flows; the paths give flows different ones")
         return replace(self)
 
+    def copy(self) -> PathArrays:
+        """Return arrays that share nothing with these."""
+        return replace(self, **{f.name: getattr(self, f.name).copy() for f in fields(self) if f.name != "steps_per_rtt"})
+
     def slowest_rate_Bps(self) -> np.ndarray:
         """Return the smallest link rate that each environment can see, (B,)."""
         slowest = np.minimum(self.link_rate_Bps, self.link_rate_min_Bps)
@@ -180,11 +184,7 @@ class PathArrays:
                 target.rate_changes = np.pad(target.rate_changes, ((0, 0), (0, missing), (0, 0)))
         for field in fields(self):
             if field.name != "steps_per_rtt":
-                own = getattr(self, field.name)
-                if not own.flags.writeable:
-                    own = own.copy()
-                    setattr(self, field.name, own)
-                own[which] = getattr(paths, field.name)
+                getattr(self, field.name)[which] = getattr(paths, field.name)
 
     def path(self, env: int) -> Path:
         """Return one row as a Path."""

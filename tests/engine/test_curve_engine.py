@@ -1,0 +1,224 @@
+"""What the curve engine promises beside its physics: determinism, snapshots, batches, refusals."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from random_setup import CLASSIC, MODELS, PROGRAMS, SCRIPTED
+
+from ccenv.adversaries import make_adversary
+from ccenv.adversary import ExternalAdversary, RecordedAdversary
+from ccenv.agents import make_sender
+from ccenv.engine.curve import CurveEngine
+from ccenv.engine.mlp import mlp_action_reference
+from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW, OBSERVATION_VERSION
+from ccenv.engine.paths import PathArrays
+from ccenv.engine.rng import uniform
+from ccenv.errors import CcenvError, EngineError, InputError, PathError
+from ccenv.path import Path, make_path
+from ccenv.sender import ClassicSender, ExternalSender, MlpSender
+
+PATHS = [make_path(link_rate_mbps=rate, rtt_ms=40, jitter_ms=20, buffer_bdp=b, n_flows=2) for rate in (12, 96) for b in (0.5, 4)]
+FIELDS = ("A", "E", "L", "S", "rate_Bps", "cwnd_bytes", "C_L_Bps", "C_U_Bps", "C_L_lambda_Bps", "q_U_bytes")
+
+
+def build(model="ccac", senders=("cc_qdel", "reno"), adversary="uniform", paths=PATHS, **options):
+    return CurveEngine(
+        paths, model=model, senders=[make_sender(s) for s in senders], adversary=make_adversary(adversary), seed=5, **options
+    )
+
+
+def state(engine):
+    return {name: engine.flow(name) for name in FIELDS} | {"G": engine.env("tokens_bytes")}
+
+
+def same(a, b):
+    return all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_threads_and_batching_do_not_matter(model):
+    """One thread, two threads, one environment at a time, one step at a time: identical to the last bit."""
+    many = [*PATHS] * 40
+    one, two = build(model, paths=many), build(model, paths=many, threads=2)
+    one.advance(200)
+    two.advance(200)
+    assert same(state(one), state(two))
+    stepwise = build(model, paths=many)
+    for _ in range(200):
+        stepwise.advance(1)
+    assert same(state(one), state(stepwise))
+    alone = build(model, paths=[many[7]])
+    alone.reset(keys=np.array([7]))
+    alone.advance(200)
+    assert all(np.array_equal(state(alone)[name][0], state(one)[name][7]) for name in FIELDS)
+
+
+def test_snapshot_restores_everything():
+    engine = build(senders=("bbr1", "cc_probe_slow"), adversary="batch", record=True)
+    engine.advance(100)
+    snapshot = engine.snapshot()
+    engine.advance(150)
+    first, trace = state(engine), engine.trace(2)
+    engine.restore(snapshot)
+    engine.advance(150)
+    assert same(first, state(engine))
+    assert np.array_equal(trace.S, engine.trace(2).S)
+    engine.restore(snapshot, envs=np.array([1]))
+    assert engine.env("step").tolist() == [250, 100, 250, 250]
+
+
+def test_reset_of_some_leaves_the_others():
+    engine = build()
+    engine.advance(64)
+    before = state(engine)
+    engine.reset(np.array([True, False, False, False]))
+    assert engine.env("step").tolist() == [0, 64, 64, 64]
+    assert all(np.array_equal(before[name][1:], state(engine)[name][1:]) for name in FIELDS)
+    engine.advance(64)
+    assert all(np.array_equal(before[name][0], state(engine)[name][0]) for name in FIELDS)  # it repeats itself
+
+
+def test_new_paths_at_a_reset():
+    arrays = PathArrays.from_paths(PATHS, 8)
+    rate = arrays.link_rate_Bps.copy()
+    engine = build(paths=arrays)
+    engine.reset(np.array([True, False, False, False]), PathArrays.from_paths(PATHS[2:3], 8))
+    assert engine.env("link_rate_Bps")[0] == 12e6
+    assert np.array_equal(arrays.link_rate_Bps, rate)  # the caller's arrays are not touched
+    with pytest.raises(InputError, match="3 paths"):
+        engine.reset(np.array([True, False, False, False]), PathArrays.from_paths(PATHS[:3], 8))
+
+
+@pytest.mark.parametrize("adversary", SCRIPTED)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_sender_with_every_adversary_stays_finite(model, adversary):
+    for name in (*PROGRAMS, *CLASSIC, "constant"):
+        engine = build(model, senders=(name, name), adversary=adversary)
+        engine.advance(400)
+        for field in ("A", "S", "C_L_Bps", "q_U_bytes"):
+            assert np.isfinite(engine.flow(field)).all(), name
+        observed = engine.observations()
+        assert observed.shape == (4, 2, N_OBSERVATION)
+        assert (observed >= OBSERVATION_LOW).all() and (observed <= OBSERVATION_HIGH).all(), name
+        totals = engine.totals()
+        assert (totals["S"].sum(axis=1) <= totals["capacity"] * (1 + 1e-9) + 1500).all(), name
+
+
+def test_bytes_are_conserved():
+    engine = build(senders=("reno", "cubic"), adversary="square")
+    for _ in range(50):
+        engine.advance(8)
+        held = engine.flow("E") - engine.flow("S")
+        assert np.allclose(engine.flow("A"), engine.flow("S") + engine.flow("L") + held, rtol=1e-12)
+        assert (held >= -1e-6).all()
+
+
+def test_policy_in_the_kernel_equals_numpy():
+    rng = np.random.default_rng(1)
+    for activation, widths in (("tanh", [16, 16, 1]), ("relu", [8, 1]), ("tanh", [64, 64, 1])):
+        sizes = [N_OBSERVATION, *widths]
+        policy = MlpSender(
+            "policy",
+            tuple(rng.normal(size=s) / 3 for s in zip(sizes[:-1], sizes[1:], strict=True)),
+            tuple(rng.normal(size=n) / 3 for n in sizes[1:]),
+            activation,
+            OBSERVATION_VERSION,
+        )
+        path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=20, buffer_bdp=2)
+        engine = CurveEngine([path], model="ccac", senders=[policy], adversary=make_adversary("uniform"))
+        by_hand = CurveEngine([path], model="ccac", senders=[ExternalSender()], adversary=make_adversary("uniform"))
+        floor = 1500 / 0.04
+        for _ in range(40):
+            action = mlp_action_reference(policy, by_hand.observations()[0, 0].astype(np.float64))
+            rate = max(floor, by_hand.flow("C_L_Bps")[0, 0] * 2 ** (3 * action))
+            by_hand.advance(8, actions=np.array([[rate]]))
+            engine.advance(8)
+            assert engine.flow("S")[0, 0] == pytest.approx(by_hand.flow("S")[0, 0], rel=1e-4)
+
+
+def test_external_moves_are_clipped_and_act():
+    path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=40, buffer_bdp=4)
+    engines = [
+        CurveEngine([path], model="ccac", senders=[make_sender("cc_qdel")], adversary=ExternalAdversary()) for _ in range(3)
+    ]
+    for engine, u in zip(engines, (0.0, 1.0, 7.0), strict=True):
+        engine.advance(160, moves=np.full((1, 4), u))
+    slow, fast, clipped = (e.flow("S")[0, 0] for e in engines)
+    assert slow < fast == clipped
+
+
+def test_random_numbers_depend_on_their_keys_only():
+    draws = [uniform(1.0, 2.0, 3.0, float(i)) for i in range(10_000)]
+    assert draws == [uniform(1.0, 2.0, 3.0, float(i)) for i in range(10_000)]
+    assert abs(np.mean(draws) - 0.5) < 0.02 and abs(np.std(draws) - 12**-0.5) < 0.01
+    assert len({uniform(*(float(x) for x in key)) for key in np.ndindex(5, 5, 5, 5)}) == 625
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: make_path(link_rate_mbps=0), "link_rate_Bps"),
+        (lambda: make_path(link_rate_mbps=10, jitter_ms=-1), "jitter_s"),
+        (lambda: make_path(link_rate_mbps=10, rtt_ms=0), "rtt_s"),
+        (lambda: make_path(link_rate_mbps=float("nan")), "link_rate_Bps"),
+        (lambda: build(paths=[make_path(link_rate_mbps=10, rtt_ms=40, jitter_ms=7, n_flows=2)]), "whole number of steps"),
+        (lambda: build(steps_per_rtt=[8, 4]), "mix step sizes"),
+        (lambda: build(steps_per_rtt=0), "at least 1"),
+        (lambda: build(model="ccas"), "Did you mean 'ccac'"),
+        (lambda: build(timing="smt"), "needs steps_per_rtt 1"),
+        (lambda: build(senders=("reno",)), "flows"),
+        (lambda: build(loss_detection="ack"), "Did you mean 'acks'"),
+        (lambda: CurveEngine(PATHS, senders=[make_sender("reno")] * 2, seed=-1), "seed"),
+        (lambda: build().advance(1, actions=np.ones((4, 3))), "shape"),
+        (lambda: build(senders=("reno", "reno")).flow("C_l"), "C_L"),
+        (lambda: build().trace(0), "record=True"),
+        (lambda: copy.deepcopy(build()), "cannot be copied"),
+    ],
+)
+def test_bad_input_is_one_clear_line(call, message):
+    with pytest.raises(CcenvError) as caught:
+        call()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_bad_actions():
+    engine = CurveEngine(PATHS, senders=[ExternalSender()] * 2)
+    for bad in (0.0, -5.0):
+        with pytest.raises(InputError, match="not positive"):
+            engine.advance(1, actions=np.full((4, 2), bad))
+
+
+def broken_on_ack(state, ack):
+    state.cwnd_bytes = np.nan
+
+
+def test_a_sender_that_returns_nan_is_named():
+    reno = make_sender("reno")
+    broken = ClassicSender("broken", reno.state, reno.init, broken_on_ack, reno.on_loss, reno.on_tick, reno.parameters)
+    engine = CurveEngine([make_path(link_rate_mbps=10, rtt_ms=40)], senders=[broken])
+    with pytest.raises(EngineError, match=r"'broken'.*environment 0, flow 0, at 0\.04"):
+        engine.advance(100)
+
+
+def test_different_jitter_per_flow_is_for_cbr_only():
+    path = make_path(link_rate_mbps=24, rtt_ms=[40.0, 40.0], jitter_ms=[10.0, 20.0])
+    CurveEngine([path], model="cbr_delay", senders=[make_sender("reno")] * 2).advance(10)
+    with pytest.raises(PathError, match="one jitter bound"):
+        CurveEngine([path], model="ccac", senders=[make_sender("reno")] * 2)
+
+
+def test_paths_survive_the_arrays():
+    for path in PATHS:
+        again = PathArrays.from_paths([path], 8).path(0)
+        assert again.link_rate_Bps == path.link_rate_Bps and again.buffer_bytes == path.buffer_bytes
+        assert [f.jitter_s for f in again.flows] == pytest.approx([f.jitter_s for f in path.flows])
+    assert Path.from_dict(PATHS[0].to_dict()) == PATHS[0]
+
+
+def test_unequal_recorded_adversaries():
+    moves = [RecordedAdversary("a", np.ones((3, 6)), periodic=True), RecordedAdversary("b", np.ones((4, 6)), periodic=True)]
+    with pytest.raises(InputError, match="periodic"):
+        CurveEngine(PATHS[:2], senders=[make_sender("reno")] * 2, adversary=moves)
