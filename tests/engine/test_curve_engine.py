@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_policy_in_the_kernel_equals_numpy():
         sizes = [N_OBSERVATION, *widths]
         policy = MlpSender(
             "policy",
-            tuple(rng.normal(size=s) / 3 for s in zip(sizes[:-1], sizes[1:], strict=True)),
+            tuple(rng.normal(size=s) / 3 for s in itertools.pairwise(sizes)),
             tuple(rng.normal(size=n) / 3 for n in sizes[1:]),
             activation,
             OBSERVATION_VERSION,
@@ -141,11 +142,9 @@ def test_policy_in_the_kernel_equals_numpy():
 
 def test_external_moves_are_clipped_and_act():
     path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=40, buffer_bdp=4)
-    engines = [
-        CurveEngine([path], model="ccac", senders=[make_sender("cc_qdel")], adversary=ExternalAdversary()) for _ in range(3)
-    ]
+    engines = [CurveEngine([path], model="ccac", senders=[ExternalSender()], adversary=ExternalAdversary()) for _ in range(3)]
     for engine, u in zip(engines, (0.0, 1.0, 7.0), strict=True):
-        engine.advance(160, moves=np.full((1, 4), u))
+        engine.advance(160, actions=np.array([[2e6]]), moves=np.array([[1.0, 1.0, u, 0.0]]))
     slow, fast, clipped = (e.flow("S")[0, 0] for e in engines)
     assert slow < fast == clipped
 
