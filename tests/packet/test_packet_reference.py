@@ -1,0 +1,100 @@
+"""Kernel and plain reference agree to the last bit, whatever the network is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccenv.adversaries import make_adversary
+from ccenv.agents import make_sender
+from ccenv.engine.packet import PacketEngine
+from ccenv.engine.packet_reference import PacketReference
+from ccenv.engine.packet_spec import NetworkSpec
+
+RATE_Bps = 1.5e6
+FIELDS = (
+    "sent_bytes", "resent_bytes", "found_lost_bytes", "dropped_bytes", "random_lost_bytes", "goodput_bytes", "rtt_sum_s",
+    "one_way_sum_s", "timeouts", "inflight_bytes", "delivered_bytes", "min_rtt_s", "srtt_s", "finished_s",
+)  # fmt: skip
+
+LINK = {"rate_Bps": RATE_Bps, "buffer_bytes": 30_000}
+BASE = {"rtt_s": 0.02}
+ADVERSARIES = ("uniform", "square")
+NETWORKS: dict[str, tuple[list, list]] = {
+    "drop tail": (
+        [{**LINK, "buffer_bytes": 90_000}],
+        [{"sender": s, **BASE, "start_s": 0.01 * i} for i, s in enumerate(("bbr1", "vegas", "reno", "cubic", "copa"))],
+    ),
+    "deep buffer": ([{"rate_Bps": RATE_Bps}], [{"sender": "copa", **BASE}, {"sender": "bbr1", "rtt_s": 0.05}]),
+    "one packet of buffer": (
+        [{**LINK, "buffer_bytes": 1500}],
+        [{"sender": "reno", **BASE}, {"sender": "reno", "rtt_s": 0.023, "start_s": 0.05}],
+    ),
+    "red": ([{**LINK, "discipline": "red", "red": {"weight": 0.02}}], [{"sender": "reno", **BASE}] * 3),
+    "red ecn": ([{**LINK, "discipline": "red", "red": {"weight": 0.02, "ecn": True}}], [{"sender": "reno", **BASE}] * 3),
+    "ecn threshold": ([{**LINK, "discipline": "ecn", "threshold_packets": 8}], [{"sender": "cubic", **BASE}] * 2),
+    "codel": ([{"rate_Bps": RATE_Bps, "discipline": "codel"}], [{"sender": "cubic", **BASE}] * 2),
+    "rate steps": (
+        [{**LINK, "rate_steps": [{"time_s": 0.3, "rate_Bps": 5e5}, {"time_s": 0.7, "rate_Bps": 2e6}]}],
+        [{"sender": "bbr1", **BASE}, {"sender": "reno", **BASE, "start_s": 0.2, "stop_s": 0.8}],
+    ),
+    "random loss": ([LINK], [{"sender": "cubic", **BASE, "loss_rate": 0.03}, {"sender": "reno", **BASE, "loss_rate": 0.2}]),
+    "delayed acks": ([LINK], [{"sender": "reno", **BASE, "receiver": {"ack_every": 4}}, {"sender": "reno", **BASE}]),
+    "jitter": (
+        [LINK],
+        [
+            {"sender": "reno", **BASE, "jitter": {"kind": "constant", "max_s": 0.01}},
+            {"sender": "copa", **BASE, "jitter": {"kind": "batch", "max_s": 0.02}},
+            {"sender": "cubic", **BASE, "jitter": {"kind": "interval", "max_s": 0.03, "interval_s": 0.03}},
+            {"sender": "vegas", **BASE, "jitter": {"kind": "early", "max_s": 0.001, "every_s": 0.2}},
+        ],
+    ),
+    "adversary": (
+        [{**LINK, "delay_s": 0.003}],
+        [
+            {"sender": "reno", **BASE, "jitter": {"kind": "adversary", "max_s": 0.03, "adversary": a}}
+            for a in ("uniform", "square")
+        ],
+    ),
+    "workloads": (
+        [LINK],
+        [
+            {"sender": "reno", **BASE, "workload": {"kind": "rate", "rate_Bps": 2e5}},
+            {"sender": "bbr1", **BASE, "workload": {"kind": "on_off", "on_s": 0.2, "off_s": 0.1}},
+            {"sender": "cubic", **BASE, "workload": {"kind": "finite", "size_bytes": 100_000}},
+            {"sender": "reno", **BASE, "workload": {"kind": "batches", "size_bytes": 20_000, "every_s": 0.15}},
+            {"sender": "reno", **BASE, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}},
+        ],
+    ),
+    "parking lot": (
+        [{"name": "a", **LINK, "delay_s": 0.002}, {"name": "b", "rate_Bps": 1.2e6, "buffer_bytes": 45_000, "delay_s": 0.004}],
+        [
+            {"sender": "reno", "rtt_s": 0.03, "access_s": 0.001},
+            {"sender": "cubic", **BASE, "route": ["a"]},
+            {"sender": "reno", **BASE, "route": ["b"], "access_s": 0.002},
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_kernel_equals_reference(name: str) -> None:
+    links, flows = NETWORKS[name]
+    network = NetworkSpec.model_validate({"links": links, "flows": flows})
+    senders = [make_sender(flow.sender) for flow in network.flows]
+    adversaries = {f.jitter.adversary: make_adversary(f.jitter.adversary) for f in network.flows if f.jitter.adversary}
+    seconds = 1.2
+    engine = PacketEngine(network, senders, adversaries=adversaries, duration_s=seconds, seed=5)
+    reference = PacketReference(network, senders, adversaries=adversaries, seed=5)
+    engine.advance(seconds)
+    reference.advance(seconds)
+    for field in FIELDS:
+        assert engine.flow(field).tolist() == [getattr(flow, field) for flow in reference.flows], field
+    assert engine.flow("cwnd_bytes").tolist() == [float(flow.state.cwnd_bytes) for flow in reference.flows]
+    for field in ("dropped_bytes", "marked_bytes", "served_bytes"):
+        assert engine.link(field).tolist() == [getattr(link, field) for link in reference.links], field
+    assert engine.events == reference.events + len(engine.flow_log)
+    # what the case is about has happened
+    assert min(engine.flow("goodput_bytes")) > 0
+    lossy = name in {"drop tail", "red", "codel", "random loss", "one packet of buffer", "parking lot"}
+    assert not lossy or engine.flow("found_lost_bytes").sum() > 0
+    assert "ecn" not in name or engine.link("marked_bytes")[0] > 0
