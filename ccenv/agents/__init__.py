@@ -15,6 +15,11 @@ AGENTS.add("cubic", _CLASSIC + "cubic:sender", tags=("classic",), summary="CUBIC
 AGENTS.add("vegas", _CLASSIC + "vegas:sender", tags=("classic",), summary="Vegas (Brakmo, Peterson 1995)")
 AGENTS.add("copa", _CLASSIC + "copa:sender", tags=("classic",), summary="Copa (Arun, Balakrishnan 2018)")
 AGENTS.add("bbr1", _CLASSIC + "bbr1:sender", tags=("classic",), summary="BBR version 1 (Cardwell et al. 2016)")
+AGENTS.add("fast", _CLASSIC + "fast:sender", tags=("classic",), summary="FAST (Wei, Jin, Low, Hegde 2006)")
+AGENTS.add("ledbat", _CLASSIC + "ledbat:sender", tags=("classic",), summary="LEDBAT (RFC 6817)")
+AGENTS.add("illinois", _CLASSIC + "illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")
+AGENTS.add("westwood", _CLASSIC + "westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
+AGENTS.add("hybla", _CLASSIC + "hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
 AGENTS.add("constant", _CLASSIC + "constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
 
 _SYNTHESIZED = "ccenv.agents.synthesized:"
