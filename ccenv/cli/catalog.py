@@ -170,9 +170,9 @@ def show_command(
     Example: ccenv show cc_probe_drain
     """
     candidates = [item for each in ([kind] if kind else KINDS) for item in _items(each)]
-    # A config is also found without its folder.
-    found = [
-        item for item in candidates if name in (item.name, item.name.partition("/")[2] if item.kind == "configs" else item.name)
+    # A config is also found without its folder, unless the short name is something else's full name.
+    found = [item for item in candidates if item.name == name] or [
+        item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name
     ]
     if not found:
         raise unknown_name("name", name, {item.name for item in candidates})
