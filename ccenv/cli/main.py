@@ -45,6 +45,8 @@ GROUPS: tuple[Group, ...] = (
     Group("board", "ccenv.cli.board", "Make the leaderboard page from records.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove a property of a sender on a network model, or find a trace that breaks it."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
+    Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
+    Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
 

@@ -170,7 +170,8 @@ class CurveEngine:
         run["recording"] = self.recording
         run["compute_beliefs"] = self.belief_settings is not None
         run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data
-        run["reciprocals_at"] = self._reciprocals.ctypes.data
+        run["reciprocals_at"], run["nodes_at"] = self._reciprocals.ctypes.data, self._senders.nodes.ctypes.data
+        run["inputs_at"], run["inputs_bytes"] = self._inputs.ctypes.data, self._inputs.strides[0]
         for name, array, size in (
             ("states", self._states, STATE_DTYPE.itemsize),
             ("adversary_states", self._adversary_states, 8 * ADVERSARY_SLOTS),
@@ -288,7 +289,7 @@ class CurveEngine:
             self._recorder.make_room(int(self._env["step"].max()) + n_steps)
         arguments = (
             *self._kernel_arrays, self._moves, self._players.recorded, self._players.periodic,
-            self._senders.nodes, self._senders.first_rows, self._inputs, self._observations,
+            self._senders.first_rows, self._observations,
             self._senders.mlp_weights, self._senders.mlp_shapes, self._mlp_scratch, self._settings,
             self._recorder.flow_log, self._recorder.env_log, n_steps,
         )  # fmt: skip

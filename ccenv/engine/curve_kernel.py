@@ -12,7 +12,7 @@ from numba import njit, prange
 
 from ccenv.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.calls import call_1, load, store
-from ccenv.engine.curve_decision import decide
+from ccenv.engine.curve_decision import close_interval, decide_by_policy, decide_by_program
 from ccenv.engine.curve_network import (
     admit_tokens,
     at,
@@ -46,6 +46,9 @@ RUN_DTYPE = np.dtype(
         ("ring_at", "<i8"),
         ("env_ring_at", "<i8"),
         ("reciprocals_at", "<i8"),
+        ("nodes_at", "<i8"),
+        ("inputs_at", "<i8"),
+        ("inputs_bytes", "<i8"),
         ("states_at", "<i8"),
         ("state_bytes", "<i8"),
         ("adversary_states_at", "<i8"),
@@ -63,7 +66,7 @@ RUN_DTYPE = np.dtype(
     ]
 )
 
-_EXTERNAL, _CLASSIC = SENDER_KINDS["external"], SENDER_KINDS["classic"]
+_PROGRAM, _CLASSIC, _MLP = SENDER_KINDS["program"], SENDER_KINDS["classic"], SENDER_KINDS["mlp"]
 _RECORDED, _SCRIPTED = ADVERSARY_KINDS["recorded"], ADVERSARY_KINDS["scripted"]
 # Columns of a row of moves: waste, rate, then service per flow, then loss per flow.
 WASTE, RATE, FIRST_SERVICE = 0, 1, 2
@@ -72,7 +75,7 @@ WASTE, RATE, FIRST_SERVICE = 0, 1, 2
 @njit(cache=True, error_model="numpy")
 def advance_range(  # type: ignore[no-untyped-def]
     first, last, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
-    flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, nodes, first_rows, inputs, observations,
+    flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
     mlp_weights, mlp_shapes, mlp_scratch, settings, flow_log, env_log, n_steps,
 ):  # fmt: skip
     """Advance environments first .. last - 1 by n_steps. All arrays are those of ``CurveEngine``."""
@@ -82,7 +85,7 @@ def advance_range(  # type: ignore[no-untyped-def]
     N, H = run.n_flows, run.ring_length
     mask = H - 1
     # Scratch of this chunk, taken once: a view made in the loop would cost reference counts too.
-    own_inputs = inputs[first]
+    inputs_at = run.inputs_at + first * run.inputs_bytes
     own_observation = observations[first]
     own_scratch = mlp_scratch[first]
     for b in range(first, last):
@@ -160,12 +163,12 @@ def advance_range(  # type: ignore[no-untyped-def]
                         state.flow = i
                         call_1(sender_calls[fl.sender_index, 0], run.states_at + (r0 + i) * run.state_bytes)
                         take_decision(ev, fl, state, i, k)
-                    elif fl.sender_kind == _EXTERNAL:
-                        fl.decision_step = k - 1 + fl.rtt_steps
+                    if fl.sender_kind == _PROGRAM:
+                        decide_by_program(ev, fl, i, k - 1, first_rows[fl.sender_index], run.nodes_at, inputs_at)
+                    elif fl.sender_kind == _MLP:
+                        decide_by_policy(ev, fl, k - 1, mlp_weights, mlp_shapes, own_observation, own_scratch)
                     else:
-                        decide(
-                            ev, fl, i, k - 1, own_inputs, own_observation, nodes, first_rows, mlp_weights, mlp_shapes, own_scratch
-                        )
+                        close_interval(fl, k - 1)
                 send(fl, k, dt_s)
                 kept = lose_on_the_way(fl, flow_moves[r0 + i], early_drop)
                 kept_total += kept
@@ -272,14 +275,19 @@ def advance_range(  # type: ignore[no-untyped-def]
                     log.qdel_U = fl.qdel_U_s
                     log.rtt_s = fl.rtt_now_steps * dt_s
                 if k >= fl.decision_step:
-                    decide(ev, fl, i, k, own_inputs, own_observation, nodes, first_rows, mlp_weights, mlp_shapes, own_scratch)
+                    if fl.sender_kind == _PROGRAM:
+                        decide_by_program(ev, fl, i, k, first_rows[fl.sender_index], run.nodes_at, inputs_at)
+                    elif fl.sender_kind == _MLP:
+                        decide_by_policy(ev, fl, k, mlp_weights, mlp_shapes, own_observation, own_scratch)
+                    else:
+                        close_interval(fl, k)
             ev.step = k
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
 def advance_parallel(  # type: ignore[no-untyped-def]
     n_chunks, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
-    flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, nodes, first_rows, inputs, observations,
+    flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
     mlp_weights, mlp_shapes, mlp_scratch, settings, flow_log, env_log, n_steps,
 ):  # fmt: skip
     """Advance all environments on several threads; environments share nothing, so the result is the same."""
@@ -288,6 +296,6 @@ def advance_parallel(  # type: ignore[no-untyped-def]
         advance_range(
             chunk * n_envs // n_chunks, (chunk + 1) * n_envs // n_chunks,
             runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
-            flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, nodes, first_rows, inputs, observations,
+            flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
             mlp_weights, mlp_shapes, mlp_scratch, settings, flow_log, env_log, n_steps,
         )  # fmt: skip

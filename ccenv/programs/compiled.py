@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from ccenv.engine.calls import load
 from ccenv.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expression, MAX_RATE_Bps, Program
 
 # Columns of a node row.
@@ -90,37 +91,44 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
     Returns:
         tuple: rate in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold it. Infinities as in ``decide``.
     """
-    row = first_row
-    while nodes[row, KIND] != LEAF:
-        kind = nodes[row, KIND]
-        if kind == LINEAR:
-            holds = _positive(nodes, row, inputs)
-        elif kind == UTILISED:
-            holds = inputs[_IN_UTILISED] != 0.0
-        else:
-            holds = inputs[_IN_LOSS] != 0.0
-        row = first_row + int(nodes[row, THEN] if holds else nodes[row, ELSE])
-    rate = max(_weighted_sum(nodes, row, inputs), inputs[_IN_MIN_RATE])
-    return min(rate, MAX_RATE_Bps), nodes[row, HOLD]
+    return evaluate_at(nodes.ctypes.data, first_row, inputs.ctypes.data)
 
 
 @njit(cache=True, error_model="numpy")
-def _positive(nodes: np.ndarray, row: int, inputs: np.ndarray) -> bool:
+def evaluate_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, float]:
+    """Evaluate a program as ``evaluate`` does, with both arrays given by address (see ``ccenv.engine.calls.load``)."""
+    at = first_row * WIDTH
+    while load(nodes_at, at + KIND) != LEAF:
+        kind = load(nodes_at, at + KIND)
+        if kind == LINEAR:
+            holds = _positive(nodes_at, at, inputs_at)
+        elif kind == UTILISED:
+            holds = load(inputs_at, _IN_UTILISED) != 0.0
+        else:
+            holds = load(inputs_at, _IN_LOSS) != 0.0
+        at = (first_row + int(load(nodes_at, at + THEN) if holds else load(nodes_at, at + ELSE))) * WIDTH
+    rate = max(_weighted_sum(nodes_at, at, inputs_at), load(inputs_at, _IN_MIN_RATE))
+    return min(rate, MAX_RATE_Bps), load(nodes_at, at + HOLD)
+
+
+@njit(cache=True, error_model="numpy")
+def _positive(nodes_at: int, at: int, inputs_at: int) -> bool:
     """Tell whether a node's expression is above 0 by more than the round-off of its terms."""
     total, scale = 0.0, 0.0
     for i in range(N_COEFFICIENTS):
-        coefficient = nodes[row, FIRST_COEFFICIENT + i]
-        if coefficient != 0.0:
-            total += coefficient * inputs[i]
-            scale += abs(coefficient * inputs[i])
+        coefficient = load(nodes_at, at + FIRST_COEFFICIENT + i)
+        if coefficient != 0.0:  # 0 * inf would be NaN
+            term = coefficient * load(inputs_at, i)
+            total += term
+            scale += abs(term)
     return total > ROUND_OFF * scale if np.isfinite(scale) else total > 0.0
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _weighted_sum(nodes: np.ndarray, row: int, inputs: np.ndarray) -> float:
+@njit(cache=True, error_model="numpy")
+def _weighted_sum(nodes_at: int, at: int, inputs_at: int) -> float:
     total = 0.0
     for i in range(N_COEFFICIENTS):
-        coefficient = nodes[row, FIRST_COEFFICIENT + i]
-        if coefficient != 0.0:  # 0 * inf would be NaN
-            total += coefficient * inputs[i]
+        coefficient = load(nodes_at, at + FIRST_COEFFICIENT + i)
+        if coefficient != 0.0:
+            total += coefficient * load(inputs_at, i)
     return -np.inf if np.isnan(total) else total
