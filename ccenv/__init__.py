@@ -44,3 +44,12 @@ def _register_environments() -> None:
 
 
 _register_environments()
+
+
+def __getattr__(name: str) -> object:
+    """Bring what is imported only when it is used: ``ccenv.simulate``."""
+    if name == "simulate":
+        from ccenv.simulation import simulate
+
+        return simulate
+    raise AttributeError(f"module 'ccenv' has no attribute {name!r}")

@@ -16,6 +16,7 @@ ABOVE = {
     "agents": {"benchmarks", "training", "leaderboard", SHELL},
     "adversaries": {"benchmarks", "training", "leaderboard", SHELL},
     "benchmarks": {"training", "leaderboard", SHELL},
+    "simulation": {"benchmarks", "training", "leaderboard", SHELL},
     "training": {"leaderboard", SHELL},
     "leaderboard": {"training", SHELL},
 }

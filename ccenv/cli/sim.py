@@ -1,0 +1,44 @@
+"""``ccenv sim``: run an experiment per packet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+
+def command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario: YAML file or shipped name (ccenv list configs).")],
+    *,
+    seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
+    duration: Annotated[float | None, typer.Option(help="Seconds to simulate, instead of the scenario's.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw rates, windows, RTTs and queues into this .png or .svg.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a scenario packet by packet; print throughput, loss and RTT per flow beside the paper's figures.
+
+    Example: ccenv sim two_bbr_40_80 --plot two_bbr.png
+    """
+    from ccenv.simulation import simulate
+
+    result = simulate(file, seed=seed, duration_s=duration)
+    if plot is not None:
+        result.plot(plot)
+    summary = result.summary()
+    if json:
+        print_json(summary)
+        return
+    reference = result.scenario.reference
+    known = reference.throughput_mbps if reference and reference.throughput_mbps else [None] * len(summary["flows"])
+    rows = [
+        [f["name"], f["throughput_mbps"], paper, f["loss"], None if f["rtt"] is None else 1e3 * f["rtt"], f["timeouts"]]
+        for f, paper in zip(summary["flows"], known, strict=True)
+    ]
+    columns = ["flow", "throughput (Mbit/s)", "paper (Mbit/s)", "loss", "mean RTT (ms)", "time-outs"]
+    print_table(f"{summary['name']}: {summary['duration_s']:g} s", columns, rows)
+    if summary["ratio"] is not None:
+        paper_ratio = f"; paper {reference.ratio:g} ({reference.source})" if reference and reference.ratio else ""
+        print_text(f"ratio {summary['ratio']:.3g}{paper_ratio}")

@@ -1,0 +1,7 @@
+"""Experiments per packet: a scenario in, time series, a summary and a picture out (docs/packet-engine.md)."""
+
+from ccenv.simulation.result import Result
+from ccenv.simulation.run import simulate
+from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
+
+__all__ = ["Result", "Scenario", "load_scenario", "read_scenario", "simulate"]

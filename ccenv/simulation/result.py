@@ -1,0 +1,127 @@
+"""What a run of the packet engine gave: time series at intervals, a summary, a picture."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.packet_layout import FLOW_LOG, LINK_LOG
+from ccenv.path import MBPS_IN_BPS
+from ccenv.simulation.scenario import Scenario
+
+# The cumulative fields of the logs.
+COUNTS = tuple(n for n in FLOW_LOG if n not in ("cwnd_bytes", "rate_Bps", "inflight_bytes", "rtt_s"))
+LINK_COUNTS = tuple(n for n in LINK_LOG if n not in ("queue_bytes", "rate_Bps"))
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of ``simulate``.
+
+    Attributes:
+        scenario: what was run.
+        flow_log: (rows, flows) records with the fields of ``ccenv.engine.packet_layout.FLOW_LOG``: cwnd_bytes, rate_Bps,
+            inflight_bytes, rtt_s (newest sample), and cumulative counts; row k is time k * log_s.
+        link_log: (rows, links) records with the fields of ``LINK_LOG``.
+        finished_s: (flows,) when a finite transfer was acknowledged; infinite: not.
+        events: processed.
+        wall_s: time that the kernel took.
+    """
+
+    scenario: Scenario
+    flow_log: np.ndarray
+    link_log: np.ndarray
+    finished_s: np.ndarray
+    events: int
+    wall_s: float
+
+    @property
+    def time_s(self) -> np.ndarray:
+        """Time of the rows, (rows,) in seconds."""
+        return np.arange(len(self.flow_log)) * self.scenario.log_s
+
+    def names(self) -> list[str]:
+        """Return the flows' names: as given, else the sender's, numbered where it occurs again."""
+        flows = self.scenario.flows
+        plain = [flow.name or flow.sender for flow in flows]
+        return [name if plain.count(name) == 1 else f"{name} #{plain[: i + 1].count(name)}" for i, name in enumerate(plain)]
+
+    def throughput_Bps(self) -> np.ndarray:
+        """Return per interval and flow the rate at which new bytes reached the receiver: (rows - 1, flows), bytes/s."""
+        rate: np.ndarray = np.diff(self.flow_log["goodput_bytes"], axis=0) / self.scenario.log_s
+        return rate
+
+    def summary(self) -> dict[str, Any]:
+        """Return averages between the warm-up and the end, each flow over the time in which it was to send.
+
+        Returns:
+            dict: ``flows`` (name, sender, throughput_mbps, loss as a share of what was sent, rtt and one_way_delay as mean
+            seconds per ACK and packet, retransmitted share, timeouts, finished_s), ``ratio`` (largest over smallest
+            throughput; None for one flow), ``links`` (name, utilisation, queue_packets and loss), ``reference``.
+        """
+        scenario = self.scenario
+        flows = [self._flow(index, name) for index, name in enumerate(self.names())]
+        links = [self._link(index) for index in range(len(scenario.links))]
+        rates = [flow["throughput_mbps"] for flow in flows]
+        return {
+            "name": scenario.name,
+            "duration_s": scenario.duration_s,
+            "warmup_s": scenario.warmup_s,
+            "seed": scenario.seed,
+            "flows": flows,
+            "ratio": _share(max(rates), min(rates)) if len(rates) > 1 else None,
+            "links": links,
+            "reference": scenario.reference.model_dump() if scenario.reference else None,
+            "notes": scenario.notes,
+            "events": self.events,
+            "wall_s": round(self.wall_s, 4),
+        }
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw rate, window, RTT, queue and retransmissions over time into a .png or .svg file."""
+        from ccenv.simulation.picture import plot_result
+
+        plot_result(self, path)
+
+    def _row(self, time_s: float) -> int:
+        return min(len(self.flow_log) - 1, round(time_s / self.scenario.log_s))
+
+    def _flow(self, index: int, name: str) -> dict[str, Any]:
+        spec = self.scenario.flows[index]
+        first = self._row(max(self.scenario.warmup_s, spec.start_s))
+        last = self._row(min(self.scenario.duration_s, spec.stop_s))
+        log = self.flow_log[:, index]
+        seconds = (last - first) * self.scenario.log_s
+        grown = {n: float(log[n][last] - log[n][first]) for n in COUNTS}
+        return {
+            "name": name,
+            "sender": spec.sender,
+            "throughput_mbps": _share(grown["goodput_bytes"] / MBPS_IN_BPS, seconds) or 0.0,
+            "loss": _share(grown["dropped_bytes"] + grown["random_lost_bytes"], grown["sent_bytes"]),
+            "rtt": _share(grown["rtt_sum_s"], grown["rtt_samples"]),
+            "one_way_delay": _share(grown["one_way_sum_s"], grown["one_way_samples"]),
+            "retransmitted": _share(grown["resent_bytes"], grown["sent_bytes"]),
+            "timeouts": int(grown["timeouts"]),
+            "finished_s": float(self.finished_s[index]) if math.isfinite(self.finished_s[index]) else None,
+        }
+
+    def _link(self, index: int) -> dict[str, Any]:
+        first, log_s = self._row(self.scenario.warmup_s), self.scenario.log_s
+        log = self.link_log[first:, index]
+        grown = {n: float(log[n][-1] - log[n][0]) for n in LINK_COUNTS}
+        carried_bytes = float(np.sum(log["rate_Bps"][:-1])) * log_s
+        seconds = (len(log) - 1) * log_s
+        return {
+            "name": self.scenario.links[index].name,
+            "utilisation": _share(grown["served_bytes"], carried_bytes),
+            "queue_packets": _share(grown["queue_byte_s"] / self.scenario.mss_bytes, seconds),
+            "loss": _share(grown["dropped_bytes"], grown["arrived_bytes"]),
+        }
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None

@@ -1,0 +1,78 @@
+"""Run a scenario."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ccenv.adversaries import make_adversary
+from ccenv.adversary import ScriptedAdversary
+from ccenv.agents import make_sender
+from ccenv.engine.packet import PacketEngine
+from ccenv.errors import InputError
+from ccenv.simulation.result import Result
+from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
+
+
+def simulate(
+    scenario: Scenario | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    seed: int | None = None,
+    duration_s: float | None = None,
+    max_events: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Run an experiment per packet.
+
+    Args:
+        scenario: a scenario, a mapping with its fields (``read_scenario``), a shipped name or a YAML file.
+        seed: instead of the scenario's.
+        duration_s: instead of the scenario's.
+        max_events: end the run with an error when it takes more.
+        progress: called with the simulated time after every simulated second.
+
+    Returns:
+        Result: time series and summary.
+
+    Raises:
+        InputError: if the scenario is not valid.
+        UnknownNameError: for an unknown sender, adversary or file.
+        EngineError: if a CCA leaves the positive numbers, or the run takes too many events.
+    """
+    if isinstance(scenario, Mapping):
+        scenario = read_scenario(scenario)
+    elif not isinstance(scenario, Scenario):
+        scenario = load_scenario(os.fspath(scenario))
+    changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
+    if changed:
+        scenario = read_scenario({**scenario.model_dump(), **changed}, scenario.name)
+    senders = [make_sender(flow.sender) for flow in scenario.flows]
+    engine = PacketEngine(
+        scenario,
+        senders,
+        adversaries=_adversaries(scenario),
+        log_s=scenario.log_s,
+        duration_s=scenario.duration_s,
+        seed=scenario.seed,
+        max_events=max_events,
+    )
+    begin, at_s = time.perf_counter(), 0.0
+    while at_s < scenario.duration_s:
+        at_s = min(scenario.duration_s, at_s + 1.0)
+        engine.advance(at_s)
+        if progress is not None:
+            progress(at_s)
+    wall_s = time.perf_counter() - begin
+    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s)
+
+
+def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:
+    made = {}
+    for spec in {flow.jitter.adversary for flow in scenario.flows if flow.jitter.adversary}:
+        player = make_adversary(spec)
+        if not isinstance(player, ScriptedAdversary):
+            raise InputError(f"adversary {spec!r} is not scripted; a jitter box needs one that decides by itself")
+        made[spec] = player
+    return made

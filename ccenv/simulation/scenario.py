@@ -1,0 +1,127 @@
+"""Scenarios: a network with a duration, as strict YAML in Mbit/s, ms and packets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import Field
+
+from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.engine.packet_spec import NetworkSpec, NotNegative, Positive
+from ccenv.errors import InputError
+from ccenv.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
+
+CONFIGS = "ccenv.configs.sim"
+# Units of people by key ending -> unit inside, factor.
+UNITS = {"_ms": ("_s", 1e-3), "_mbps": ("_Bps", MBPS_IN_BPS)}
+
+
+class Reference(StrictModel):
+    """What a paper measured in this setting.
+
+    Attributes:
+        source: paper and section.
+        throughput_mbps: per flow, where it is given.
+        ratio: largest throughput over smallest, where it is given.
+    """
+
+    source: str
+    throughput_mbps: tuple[Positive, ...] = ()
+    ratio: float | None = Field(default=None, ge=1)
+
+
+class Scenario(NetworkSpec):
+    """A network and how long it runs.
+
+    Attributes:
+        name: of the scenario.
+        notes: how it differs from its source.
+        duration_s: length of the run.
+        warmup_s: left out of the summary.
+        log_s: interval of the time series.
+        seed: of all random numbers.
+        reference: what is known about it.
+    """
+
+    name: str = "scenario"
+    notes: str = ""
+    duration_s: Positive = 60.0
+    warmup_s: NotNegative = 0.0
+    log_s: Positive = 0.01
+    seed: int = Field(default=0, ge=0, lt=2**53)
+    reference: Reference | None = None
+
+
+def read_scenario(data: Any, where: str = "scenario") -> Scenario:
+    """Validate a scenario.
+
+    Args:
+        data: a mapping with the fields of ``Scenario``; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
+            of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt).
+        where: for messages.
+
+    Raises:
+        InputError: one line with the key, the value seen and what is allowed.
+    """
+    if not isinstance(data, Mapping):
+        raise InputError(f"{where}: a mapping is needed, not {type(data).__name__}")
+    converted = _to_si(data, where, "")
+    _set_buffers(converted, where)
+    scenario = validate(Scenario, converted, where)
+    if scenario.warmup_s >= scenario.duration_s:
+        raise InputError(f"{where}: warmup_s {scenario.warmup_s:g} is not below duration_s {scenario.duration_s:g}")
+    given = scenario.reference.throughput_mbps if scenario.reference else ()
+    if given and len(given) != len(scenario.flows):
+        raise InputError(f"{where}: reference.throughput_mbps has {len(given)} values for {len(scenario.flows)} flows")
+    return scenario
+
+
+def load_scenario(name: str) -> Scenario:
+    """Load a shipped scenario or a YAML file. Raises InputError or UnknownNameError."""
+    file: FilePath = find_data(CONFIGS, name, ".yaml")
+    return read_scenario(read_yaml(file), file.name)
+
+
+def _to_si(value: Any, where: str, at: str) -> Any:
+    if isinstance(value, Mapping):
+        out: dict[str, Any] = {}
+        for key, item in value.items():
+            path = f"{at}.{key}" if at else str(key)
+            name, converted = str(key), _to_si(item, where, path)
+            for ending, (inside, factor) in UNITS.items():
+                if at != "reference" and name.endswith(ending):
+                    name = name.removesuffix(ending) + inside
+                    converted = _number(item, where, path) * factor
+            if name in out or (name != key and name in value):
+                raise InputError(f"{where}: {path} is given twice, in two units")
+            out[name] = converted
+        return out
+    if isinstance(value, (list, tuple)):
+        return [_to_si(item, where, f"{at}.{index}") for index, item in enumerate(value)]
+    return value
+
+
+def _set_buffers(data: dict[str, Any], where: str) -> None:
+    links, flows = data.get("links"), data.get("flows")
+    for index, link in enumerate(links if isinstance(links, list) else []):
+        if not isinstance(link, dict):
+            continue
+        given = [key for key in ("buffer_bytes", "buffer_packets", "buffer_bdp") if key in link]
+        if len(given) > 1:
+            raise InputError(f"{where}: links.{index} has {' and '.join(given)}; one of them is allowed")
+        if "buffer_packets" in link:
+            mss_bytes = _number(data.get("mss_bytes", DEFAULT_MSS_BYTES), where, "mss_bytes")
+            link["buffer_bytes"] = _number(link.pop("buffer_packets"), where, f"links.{index}.buffer_packets") * mss_bytes
+        if "buffer_bdp" in link:
+            rates_Bps = _number(link.get("rate_Bps"), where, f"links.{index}.rate_mbps")
+            rtts_s = [_number(f.get("rtt_s"), where, "rtt_ms") for f in flows or [] if isinstance(f, dict)]
+            bdp = _number(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
+            link["buffer_bytes"] = bdp * rates_Bps * min(rtts_s, default=0.0)
+
+
+def _number(value: Any, where: str, at: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where}: {at}: a number is needed (got {value!r})")
+    return float(value)
