@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError
+from ccenv.smt.relu import load_relu
 from ccenv.smt.senders import ProgramSmtSender
 from ccenv.smt.window import FACTORIES
 
 
 def smt_sender(spec: str) -> Any:
-    """Return the sender of a name: a published encoding, a registered belief program, or the path of a program (.json).
+    """Return the sender of a name: a published encoding, a registered belief program, or the path of a file.
+
+    Files are belief programs (.json) and ReLU policies (.relu.json).
 
     Raises:
         UnknownNameError: if nothing has this name.
@@ -18,6 +22,8 @@ def smt_sender(spec: str) -> Any:
     """
     if spec in FACTORIES:
         return FACTORIES[spec]()
+    if spec.endswith(".relu.json"):
+        return load_relu(FilePath(spec))
     from ccenv.agents import make_sender
     from ccenv.sender import ProgramSender
 

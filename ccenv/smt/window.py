@@ -1,8 +1,8 @@
-"""Window-based and other published senders for the solver, as CCAC and [Starvation] state them (nondeterministic where they are).
+"""Window-based and other published senders for the solver, as CCAC and [Starvation] state them.
 
-The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), inflight as known at t (S(t-Rm), losses
-by the oracle one Rm ago). A choice that the CCA leaves open (Copa between its two bounds) is the solver's, so what is proved holds
-for every implementation within them.
+The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), inflight as known at t: S(t-Rm), and
+losses by the oracle one Rm ago. A choice that the CCA leaves open (Copa between its two bounds) is the solver's, so what is
+proved holds for every implementation within them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ccenv.smt.algebra import Formula, Term, all_of, any_of, choose, implies, larger, negate, smaller
 from ccenv.smt.encode import Needs, Variables
-from ccenv.smt.exact import Decision, DecideStep, law, number
+from ccenv.smt.exact import DecideStep, Decision, law, number
 from ccenv.smt.setting import Setting
 from ccenv.smt.view import View
 
@@ -78,7 +78,7 @@ class WindowSender:
 
 
 class Copa(WindowSender):
-    """Copa as published in CCAC: each Rm cwnd changes by one MSS; which way is bounded by what the delays of the last Rm + D allow.
+    """Copa as published in CCAC: each Rm cwnd changes by one MSS; the delays of the last Rm + D bound which way.
 
     cwnd may rise if cwnd*max(0, d-1) <= MSS*(Rm + max(0, d-1)) for the delay d now, and fall if cwnd*d >= MSS*(Rm + d) for the
     delay d one D ago: the standing queue is some value in between. Paced at cwnd/Rm.

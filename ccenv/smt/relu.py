@@ -1,0 +1,151 @@
+"""Small ReLU policies for the solver: exact weights, inputs in one unit, no biases, so that the policy is free of scale.
+
+A net over rates (C_L, C_U, C_L_lambda, the last rate, MSS/Rm) without biases is positively homogeneous: twice the rates, twice
+the output. The output is the sending rate, at least MSS/Rm. Sizes up to about [8] at T = 5 or [16] at T = 4 are practical; larger
+ones end in ``unknown``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import InputError, unknown_name
+from ccenv.files import parse_json
+from ccenv.smt.algebra import Formula, Term, larger
+from ccenv.smt.encode import Needs, Variables
+from ccenv.smt.exact import DecideStep, Decision, number
+from ccenv.smt.setting import Setting
+from ccenv.smt.view import View
+
+RATE_INPUTS = ("C_L", "C_U", "C_L_lambda", "rate", "MSS/Rm")
+MAX_UNITS = 64
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+@dataclass(frozen=True)
+class ReluPolicy:
+    """A bias-free ReLU net over rates.
+
+    Attributes:
+        name: for reports.
+        inputs: names among RATE_INPUTS.
+        layers: weights, one matrix (n_out rows of n_in) per layer; ReLU between them, the last one linear with one output.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    layers: tuple[Matrix, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse unknown inputs and shapes that do not fit."""
+        for name in self.inputs:
+            if name not in RATE_INPUTS:
+                raise unknown_name("input of a ReLU policy", name, RATE_INPUTS)
+        width = len(self.inputs)
+        for depth, layer in enumerate(self.layers):
+            if not layer or len(layer) > MAX_UNITS or any(len(row) != width for row in layer):
+                raise InputError(f"{self.name}: layer {depth} needs 1 to {MAX_UNITS} rows of {width} weights")
+            width = len(layer)
+        if not self.layers or width != 1:
+            raise InputError(f"{self.name}: the last layer needs one output, not {width}")
+
+    def output(self, values: list[Any]) -> Any:
+        """Return the net's output for terms or numbers."""
+        for layer in self.layers[:-1]:
+            values = [larger(0, _dot(row, values)) for row in layer]
+        return _dot(self.layers[-1][0], values)
+
+
+@dataclass(frozen=True)
+class ReluSender:
+    """A ReLU policy as a sender for the solver."""
+
+    policy: ReluPolicy
+
+    @property
+    def name(self) -> str:
+        """Name of the policy."""
+        return self.policy.name
+
+    def needs(self, setting: Setting) -> Needs:
+        """Return the bounds that the net reads."""
+        return Needs(frozenset(set(self.policy.inputs) & {"C_L", "C_U", "C_L_lambda"}))
+
+    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
+        """Return None: not known for a net."""
+        return None
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare the rate and one variable per hidden unit and step (solvers want shared terms named)."""
+        n = view.setting.samples
+        view.rate = make.series("rate", n)
+        view.sent = [None, *view.rate[1:]]
+        for depth, layer in enumerate(self.policy.layers[:-1]):
+            for unit in range(len(layer)):
+                view.extra[f"hidden_{depth}_{unit}"] = make.series(f"hidden_{depth}_{unit}", n)
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Yield the net of every step."""
+        yield view.rate[0] >= view.alpha
+        for t in range(1, view.setting.samples):
+            values: list[Term] = [_read(view, name, t - 1) for name in self.policy.inputs]
+            for depth, layer in enumerate(self.policy.layers[:-1]):
+                hidden = [view.extra[f"hidden_{depth}_{unit}"][t] for unit in range(len(layer))]
+                for unit, row in zip(hidden, layer, strict=True):
+                    yield unit == larger(0, _dot(row, values))
+                values = hidden
+            yield view.rate[t] == larger(view.alpha, _dot(self.policy.layers[-1][0], values))
+            yield view.sent[t] == view.rate[t]
+
+    def decider(self) -> DecideStep:
+        """Return the exact step."""
+
+        def step(run: Any, t: int, state: dict[str, Any]) -> Decision:
+            known = {"rate": run.rate[t - 1], "MSS/Rm": run.alpha}
+            values = [known[name] if name in known else run.beliefs[name][t - 1] for name in self.policy.inputs]
+            rate = max(number(run.values, "alpha"), Fraction(self.policy.output(values)))
+            return Decision(rate, rate, state)
+
+        return step
+
+
+def load_relu(file: FilePath) -> ReluSender:
+    """Read a policy: a JSON object with format ``ccenv-relu``, version 1, name, inputs, and layers as nested lists of weights.
+
+    Weights are integers or texts such as "1/2" or "0.25", so that they are exact.
+
+    Raises:
+        InputError: for a damaged or foreign file.
+    """
+    try:
+        data = parse_json(file.read_bytes(), file.name)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    if not isinstance(data, dict) or data.get("format") != "ccenv-relu" or data.get("version") != 1:
+        raise InputError(f"{file.name}: not a ReLU policy of version 1")
+    try:
+        layers = tuple(tuple(tuple(_weight(w) for w in row) for row in layer) for layer in data["layers"])
+        return ReluSender(ReluPolicy(str(data["name"]), tuple(data["inputs"]), layers))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise InputError(f"{file.name}: damaged ({type(error).__name__}: {error})") from None
+
+
+def _weight(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"weight {value!r} is neither an integer nor a text")
+    return Fraction(value)
+
+
+def _dot(row: tuple[Fraction, ...], values: list[Any]) -> Any:
+    return sum((w * x for w, x in zip(row, values, strict=True) if w != 0), start=Fraction(0))
+
+
+def _read(view: View, name: str, t: int) -> Term:
+    if name == "MSS/Rm":
+        return view.alpha
+    return getattr(view, name)[t]
