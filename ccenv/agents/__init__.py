@@ -20,6 +20,11 @@ AGENTS.add("ledbat", _CLASSIC + "ledbat:sender", tags=("classic",), summary="LED
 AGENTS.add("illinois", _CLASSIC + "illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")
 AGENTS.add("westwood", _CLASSIC + "westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
 AGENTS.add("hybla", _CLASSIC + "hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
+AGENTS.add("fourcp_fixed", _CLASSIC + "fourcp_fixed:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
+AGENTS.add("fourcp_auto", _CLASSIC + "fourcp_auto:sender", tags=("classic",), summary="4CP, automatic mode ([4CP])")
+AGENTS.add(
+    "exp_delay", _CLASSIC + "exp_delay:sender", tags=("classic",), summary="exponential delay map ([Starvation] Algorithm 1)"
+)
 AGENTS.add("constant", _CLASSIC + "constant:sender", tags=("classic",), summary="a constant rate (parameter rate_mbps)")
 
 _SYNTHESIZED = "ccenv.agents.synthesized:"
