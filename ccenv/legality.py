@@ -1,8 +1,7 @@
 """Is a trace legal for its network model? An independent checker: one function per law, one table of laws.
 
 Written from the laws ([CCmatic] s.3 and Listing 3, [Starvation] s.3, s.5.4, s.6.5; listed in docs/traces.md), not from an engine.
-A law measures, per row and where it applies per flow, by how many bytes it is broken; whatever exceeds float64 roundoff of
-cumulative curves is a violation.
+A law measures, per row and where it applies per flow, by how many bytes it is broken; what exceeds roundoff is a violation.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ DEFAULT_TOLERANCE = 1e-9
 """Relative to the bytes at stake. T additions on a curve of M bytes err by at most T * 1.1e-16 * M, so 1e-9 covers 10^6 steps."""
 
 _NEVER = -math.inf  # the amount where a law says nothing
-
 _DEFINITION = "definition of the curves"
 _LISTING = "[CCmatic] Listing 3"
 

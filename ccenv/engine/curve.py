@@ -43,8 +43,7 @@ PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more 
 DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
 LOSS_DETECTIONS = ("acks", "oracle")
-# What a snapshot holds besides the logs.
-_STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states")
+_STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states")  # of a snapshot, beside the logs
 
 
 @dataclass(frozen=True)
