@@ -139,7 +139,7 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
+def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
     """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step, n ascending by 1.
 
     Args:
@@ -152,13 +152,13 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
         n: network step whose S and L the sender now knows, >= 1.
         mask: ring length - 1.
         dt_s: length of a step.
+        inv_dt: 1 / dt_s.
         mss_bytes: segment size.
         tie_bytes: curves closer than this are equal (round-off).
         loss_proves: a loss proves that its step was utilised (drop-tail without non-congestive loss).
         settings: SETTINGS_DTYPE record.
         reciprocals: address of ``reciprocal_table()``.
     """
-    inv_dt = 1.0 / dt_s
     rtt = fl.rtt_steps
     jitter = fl.jitter_steps
     rtt_extra = 0.0  # what the sender's Rm exceeds the true one by
@@ -194,7 +194,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, mss_bytes, tie_byt
         probe = fl.probe_window_steps
         if fl.idle_run_steps > probe and x - probe >= fl.history_step:
             sent = load(ring, e_at + (x & mask)) - load(ring, e_at + ((x - probe) & mask))
-            bound = sent * inv_dt / (probe + jitter)
+            bound = sent * inv_dt * load(reciprocals, RECIPROCALS - probe - jitter)
             if bound > fl.C_L_lambda_Bps:
                 fl.C_L_lambda_Bps = bound
                 fl.buffer_line_bytes = bound * (probe + jitter) * dt_s
@@ -342,7 +342,8 @@ class ReferenceBeliefs:
             return 0.0
         if any(self._late(E, S, y) or self._lost(L, y) for y in range(first, x + 1)):
             return 0.0
-        return (E[x] - E[first]) * (1 / self.dt_s) / (self.probe_window_steps + self.jitter_steps)
+        inv_dt = 1 / self.dt_s
+        return (E[x] - E[first]) * inv_dt * ((inv_dt / inv_dt) / (self.probe_window_steps + self.jitter_steps))
 
     def is_utilised(self, E: list[Any], L: list[Any], S: list[Any], x: int) -> bool:
         """Tell whether step x is known to have been utilised; S must reach x + D."""

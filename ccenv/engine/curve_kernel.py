@@ -91,6 +91,7 @@ def advance_range(  # type: ignore[no-untyped-def]
     for b in range(first, last):
         ev = env[b]
         dt_s, mss_bytes, D = ev.dt_s, ev.mss_bytes, ev.jitter_steps
+        inv_dt = 1.0 / dt_s
         r0 = b * N
         g_at = b * 2 * H
         e_total_at = g_at + H
@@ -249,7 +250,7 @@ def advance_range(  # type: ignore[no-untyped-def]
                     fl.lost_since_decision_bytes += lost
                     if run.compute_beliefs == 1 and n > fl.start_step:
                         update_beliefs(
-                            fl, ring, base, e_at, l_at, n, mask, dt_s, mss_bytes, tie_bytes, loss_proves, belief_settings,
+                            fl, ring, base, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, belief_settings,
                             reciprocals,
                         )  # fmt: skip
                 inflight = max(0.0, fl.A - fl.acked_bytes - fl.found_lost_bytes)
