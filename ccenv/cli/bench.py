@@ -87,6 +87,7 @@ def print_summary(suite: Suite, manifest: dict[str, Any]) -> None:
 @app.command()
 def speed(
     ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
+    packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,
     save: Annotated[bool, typer.Option("--save", help="Also write a record into benchmarks/speed/.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -96,7 +97,7 @@ def speed(
     """
     from ccenv.benchmarks.speed import measure, save_record
 
-    result = measure(ode=ode)
+    result = measure(ode=ode, packet=packet)
     if save:
         result = {**result, "record": str(save_record(result))}
     if json:

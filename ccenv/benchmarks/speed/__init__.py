@@ -15,11 +15,12 @@ from ccenv.files import write_atomic
 RECORDS = FilePath("benchmarks") / "speed"
 
 
-def measure(*, ode: bool = False) -> dict[str, Any]:
+def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
     """Measure everything; takes about two minutes, most of it the cold start.
 
     Args:
         ode: also the ODE models.
+        packet: also the packet engine.
 
     Returns:
         dict: flat; rates in units per second (medians, best runs under ``..._best``), seconds, bytes, machine and versions.
@@ -33,6 +34,11 @@ def measure(*, ode: bool = False) -> dict[str, Any]:
         from ccenv.ode.speed import measure as measure_ode
 
         result |= measure_ode()
+    if packet:
+        from ccenv.agents import make_sender
+        from ccenv.engine.packet_speed import measure as measure_packet
+
+        result |= measure_packet(make_sender)
     about = machine()
     result["machine"] = f"{about['processor']}, {about['cores']} cores, {about['memory_gib']} GiB, {about['system']}"
     result["measured_at"] = now()
