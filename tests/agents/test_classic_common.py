@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from signals_play import compiled, fresh_state, module_of, plain_python, random_signals, signal
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.classic import common
+from ccenv.agents.classic import bbr2_model, common
 from ccenv.engine.signals import ACK, LOSS, TICK
 from ccenv.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
+SHARED = (common, bbr2_model)  # helpers of more than one CCA
 DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
 
 
@@ -24,7 +25,7 @@ def test_compiled_equals_plain_python(name):
     for seed in range(6):
         one, other = fresh_state(sender), fresh_state(sender)
         init(one)
-        with plain_python(module_of(sender), common):
+        with plain_python(module_of(sender), *SHARED):
             sender.init(other)
             for kind, values in random_signals(np.random.default_rng(seed), 400):
                 record = signal(DTYPES[kind], **values)
@@ -65,7 +66,7 @@ def test_state_does_not_depend_on_mss_unit(name):
         windows.append(state.cwnd_bytes / state.mss_bytes)
     if name in {"constant", "exp_delay"}:  # their window never binds
         assert windows[1] == windows[0] / 4.0
-    elif name == "bbr1":  # its send quantum has thresholds in absolute rates
+    elif name in {"bbr1", "bbr2", "bbr3"}:  # their send quantum has thresholds in absolute rates
         assert windows[1] == pytest.approx(windows[0], rel=0.5)
     else:
         assert windows[1] == pytest.approx(windows[0], rel=1e-9)

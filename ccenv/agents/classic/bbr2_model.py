@@ -1,0 +1,266 @@
+"""What BBRv2 and BBRv3 believe about the path: bandwidth, round trips, loss, and the bounds of the data in flight.
+
+Section numbers are those of [BBR-draft-02], see ``bbr2``, whose state these functions work on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from ccenv.agents.classic.common import UNLIMITED_BYTES, windowed_min
+from ccenv.engine.signals import state_record
+
+STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
+NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0  # 4.3.3.6: ack_phase
+
+LOSS_THRESHOLD = 0.02  # 2.6: BBRLossThresh
+BETA = 0.7  # 2.6: BBRBeta
+HEADROOM = 0.15  # 2.6: BBRHeadroom
+MIN_CWND_MSS = 4.0  # 2.7: BBRMinPipeCwnd
+MIN_RTT_WINDOW_S = 10.0  # 2.14.1: MinRTTFilterLen
+PROBE_RTT_INTERVAL_S = 5.0  # 2.14.2: ProbeRTTInterval
+EXTRA_ACKED_ROUNDS = 10.0  # 2.11: BBRExtraAckedFilterLen
+MAX_SLOPE_DOUBLINGS = 30.0  # 4.3.3.6: BBRRaiseInflightHiSlope
+QUANTUM_SMALL_Bps = 150_000.0  # 4.6.3: 1.2 Mbit/s
+QUANTUM_MAX_BYTES = 65_536.0  # 4.6.3
+QUANTUM_S = 0.001  # 4.6.3
+QUANTA = 3.0  # 4.6.4.2: offload budget in send quanta
+UP_EXTRA_MSS = 2.0  # 4.6.4.2: BBRQuantizationBudget
+
+STATE = state_record(
+    "initial_window_mss",  # parameter
+    "startup_pacing_gain",  # parameter
+    "startup_cwnd_gain",  # parameter
+    "drain_pacing_gain",  # parameter
+    "down_pacing_gain",  # parameter
+    "up_cwnd_gain",  # parameter
+    "full_loss_mss",  # parameter: segments lost in a round that may end STARTUP
+    "up_until_plateau",  # parameter: 1: UP ends when the bandwidth stops growing (version 3), 0: at 1.25 BDP (version 2)
+    "mode",
+    "pacing_gain",
+    "cwnd_gain",
+    "rounds",
+    "round_end_bytes",  # the round ends when so many bytes are delivered
+    "round_started",  # 1 during the call that begins a round
+    "round_start_lost_bytes",
+    "round_inflight_bytes",  # in flight when the round began
+    "lost_total_bytes",
+    "loss_in_round",
+    "max_bandwidth_Bps",
+    "cycle_bandwidth_Bps",  # largest of this and of the cycle before (2.10: MaxBwFilterLen = 2)
+    "last_cycle_bandwidth_Bps",
+    "latest_bandwidth_Bps",  # largest of this round
+    "latest_inflight_bytes",  # largest delivered in a round trip, this round
+    "bandwidth_Bps",  # in use
+    "low_bandwidth_Bps",
+    "low_inflight_bytes",
+    "high_inflight_bytes",
+    "slope_doublings",  # of the growth of high_inflight_bytes
+    "ack_phase",
+    "samples_probe",  # losses may lower high_inflight_bytes
+    "min_rtt_s",
+    "min_rtt_at_s",
+    "probe_min_rtt_s",
+    "probe_min_rtt_at_s",
+    "probe_rtt_expired",
+    "probe_rtt_done_s",  # 0: in flight not yet down to the minimum
+    "probe_rtt_round_done",
+    "extra_start_s",
+    "extra_bytes",  # delivered since extra_start_s
+    # maximum of the extra bytes acknowledged over 10 rounds, stored negated
+    "extra_a",
+    "extra_a_at",
+    "extra_b",
+    "extra_b_at",
+    "extra_c",
+    "extra_c_at",
+    "full_pipe",
+    "full_now",  # bandwidth has stopped growing since the last reset
+    "full_bandwidth_Bps",
+    "full_rounds",
+    "phase_start_s",
+    "probe_wait_s",
+    "rounds_since_probe",
+    "saved_cwnd_bytes",
+    "limited_until_bytes",  # samples of data sent in PROBE_RTT count as application-limited
+    "recover_bytes",
+    "in_recovery",
+    "conserving",
+)
+
+
+@njit(cache=True, error_model="numpy")
+def start_round(state: Any, delivered_bytes: float, inflight_bytes: float) -> None:
+    """Begin a round: it lasts until what is in flight now is delivered or lost (4.5.1)."""
+    state.round_end_bytes = delivered_bytes + inflight_bytes
+    state.round_start_lost_bytes = state.lost_total_bytes
+    state.round_inflight_bytes = inflight_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def is_limited(state: Any, ack: Any) -> bool:
+    """Return whether a rate sample was limited by the application or by PROBE_RTT."""
+    return bool(ack.app_limited > 0.0 or ack.delivered_bytes <= state.limited_until_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def update_model(state: Any, ack: Any) -> None:
+    """Update rounds, bandwidth, lower bounds and ACK aggregation (4.5)."""
+    state.round_started = 0.0
+    if ack.delivered_bytes >= state.round_end_bytes:
+        state.round_started = 1.0
+        state.rounds += 1.0
+        state.rounds_since_probe += 1.0
+        state.conserving = 0.0
+    # The bytes delivered within the sample's interval, about one RTT.
+    round_bytes = ack.delivery_rate_Bps * ack.rtt_s
+    state.latest_bandwidth_Bps = max(state.latest_bandwidth_Bps, ack.delivery_rate_Bps)
+    state.latest_inflight_bytes = max(state.latest_inflight_bytes, round_bytes)
+    if ack.delivery_rate_Bps > 0.0 and (ack.delivery_rate_Bps >= state.max_bandwidth_Bps or not is_limited(state, ack)):
+        state.cycle_bandwidth_Bps = max(state.cycle_bandwidth_Bps, ack.delivery_rate_Bps)
+        state.max_bandwidth_Bps = max(state.cycle_bandwidth_Bps, state.last_cycle_bandwidth_Bps)
+    if state.round_started > 0.0:
+        if state.loss_in_round > 0.0 and state.mode not in (STARTUP, REFILL, UP):
+            _adapt_lower_bounds(state)
+        state.loss_in_round = 0.0
+    _update_extra(state, ack)
+
+
+@njit(cache=True, error_model="numpy")
+def end_of_update(state: Any, ack: Any) -> None:
+    """Begin the next round if one has ended, and bound the bandwidth in use (4.5.10.4)."""
+    if state.round_started > 0.0 and ack.delivered_bytes >= state.round_end_bytes:
+        state.latest_bandwidth_Bps = ack.delivery_rate_Bps
+        state.latest_inflight_bytes = ack.delivery_rate_Bps * ack.rtt_s
+        start_round(state, ack.delivered_bytes, ack.inflight_bytes)
+    state.bandwidth_Bps = min(state.max_bandwidth_Bps, state.low_bandwidth_Bps)
+
+
+@njit(cache=True, error_model="numpy")
+def _adapt_lower_bounds(state: Any) -> None:
+    """Once per round with loss: what was delivered, or BETA of what was (4.5.10.3)."""
+    if state.low_bandwidth_Bps == UNLIMITED_BYTES:
+        state.low_bandwidth_Bps = state.max_bandwidth_Bps
+    if state.low_inflight_bytes == UNLIMITED_BYTES:
+        state.low_inflight_bytes = state.cwnd_bytes
+    state.low_bandwidth_Bps = max(state.latest_bandwidth_Bps, BETA * state.low_bandwidth_Bps)
+    state.low_inflight_bytes = max(state.latest_inflight_bytes, BETA * state.low_inflight_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def reset_lower_bounds(state: Any) -> None:
+    """Forget the short-term bounds (4.5.10.3)."""
+    state.low_bandwidth_Bps = UNLIMITED_BYTES
+    state.low_inflight_bytes = UNLIMITED_BYTES
+
+
+@njit(cache=True, error_model="numpy")
+def advance_bandwidth_filter(state: Any) -> None:
+    """Begin a new cycle of the bandwidth filter, which holds two (4.5.2.4)."""
+    if state.cycle_bandwidth_Bps > 0.0:
+        state.last_cycle_bandwidth_Bps = state.cycle_bandwidth_Bps
+        state.cycle_bandwidth_Bps = 0.0
+        state.max_bandwidth_Bps = state.last_cycle_bandwidth_Bps
+
+
+@njit(cache=True, error_model="numpy")
+def _update_extra(state: Any, ack: Any) -> None:
+    """Estimate by how much ACKs run ahead of the bandwidth: aggregation (4.5.5)."""
+    expected_bytes = state.bandwidth_Bps * (ack.now_s - state.extra_start_s)
+    if state.extra_bytes <= expected_bytes:
+        state.extra_bytes = 0.0
+        state.extra_start_s = ack.now_s
+        expected_bytes = 0.0
+    state.extra_bytes += ack.acked_bytes
+    extra_bytes = min(state.extra_bytes - expected_bytes, state.cwnd_bytes)
+    s = state
+    largest = (s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at)
+    largest = windowed_min(largest, s.rounds, -extra_bytes, EXTRA_ACKED_ROUNDS)
+    s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at = largest
+
+
+@njit(cache=True, error_model="numpy")
+def update_min_rtt(state: Any, ack: Any) -> None:
+    """Keep the smallest RTT of 10 s, refreshed by one of 5 s that schedules PROBE_RTT (4.3.4.4)."""
+    state.probe_rtt_expired = 0.0
+    if state.probe_min_rtt_s > 0.0 and ack.now_s > state.probe_min_rtt_at_s + PROBE_RTT_INTERVAL_S:
+        state.probe_rtt_expired = 1.0
+    if state.probe_min_rtt_s == 0.0 or ack.rtt_s < state.probe_min_rtt_s or state.probe_rtt_expired > 0.0:
+        state.probe_min_rtt_s = ack.rtt_s
+        state.probe_min_rtt_at_s = ack.now_s
+    expired = ack.now_s > state.min_rtt_at_s + MIN_RTT_WINDOW_S
+    if state.min_rtt_s == 0.0 or state.probe_min_rtt_s < state.min_rtt_s or expired:
+        state.min_rtt_s = state.probe_min_rtt_s
+        state.min_rtt_at_s = state.probe_min_rtt_at_s
+
+
+@njit(cache=True, error_model="numpy")
+def lost_this_round(state: Any) -> float:
+    """Return the bytes found lost since the round began."""
+    return float(state.lost_total_bytes - state.round_start_lost_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def is_inflight_too_high(state: Any) -> bool:
+    """Return whether more than LOSS_THRESHOLD of what was in flight when the round began has been lost (4.5.10.1)."""
+    return bool(lost_this_round(state) > LOSS_THRESHOLD * state.round_inflight_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def bdp_bytes(state: Any, bandwidth_Bps: float, gain: float) -> float:
+    """Return gain times BDP; before the first RTT the initial window (4.6.4.2)."""
+    if state.min_rtt_s <= 0.0:
+        return state.initial_window_mss * state.mss_bytes
+    return gain * bandwidth_Bps * state.min_rtt_s
+
+
+@njit(cache=True, error_model="numpy")
+def budget_bytes(state: Any, inflight_bytes: float) -> float:
+    """Return at least three send quanta and four segments (4.6.4.2: BBRQuantizationBudget)."""
+    quantum_bytes = 2.0 * state.mss_bytes
+    if state.pacing_rate_Bps < QUANTUM_SMALL_Bps:
+        quantum_bytes = state.mss_bytes
+    quantum_bytes = max(quantum_bytes, min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES))
+    budget = max(inflight_bytes, QUANTA * quantum_bytes, MIN_CWND_MSS * state.mss_bytes)
+    if state.mode == UP:
+        budget += UP_EXTRA_MSS * state.mss_bytes
+    return budget
+
+
+@njit(cache=True, error_model="numpy")
+def inflight_with_headroom(state: Any) -> float:
+    """Return the long-term bound less a share for others (4.5.10.2)."""
+    if state.high_inflight_bytes == UNLIMITED_BYTES:
+        return UNLIMITED_BYTES
+    headroom_bytes = max(state.mss_bytes, HEADROOM * state.high_inflight_bytes)
+    return max(state.high_inflight_bytes - headroom_bytes, MIN_CWND_MSS * state.mss_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def lower_high_inflight(state: Any, limited: bool) -> None:
+    """Set the long-term bound to what was in flight, or BETA of the target (4.5.10.1: BBRHandleInflightTooHigh)."""
+    state.samples_probe = 0.0
+    if not limited:
+        target_bytes = min(bdp_bytes(state, state.bandwidth_Bps, 1.0), state.cwnd_bytes)
+        bound_bytes = max(state.round_inflight_bytes, BETA * target_bytes)
+        state.high_inflight_bytes = max(bound_bytes, MIN_CWND_MSS * state.mss_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def raise_high_inflight(state: Any, ack: Any) -> None:
+    """Follow what got through; in UP grow by 1, 2, 4, ... segments per round while the bound binds (4.3.3.6)."""
+    if state.high_inflight_bytes == UNLIMITED_BYTES:
+        return
+    if not is_inflight_too_high(state):
+        state.high_inflight_bytes = max(state.high_inflight_bytes, state.round_inflight_bytes)
+    before_bytes = ack.inflight_bytes + ack.acked_bytes
+    if state.mode != UP or before_bytes + state.mss_bytes < state.cwnd_bytes or state.cwnd_bytes < state.high_inflight_bytes:
+        return
+    growth_bytes = state.mss_bytes * 2.0**state.slope_doublings
+    share = min(1.0, ack.acked_bytes / state.cwnd_bytes)
+    # At most a segment per acknowledged segment (probe_up_cnt is at least 1).
+    state.high_inflight_bytes += min(growth_bytes * share, ack.acked_bytes)
+    if state.round_started > 0.0:
+        state.slope_doublings = min(state.slope_doublings + 1.0, MAX_SLOPE_DOUBLINGS)
