@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ccenv.smt.algebra import Formula, Term, all_of, any_of, choose, implies, larger, negate, smaller
 from ccenv.smt.setting import TimeoutRule
-from ccenv.smt.view import View
+from ccenv.smt.view import View, known
 
 
 def delivered_windows(v: View, t: int) -> Iterator[tuple[int, Term]]:
@@ -70,18 +70,18 @@ def sent_window_rates(v: View, t: int, window: int) -> list[tuple[Formula, Term]
 
 def lower_bound(v: View) -> Iterator[Formula]:
     """C_L(t) = max of C_L(t-1) and the windows that end at t; a time-out may replace it at the last sample."""
-    assert v.C_L is not None
+    lower = known(v.C_L, "C_L")
     for t in range(1, v.setting.samples):
         grown = _grown(v, t, "C_L")
-        yield from _is_maximum(grown, [(True, v.C_L[t - 1]), *((True, r) for r in lower_window_rates(v, t))])
+        yield from _is_maximum(grown, [(True, lower[t - 1]), *((True, r) for r in lower_window_rates(v, t))])
 
 
 def upper_bound(v: View) -> Iterator[Formula]:
     """C_U(t) = min of C_U(t-1) and the utilised windows that end at t; a time-out may raise it at the last sample."""
-    assert v.C_U is not None
+    upper = known(v.C_U, "C_U")
     for t in range(1, v.setting.samples):
         fallen = _grown(v, t, "C_U")
-        yield from _is_minimum(fallen, [(True, v.C_U[t - 1]), *upper_window_rates(v, t)])
+        yield from _is_minimum(fallen, [(True, upper[t - 1]), *upper_window_rates(v, t)])
 
 
 def timeout(v: View) -> Iterator[Formula]:
@@ -89,16 +89,16 @@ def timeout(v: View) -> Iterator[Formula]:
     rule = v.setting.beliefs.timeout
     if rule is None:
         return
-    assert v.C_L is not None and v.C_U is not None
+    lower, upper = known(v.C_L, "C_L"), known(v.C_U, "C_U")
     old_lower, old_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
     recomputed = v.extra["C_L_recomputed"][0]
     windows = [rate for t in range(1, v.setting.samples) for rate in lower_window_rates(v, t)]
     yield from _is_maximum(recomputed, [(True, rate) for rate in windows])
-    lower_times_out, upper_times_out = timeouts(rule, v.C_L[0], v.C_U[0], old_lower, old_upper)
+    lower_times_out, upper_times_out = timeouts(rule, lower[0], upper[0], old_lower, old_upper)
     last = v.last
-    yield v.C_L[last] == choose(lower_times_out, recomputed, old_lower)
-    risen = larger(v.C_L[last], rule.rise_factor * v.C_U[last - 1])
-    yield v.C_U[last] == choose(upper_times_out, risen, old_upper)
+    yield lower[last] == choose(lower_times_out, recomputed, old_lower)
+    risen = larger(lower[last], rule.rise_factor * upper[last - 1])
+    yield upper[last] == choose(upper_times_out, risen, old_upper)
 
 
 def timeouts(rule: TimeoutRule, first_lower: Term, first_upper: Term, lower: Term, upper: Term) -> tuple[Formula, Formula]:
@@ -124,17 +124,17 @@ def timeouts(rule: TimeoutRule, first_lower: Term, first_upper: Term, lower: Ter
 
 def sent_lower_bound(v: View, window: int) -> Iterator[Formula]:
     """C_L_lambda(t) = max of C_L_lambda(t-1) and the sending windows known at t (6.2)."""
-    assert v.C_L_lambda is not None
+    bound = known(v.C_L_lambda, "C_L_lambda")
     for t in range(1, v.setting.samples):
-        yield from _is_maximum(v.C_L_lambda[t], [(True, v.C_L_lambda[t - 1]), *sent_window_rates(v, t, window)])
+        yield from _is_maximum(bound[t], [(True, bound[t - 1]), *sent_window_rates(v, t, window)])
 
 
 def queue_bound(v: View) -> Iterator[Formula]:
     """q_U(t) = max(0, q_U(t-1) + sent - C_L_lambda(t)*Rm), at most what is in flight (s.6.2.1)."""
-    assert v.q_U is not None and v.C_L_lambda is not None
+    queue, rate = known(v.q_U, "q_U"), known(v.C_L_lambda, "C_L_lambda")
     for t in range(1, v.setting.samples):
-        drained = larger(0, v.q_U[t - 1] + v.sent[t] - v.C_L_lambda[t])
-        yield v.q_U[t] == smaller(inflight_seen(v, t), drained)
+        drained = larger(0, queue[t - 1] + v.sent[t] - rate[t])
+        yield queue[t] == smaller(inflight_seen(v, t), drained)
 
 
 def inflight_seen(v: View, t: int) -> Term:

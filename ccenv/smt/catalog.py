@@ -6,9 +6,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError
+from ccenv.registry import load_target
+from ccenv.sender import ProgramSender
 from ccenv.smt.relu import load_relu
 from ccenv.smt.senders import ProgramSmtSender
 from ccenv.smt.window import FACTORIES
+
+# Looked up at run time: the core does not import agents.
+_MAKE_SENDER = "ccenv.agents:make_sender"
 
 
 def smt_sender(spec: str) -> Any:
@@ -24,10 +29,7 @@ def smt_sender(spec: str) -> Any:
         return FACTORIES[spec]()
     if spec.endswith(".relu.json"):
         return load_relu(FilePath(spec))
-    from ccenv.agents import make_sender
-    from ccenv.sender import ProgramSender
-
-    sender = make_sender(spec)
+    sender = load_target(_MAKE_SENDER)(spec)
     if not isinstance(sender, ProgramSender):
         known = ", ".join(sorted(FACTORIES))
         raise InputError(f"agent {spec!r} has no encoding for the solver; belief programs have, and these by name: {known}")

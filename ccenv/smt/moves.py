@@ -15,6 +15,8 @@ PREFIX_STEPS = 2
 
 SMALLEST_RATE_Bps = 1e-300  # a rate from outside must be positive; this one sends nothing
 
+LONGEST_HISTORY_RTTS = 8000.0  # what the engine's rings hold; a trace with more in flight cannot be replayed there
+
 REPLAY_TOLERANCE = 1e-9
 """Largest difference between engine and solver curves, relative to the largest number of bytes at stake."""
 
@@ -90,7 +92,7 @@ def engine_replay(trace: Trace) -> tuple[Trace, float]:
         steps_per_rtt=1,
         timing="smt",
         loss_detection="oracle",
-        history_rtts=128,
+        history_rtts=_history_rtts(trace),
         record=True,
     )
     for rate in moves.rates_Bps:
@@ -100,6 +102,12 @@ def engine_replay(trace: Trace) -> tuple[Trace, float]:
     scale = max(1.0, float(np.abs(trace.A).max()), float(np.abs(trace.G).max()))
     difference = max(float(np.abs(getattr(cut, name) - getattr(trace, name)).max()) for name in ("A", "L", "S", "G"))
     return cut, difference / scale
+
+
+def _history_rtts(trace: Trace) -> float:
+    """Return a history so long that the engine's receive window does not limit what the trace has in flight."""
+    most = float((trace.A[:, 0] - trace.S[:, 0]).max()) / trace.header.path.bdp_bytes
+    return min(LONGEST_HISTORY_RTTS, 4 * (most + len(trace.G)) + 64)
 
 
 def _cut(run: Trace, like: Trace, offset: float) -> Trace:

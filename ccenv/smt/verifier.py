@@ -17,6 +17,11 @@ from ccenv.smt.view import View
 
 Verdict = Literal["verified", "refuted", "unknown"]
 
+READABLE_BDP = 100
+"""A counterexample with more bytes sent (in C*Rm) is asked for again in a smaller form."""
+
+READABLE_LIMIT_S = 10.0
+
 
 @dataclass(frozen=True)
 class Query:
@@ -97,10 +102,19 @@ class Verifier:
         if answer.status == "unknown":
             return Result(query.name, "unknown", answer.seconds, answer.reason, evidence=evidence)
         if answer.status == "sat":
-            view = confirm(query, encoding, answer)
+            view = self._readable(query, encoding, violation, confirm(query, encoding, answer))
             # A satisfiable query stays satisfiable without the violated property: it is its own sane twin.
             return Result(query.name, "refuted", answer.seconds, sanity={"satisfiable": True}, evidence=evidence, view=view)
         return self._proof(query, encoding, answer, text, evidence, about)
+
+    def _readable(self, query: Query, encoding: Encoding, violation: Formula, view: View) -> View:
+        """Return a counterexample with a moderate queue where there is one; the first one stands where not."""
+        if view.E[-1] + view.lost_until(view.last) <= READABLE_BDP:
+            return view
+        terms = encoding.view
+        small = [violation, terms.E[terms.last] + terms.lost_until(terms.last) <= READABLE_BDP]
+        again = solve(to_smtlib(encoding.formulas() + small), "z3", min(self.time_limit_s, READABLE_LIMIT_S), self.seed)
+        return confirm(query, encoding, again) if again.status == "sat" else view
 
     def _proof(
         self, query: Query, encoding: Encoding, answer: Answer, text: str, evidence: dict[str, Any], about: dict[str, Any]

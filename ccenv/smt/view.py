@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ccenv.errors import CcenvError
 from ccenv.smt.algebra import Formula, Term
 from ccenv.smt.setting import Setting
 
@@ -91,3 +92,10 @@ class View:
         if not self.setting.has_loss:
             return waiting
         return any_of([waiting, self.lost_at_0 if x == 0 else self.lost[x] > 0])
+
+
+def known(values: list[Term] | None, name: str) -> list[Term]:
+    """Return the variables of a belief. Raises CcenvError where the encoding has none."""
+    if values is None:
+        raise CcenvError(f"the encoding has no variables for {name}, which a law needs")
+    return values
