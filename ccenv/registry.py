@@ -53,8 +53,7 @@ class Registry:
 
     def load(self, name: str) -> Any:
         """Import and return the object behind a name."""
-        module, _, attribute = self.entry(name).target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return load_target(self.entry(name).target)
 
     def make(self, spec: str) -> Any:
         """Build the object behind ``"name"`` or ``"name:key=value,key=value"``.
@@ -71,6 +70,15 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         """Tell whether a name is registered."""
         return name in self._entries
+
+
+def load_target(target: str) -> Any:
+    """Import and return what ``"module:attribute"`` names.
+
+    The core uses it to reach agents and adversaries by name at run time without importing them.
+    """
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def parse_parameters(text: str) -> dict[str, int | float | str]:

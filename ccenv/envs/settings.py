@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -16,6 +15,7 @@ from ccenv.envs.reward import RewardWeights
 from ccenv.errors import InputError
 from ccenv.model import get_model
 from ccenv.path import Path
+from ccenv.registry import load_target
 from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender
 
 EXTERNAL = "external"
@@ -96,7 +96,7 @@ class EnvSettings(StrictModel):
             return self.adversary.adversary()
         if self.adversary == EXTERNAL:
             return ExternalAdversary()
-        return _lazy(_MAKE_ADVERSARY)(self.adversary) if isinstance(self.adversary, str) else self.adversary
+        return load_target(_MAKE_ADVERSARY)(self.adversary) if isinstance(self.adversary, str) else self.adversary
 
     def belief_settings(self) -> BeliefSettings:
         """Return the preset's settings."""
@@ -130,9 +130,4 @@ def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | 
 def _build_sender(sender: str | Sender) -> Sender:
     if sender == EXTERNAL:
         return ExternalSender()
-    return _lazy(_MAKE_SENDER)(sender) if isinstance(sender, str) else sender
-
-
-def _lazy(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return load_target(_MAKE_SENDER)(sender) if isinstance(sender, str) else sender
