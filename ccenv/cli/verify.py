@@ -166,7 +166,7 @@ def _query(
     threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
     outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
     data = outcome.to_dict() | {"sender": sender.name, "model": model, "buffer": buffer, "property": prop}
-    data |= {"setting_name": chosen} | about_run(setting)
+    data |= {"setting_name": chosen, "encoding": str(type(sender).__doc__).split("\n", 1)[0]} | about_run(setting)
     if json:
         print_json(data)
     else:

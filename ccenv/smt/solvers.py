@@ -57,14 +57,16 @@ def version_of(solver: str) -> str:
 
 
 def to_smtlib(formulas: Sequence[Any]) -> str:
-    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA."""
+    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before."""
     require_extra("z3", "verify")
     import z3
 
     solver = z3.Solver()
     solver.add(*formulas)
-    body = "\n".join(line for line in solver.to_smt2().splitlines() if not line.startswith(("(set-info", ";")))
-    return "(set-logic QF_LRA)\n" + body + "\n"
+    lines = solver.sexpr().splitlines()
+    declared = sorted(line for line in lines if line.startswith("(declare-fun"))
+    asserted = [line for line in lines if not line.startswith("(declare-fun")]
+    return "\n".join(["(set-logic QF_LRA)", *declared, *asserted, "(check-sat)"]) + "\n"
 
 
 def solve(text: str, solver: str = "z3", time_limit_s: float = 600.0, seed: int = 0) -> Answer:

@@ -98,7 +98,7 @@ def test_command_line(tmp_path, monkeypatch, capsys) -> None:
         (["verify", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
         (["verify", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
         (["verify", "cc_qdel", "--property", "inflight"], "--at-most"),
-        (["verify", "reno"], "no encoding"),
+        (["verify", "cubic"], "no encoding"),
     ],
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, monkeypatch, capsys) -> None:

@@ -1,0 +1,147 @@
+"""Lemma suites: given constants hold, the paper's that do not are refuted, bisection brackets, bad suites are refused."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.errors import InputError
+from ccenv.smt.bisect import bisect
+from ccenv.smt.envelope import EnvelopeRun, run_envelope
+from ccenv.smt.lemma_report import LemmaRun, lemmas_of, run_lemma, run_lemmas
+from ccenv.smt.lemmas import load_suite
+
+pytest.importorskip("z3")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_probe_slow_suite_at_T_7() -> None:
+    """[CCmatic] s.6.3: at most two segments lost; utilisation short of the paper's 30 % (refuted in the bisection)."""
+    data = run_lemmas(LemmaRun("cc_probe_slow", "sound", 7))
+    assert data["all_as_expected"]
+    by_name = {row["name"]: row for row in data["lemmas"]}
+    assert by_name["S.2"]["bound"] == 2.0
+    assert {"name", "verdict", "bound", "paper", "seconds", "trace"} <= set(by_name["S.2"])
+
+
+def test_bisected_bound_is_proved_and_the_next_one_refuted() -> None:
+    outcome = run_lemma(LemmaRun("cc_probe_slow", "sound", 7, bisect=True), "S.2")
+    found = outcome.details["bisection"]
+    assert outcome.bound == found["proved"] == 2.0
+    assert 0 < found["proved"] - found["refuted"] <= 0.0101
+    assert found["proved_by"]["verdict"] == "verified"
+    assert found["refuted_by"]["verdict"] == "refuted"
+    assert found["refuted_by"]["trace"] is not None
+
+
+@pytest.mark.parametrize("name", ["F.1", "F.5", "F.7 lossy steps"])
+def test_cc_qdel_lemmas_at_T_9(name: str) -> None:
+    assert run_lemma(LemmaRun("cc_qdel", "history", 9), name).details["as_expected"]
+
+
+@pytest.mark.slow  # about a minute: python -m pytest -m slow tests/smt
+@pytest.mark.parametrize("setting", ["history", "sound", "artefact"])
+def test_cc_qdel_suite_at_T_10(setting: str) -> None:
+    data = run_lemmas(LemmaRun("cc_qdel", setting, 10))
+    assert [row["name"] for row in data["lemmas"] if not row["as_expected"]] == []
+
+
+def test_time_limit_of_a_lemma_is_unknown_and_no_bound() -> None:
+    outcome = run_lemma(LemmaRun("cc_qdel", "history", 12, bisect=True, time_limit_s=0.01), "F.7 utilisation")
+    assert outcome.verdict == "unknown"
+    assert outcome.bound is None
+    assert outcome.details["bisection"]["proved"] is None
+
+
+def test_an_interrupted_bisection_resumes_from_the_store() -> None:
+    run = LemmaRun("cc_probe_slow", "sound", 5, bisect=True)
+    first = run_lemma(run, "S.2")
+    again = run_lemma(run, "S.2")
+    assert again.bound == first.bound
+    assert again.seconds == first.seconds  # stored answers keep the time they took
+
+
+def test_bisection_by_hand() -> None:
+    asked = []
+
+    def decide(x: Fraction):
+        asked.append(x)
+        return ("verified" if x <= Fraction(1, 3) else "refuted"), str(x)
+
+    bracket = bisect(decide, "largest", Fraction(0), Fraction(1), Fraction(1, 100))
+    assert bracket.proved == Fraction(33, 100)
+    assert bracket.refuted == Fraction(34, 100)
+    unknown = bisect(lambda x: ("unknown", ""), "smallest", Fraction(0), Fraction(1), Fraction(1, 10))
+    assert unknown.proved is None
+    assert unknown.refuted is None
+    assert unknown.undecided
+    with pytest.raises(InputError):
+        bisect(decide, "largest", Fraction(1), Fraction(1), Fraction(1, 10))
+
+
+def test_parallel_lemmas_agree_with_serial_ones() -> None:
+    run = LemmaRun("cc_probe_slow", "sound", 5)
+    verdicts = [[row["verdict"] for row in run_lemmas(run, jobs)["lemmas"]] for jobs in (1, 2)]
+    assert verdicts[0] == verdicts[1]
+
+
+def test_envelope_gives_proved_bounds_and_unknown_when_the_budget_is_gone() -> None:
+    full = run_envelope(EnvelopeRun("cc_probe_fast", 4, None, 120.0))
+    assert {row["verdict"] for row in full["rows"]} <= {"verified", "refuted", "unknown"}
+    assert any(row["verdict"] == "verified" for row in full["rows"])
+    starved = run_envelope(EnvelopeRun("cc_qdel", 9, None, 0.001, reuse=False))
+    assert {row["verdict"] for row in starved["rows"]} == {"unknown"}
+    assert all(row["bound"] is None for row in starved["rows"])
+
+
+def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:
+    assert main(["verify", "lemmas", "cc_probe_slow", "--T", "5", "--json"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["lemmas"]
+    assert main(["verify", "cc_qdel", "--property", "steady_utilisation", "--buffer", "small"]) == 2
+    assert "buffer large" in capsys.readouterr().err
+    assert main(["verify", "lemmas", "cc_qdell"]) == 2
+    assert "Did you mean 'cc_qdel'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("{conclusion: [C_L_tru]}", "Did you mean 'C_L_true'"),
+        ("{conclusion: [{C_L_at_least: C_low}]}", "constant"),
+        ("{conclusion: [C_L_at_least]}", "needs a number"),
+        ("{conclusion: [C_L_true], bounds: x}", "unknown key"),
+    ],
+)
+def test_bad_suites_are_refused(change: str, says: str, tmp_path) -> None:
+    file = tmp_path / "bad.yaml"
+    text = "name: bad\nsource: test\nsender: cc_qdel\nmodel: ccac\nbuffer: large\nlemmas:\n  - {name: x, text: x, premise: C_U_true, "
+    file.write_text(text + change[1:] + "\n")
+    with pytest.raises(InputError, match=says):
+        load_suite(str(file))
+
+
+def test_settings_select_lemmas() -> None:
+    loaded = load_suite("cc_qdel")
+    assert "F.6" in {lemma.name for lemma in lemmas_of(loaded, "history")}
+    assert "F.6" not in {lemma.name for lemma in lemmas_of(loaded, "sound")}
+
+
+def test_equal_queries_have_equal_texts_whatever_was_built_before() -> None:
+    from ccenv.smt.catalog import smt_sender
+    from ccenv.smt.encode import encode
+    from ccenv.smt.setting import Setting
+    from ccenv.smt.solvers import to_smtlib
+
+    texts = []
+    for samples in (5, 4, 5):
+        texts.append(to_smtlib(encode(Setting(samples=samples, buffer="large"), smt_sender("cc_probe_drain")).formulas()))
+    assert texts[0] == texts[2]
+    assert texts[0] != texts[1]

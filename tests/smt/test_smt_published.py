@@ -1,0 +1,100 @@
+"""Published senders, two flows, ReLU policies and theorem 6.1."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import pytest
+
+from ccenv.errors import InputError
+from ccenv.smt.catalog import smt_sender
+from ccenv.smt.claims import Thresholds, build_claim
+from ccenv.smt.export import as_trace
+from ccenv.smt.impossibility import convergence_time_s, ramp, rtts_to_reach
+from ccenv.smt.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
+from ccenv.smt.setting import Setting
+from ccenv.smt.two_flow import aimd_starvation, algorithm1_fairness
+from ccenv.smt.verifier import Verifier
+
+pytest.importorskip("z3")
+
+
+def test_copa_stays_below_a_tenth_on_ccac() -> None:
+    """CCAC (Arun et al. 2021): jitter of one Rm keeps Copa's window small for good."""
+    (query,) = build_claim("utilisation", Setting(samples=10), smt_sender("copa"), Thresholds(Fraction(1, 10)))
+    result = Verifier(60).decide(query)
+    assert result.verdict == "refuted"
+    trace = as_trace(result.view, "copa")
+    run, difference = engine_replay(trace)
+    assert difference <= REPLAY_TOLERANCE
+    step_bytes = run.header.path.link_rate_Bps * run.header.dt_s
+    assert run.S[-1, 0] - run.S[0, 0] < 0.1 * step_bytes * (run.n_steps - 1)
+    assert as_adversary(trace).moves.shape == (9, 4)
+
+
+def test_constant_rate_above_half_the_link_uses_it() -> None:
+    sender = smt_sender("constant")
+    slow = build_claim("utilisation", Setting(samples=6), sender, Thresholds(Fraction(1, 2)))
+    assert Verifier(60).decide(slow[0]).verdict == "refuted"
+
+
+def test_aimd_grows_or_uses_the_link_with_a_bdp_of_buffer() -> None:
+    (query,) = build_claim("utilisation", Setting("ccac", Fraction(1), 7), smt_sender("aimd"), Thresholds(Fraction(1, 2)))
+    assert Verifier(60).decide(query).verdict == "verified"
+
+
+def test_two_aimd_flows_are_not_starved_without_bound() -> None:
+    """[Starvation] s.5.4, on five Rm: each Rm halves at most once, and the other window grows by one MSS."""
+    assert aimd_starvation(Fraction(32), 6, 60).verdict == "verified"
+    assert aimd_starvation(Fraction(16), 6, 60).verdict == "refuted"
+
+
+def test_algorithm_1_is_s_fair_on_short_cycles() -> None:
+    """[Starvation] s.6.3 with s = 2."""
+    assert algorithm1_fairness(Fraction(2), 8, time_limit_s=60).verdict == "verified"
+    assert algorithm1_fairness(Fraction(1), 8, time_limit_s=60).verdict == "refuted"
+
+
+def test_theorem_6_1_constant_loss_takes_linear_time() -> None:
+    """f = const: F(k) = C_0 + k * const / beta_s, so F^-1(C) = (C - C_0) * beta_s / const."""
+    assert rtts_to_reach(1e6, lambda rate: 3000.0, 1e5, 0.04) == math.ceil((1e6 - 1e5) * 0.04 / 3000.0)
+    assert convergence_time_s(1e6, lambda rate: 3000.0, 1e5, 0.04, 0.05) == pytest.approx(12 * 0.09)
+
+
+def test_theorem_6_1_proportional_loss_takes_logarithmic_time() -> None:
+    """f(C) = C * beta_s doubles the rate in each round trip."""
+    buffer_s = 0.02
+    values = list(itertools.islice(ramp(lambda rate: rate * buffer_s, 1000.0, buffer_s), 5))
+    assert values == pytest.approx([1000.0, 2000.0, 4000.0, 8000.0, 16000.0])
+    assert rtts_to_reach(1000.0 * 2**20, lambda rate: rate * buffer_s, 1000.0, buffer_s) == 20
+
+
+@pytest.mark.parametrize("arguments", [(0.0, 0.1), (1.0, 0.0), (1.0, float("nan"))])
+def test_theorem_6_1_refuses_bad_numbers(arguments) -> None:
+    with pytest.raises(InputError):
+        next(ramp(lambda rate: 1.0, *arguments))
+
+
+def relu_file(tmp_path, layers) -> str:
+    data = {"format": "ccenv-relu", "version": 1, "name": "net", "inputs": ["C_L", "C_U", "MSS/Rm"], "layers": layers}
+    file = tmp_path / "net.relu.json"
+    file.write_text(json.dumps(data))
+    return str(file)
+
+
+def test_relu_policy_equal_to_a_constant_multiple_of_C_L(tmp_path) -> None:
+    """A net that outputs 2 C_L + MSS/Rm gets the verdicts of the program that says so."""
+    net = smt_sender(relu_file(tmp_path, [[[1, 0, 0], [0, 0, 1]], [[2, 1]]]))
+    (query,) = build_claim("utilisation", Setting(samples=5), net, Thresholds(Fraction(1, 2)))
+    assert Verifier(60).decide(query).verdict in ("verified", "refuted")
+    (greedy,) = build_claim("inflight", Setting(samples=5), net, Thresholds(None, Fraction(5)))
+    assert Verifier(60).decide(greedy).verdict == "refuted"
+
+
+@pytest.mark.parametrize("layers", [[], [[[1, 0]]], [[[1, 0, 0], [0, 1, 0]]], [[[0.5, 0, 0]]]])
+def test_damaged_relu_policies_are_refused(layers, tmp_path) -> None:
+    with pytest.raises(InputError):
+        smt_sender(relu_file(tmp_path, layers))
