@@ -27,13 +27,18 @@ def command(
     buffer: Annotated[
         str, typer.Option(help="infinite, small (CD/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.")
     ] = "infinite",
-    prop: Annotated[str, typer.Option("--property", help="invariant, utilisation, inflight, queue, loss, ...")] = "invariant",
+    prop: Annotated[
+        str,
+        typer.Option(
+            "--property", help="invariant, utilisation, inflight, queue, rtt, loss, loss_events, loss_amount, steady_*."
+        ),
+    ] = "invariant",
     samples: Annotated[int | None, typer.Option("--T", help="Trace length in samples one Rm apart.")] = None,
     setting: Annotated[
         str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
     ] = None,
     at_least: Annotated[str | None, typer.Option(help="Threshold of utilisation, as a fraction.")] = None,
-    at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D) for inflight and queue, MSS for loss.")] = None,
+    at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D), Rm, MSS, steps or C*Rm.")] = None,
     upper: Annotated[str, typer.Option(help="Windows of C_U: paper or exact.")] = "paper",
     lambda_form: Annotated[str, typer.Option(help="C_L_lambda: paper, sent/(T*+D), or grid, sent/(T*+D+1).")] = "paper",
     time_limit: Annotated[float, typer.Option(help="Seconds per solver call; what takes longer is unknown.")] = 600.0,

@@ -143,8 +143,41 @@ def loss(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Qu
     return [_simple("loss", f"no step loses more than {x} MSS", setting, sender, lambda v: properties.loss_per_step(v, x))]
 
 
-def _simple(name: str, text: str, setting: Setting, sender: SmtSender, holds: Callable[[View], Formula]) -> Query:
-    needs = sender.needs(setting)
+def loss_events(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    """At most x steps lose bytes."""
+    x = _required(thresholds.at_most, "loss_events", "--at-most")
+    return [_simple("loss events", f"at most {x} steps lose bytes", setting, sender, lambda v: properties.lossy_steps(v, x))]
+
+
+def loss_amount(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    """The trace loses at most x*C*Rm bytes."""
+    x = _required(thresholds.at_most, "loss_amount", "--at-most")
+    return [_simple("loss amount", f"at most {x} C*Rm are lost", setting, sender, lambda v: properties.loss_amount(v, x))]
+
+
+def rtt(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    """The RTT stays below Rm + x*Rm, x a whole number of steps, or rate, inflight or queue fall."""
+    x = _required(thresholds.at_most, "rtt", "--at-most")
+    if x.denominator != 1 or x < 1:
+        raise InputError(f"property 'rtt' counts whole steps of Rm: --at-most is {x}, it must be 1, 2, ...")
+    steps = int(x)
+
+    def holds(v: View) -> Formula:
+        return any_of([properties.rtt(v, steps), properties.falls(v)])
+
+    text = f"the newest byte waits less than {steps} Rm, or rate, inflight or queue fall"
+    return [_simple("rtt", text, setting, sender, holds, Needs(delays=frozenset({steps})))]
+
+
+def _simple(
+    name: str,
+    text: str,
+    setting: Setting,
+    sender: SmtSender,
+    holds: Callable[[View], Formula],
+    more: Needs | None = None,
+) -> Query:
+    needs = sender.needs(setting) | (more or Needs())
     claim = Property(name, text, holds, needs, lambda v: starts_consistent(v, needs.probe_window))
     return Query(name, setting, sender, claim)
 
@@ -161,7 +194,10 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
     "utilisation": utilisation,
     "inflight": inflight,
     "queue": queue,
+    "rtt": rtt,
     "loss": loss,
+    "loss_events": loss_events,
+    "loss_amount": loss_amount,
 }
 
 

@@ -122,8 +122,8 @@ def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:
 )
 def test_bad_suites_are_refused(change: str, says: str, tmp_path) -> None:
     file = tmp_path / "bad.yaml"
-    text = "name: bad\nsource: test\nsender: cc_qdel\nmodel: ccac\nbuffer: large\nlemmas:\n  - {name: x, text: x, premise: C_U_true, "
-    file.write_text(text + change[1:] + "\n")
+    head = "name: bad\nsource: test\nsender: cc_qdel\nmodel: ccac\nbuffer: large\nlemmas:\n"
+    file.write_text(head + "  - {name: x, text: x, premise: C_U_true, " + change[1:] + "\n")
     with pytest.raises(InputError, match=says):
         load_suite(str(file))
 
