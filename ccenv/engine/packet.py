@@ -9,6 +9,7 @@ import numpy as np
 
 from ccenv.adversary import ScriptedAdversary
 from ccenv.engine.calls import address_of
+from ccenv.engine.packet_beliefs import RATE_HOLDER, build_grids
 from ccenv.engine.packet_kernel import advance
 from ccenv.engine.packet_layout import (
     BOX_DTYPE,
@@ -33,7 +34,7 @@ from ccenv.engine.packet_layout import (
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.errors import EngineError, InputError, did_you_mean
-from ccenv.sender import ClassicSender, Sender
+from ccenv.sender import ClassicSender, ProgramSender, Sender
 
 TICK_S = 0.01  # of CCAs and adversaries
 RTO_MIN_S = 0.2  # as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
@@ -179,9 +180,13 @@ class PacketEngine:
         n = len(self.senders)
         self._calls, self._templates = np.zeros((n, 4), np.int64), np.zeros((n, STATE_SLOTS))
         self._states = np.zeros(n, STATE_DTYPE)
+        programs: list[tuple[int, ProgramSender]] = []
         for row, cca in enumerate(self.senders):
+            if isinstance(cca, ProgramSender):
+                programs.append((row, cca))
+                cca = RATE_HOLDER  # noqa: PLW2901
             if not isinstance(cca, ClassicSender):
-                raise InputError(f"flow {row}: sender {cca.name!r} decides on a time grid; the packet engine runs classic CCAs")
+                raise InputError(f"flow {row}: sender {cca.name!r} cannot run per packet; classic CCAs and belief programs can")
             self._calls[row] = [
                 address_of(cca.init, cca.state),
                 address_of(cca.on_ack, cca.state, ACK),
@@ -194,6 +199,9 @@ class PacketEngine:
                     raise InputError(f"sender {cca.name!r} has no parameter {name!r}.{did_you_mean(name, names)}")
                 self._templates[row, names.index(name)] = value
             self._flows[row]["sender_index"] = row
+        self._n_grids = len(programs)
+        self._grids, self._beliefs, kept = build_grids(programs, self.network, self._flows)
+        self._keep += kept
 
     def _build_boxes(self, adversaries: Mapping[str, ScriptedAdversary]) -> None:
         boxed = [i for i, flow in enumerate(self.network.flows) if flow.jitter.kind == "adversary"]
@@ -228,7 +236,7 @@ class PacketEngine:
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
         self.flow_log = np.zeros((rows, n_flows), [(name, "<f8") for name in FLOW_LOG])
         self.link_log = np.zeros((rows, n_links), [(name, "<f8") for name in LINK_LOG])
-        sources = 1 + n_links + n_flows + self._n_pipes + self._n_boxes + 2
+        sources = 1 + n_links + n_flows + self._n_pipes + self._n_boxes + self._n_grids + 2
         leaves = 1 << math.ceil(math.log2(sources))
         self._tree = tree = np.full(4 * leaves, np.inf)
         tree[2 * leaves :] = 0.0
@@ -238,13 +246,15 @@ class PacketEngine:
         tree[first_flow : first_flow + n_flows] = self._flows["start_s"]
         first_box = first_flow + n_flows + self._n_pipes
         tree[first_box : first_box + self._n_boxes] = 0.0
-        tree[first_box + self._n_boxes] = TICK_S
-        tree[first_box + self._n_boxes + 1] = 0.0
+        first_grid = first_box + self._n_boxes
+        tree[first_grid : first_grid + self._n_grids] = self._grids["next_s"][: self._n_grids]
+        tree[first_grid + self._n_grids : first_grid + self._n_grids + 2] = TICK_S, 0.0
         for node in range(leaves - 1, 0, -1):
             best = 2 * node if tree[2 * node] <= tree[2 * node + 1] else 2 * node + 1
             tree[node], tree[2 * leaves + node] = tree[best], tree[2 * leaves + best]
         run = self._run = np.zeros(1, RUN_DTYPE)
         run["n_links"], run["n_flows"], run["n_pipes"], run["n_boxes"] = n_links, n_flows, self._n_pipes, self._n_boxes
+        run["n_grids"], run["grids_at"] = self._n_grids, self._grids.ctypes.data
         run["mss_bytes"], run["seed"], run["tick_s"], run["log_s"] = self.network.mss_bytes, self.seed, TICK_S, self.log_s
         run["rto_min_s"], run["ticks"] = RTO_MIN_S, 1
         run["tree_at"], run["tree_leaves"] = tree.ctypes.data, leaves
@@ -266,7 +276,7 @@ class PacketEngine:
         while at_s < end_s:
             at_s = min(end_s, at_s + SLICE_S)
             advance(
-                self._run, self._links, self._flows, self._pipes, self._boxes, self._states,
+                self._run, self._links, self._flows, self._pipes, self._boxes, self._grids, self._states,
                 self._states.view("<f8").reshape(len(self._states), STATE_SLOTS), self._templates, self._calls, *self._signals,
                 self._changes, self.flow_log, self.link_log, at_s, self._max_events,
             )  # fmt: skip
@@ -297,6 +307,11 @@ class PacketEngine:
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a field of FLOW_DTYPE, one entry per flow."""
         return self._flows[name].copy()
+
+    def beliefs(self) -> dict[int, dict[str, float]]:
+        """Return the belief bounds of the flows with programs, by flow: C_L_Bps, C_U_Bps, C_L_lambda_Bps, q_U_bytes."""
+        names = ("C_L_Bps", "C_U_Bps", "C_L_lambda_Bps", "q_U_bytes")
+        return {flow: {name: float(record[name][0]) for name in names} for flow, record in self._beliefs.items()}
 
     def link(self, name: str) -> np.ndarray:
         """Return a copy of a field of LINK_DTYPE, one entry per link."""

@@ -34,6 +34,7 @@ RUN_DTYPE = np.dtype(
         ("n_flows", "<i8"),
         ("n_pipes", "<i8"),
         ("n_boxes", "<i8"),
+        ("n_grids", "<i8"),
         ("mss_bytes", "<f8"),
         ("seed", "<f8"),
         ("tick_s", "<f8"),
@@ -47,6 +48,7 @@ RUN_DTYPE = np.dtype(
         ("tree_at", "<i8"),  # winner tree over all event sources: times, then winners
         ("tree_leaves", "<i8"),
         ("route_at", "<i8"),  # (flow, hop) -> link, then (flow, hop) -> pipe
+        ("grids_at", "<i8"),
         ("states_at", "<i8"),
         ("ack_at", "<i8"),
         ("loss_at", "<i8"),
@@ -207,6 +209,18 @@ BOX_DTYPE = np.dtype(
         ("link_rate_Bps", "<f8"),
         ("buffer_bytes", "<f8"),
         ("rtt_s", "<f8"),
+    ]
+)
+
+# A grid steps the beliefs of a flow with a belief program; the function at step_at sets next_s and rate_Bps.
+GRID_DTYPE = np.dtype(
+    [
+        ("flow", "<i8"),
+        ("step_at", "<i8"),
+        ("beliefs_at", "<i8"),
+        ("flow_at", "<i8"),
+        ("next_s", "<f8"),
+        ("rate_Bps", "<f8"),
     ]
 )
 

@@ -9,13 +9,12 @@ from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.engine.packet import PacketEngine
 from ccenv.engine.packet_spec import NetworkSpec
-from ccenv.sender import ClassicSender
 
 MSS, RATE_Bps, RTT_S, SECONDS, BUFFER_PACKETS, BOUND_S = 1500.0, 1.5e6, 0.03, 3.0, 30, 0.03
 BOXES = [{"kind": kind, "max_s": BOUND_S} for kind in ("constant", "batch", "early")]
 BOXES += [{"kind": "none"}, {"kind": "interval", "max_s": BOUND_S, "interval_s": 0.02}]
 BOXES += [{"kind": "adversary", "max_s": BOUND_S, "adversary": name} for name in sorted(ADVERSARIES.names())]
-SENDERS = [name for name in sorted(AGENTS.names()) if isinstance(make_sender(name), ClassicSender)]
+SENDERS = sorted(AGENTS.names())
 
 
 @pytest.mark.parametrize("name", SENDERS)
