@@ -1,0 +1,88 @@
+"""Monitor intervals of PCC: what is sent when, and what is measured."""
+
+import pytest
+from steady_flow import MSS, RTT_S, Steady
+
+from ccenv.agents import make_sender
+from ccenv.agents.classic import vivace
+
+
+def probing(rate_Bps=6.25e6, pieces=200):
+    """A Vivace flow at the beginning of an experiment of two intervals."""
+    flow = Steady(make_sender("vivace:initial_window_mss=100"), pieces=pieces)
+    flow.step()
+    flow.state.mode, flow.state.rate_Bps = vivace.PROBING, rate_Bps
+    vivace._experiment(flow.state, flow.now_s)
+    return flow
+
+
+def test_intervals_are_sent_one_after_the_other_and_results_awaited():
+    """Two intervals of one RTT at 1.05 and 0.95 of the rate, in either order; then the base rate until all is heard of."""
+    flow = probing()
+    state, start_s = flow.state, flow.now_s
+    rate_Bps, rates = float(state.rate_Bps), []
+    while state.rate_Bps == rate_Bps:
+        rates.append(float(state.pacing_rate_Bps) / rate_Bps)
+        flow.step()
+    order = [rate for i, rate in enumerate(rates) if i == 0 or rate != rates[i - 1]]
+    assert sorted(order[:2]) == pytest.approx([0.95, 1.05])
+    assert order[2:] == pytest.approx([1.0])
+    assert rates.count(order[0]) == pytest.approx(flow.pieces, abs=1)
+    assert rates.count(order[1]) == pytest.approx(flow.pieces, abs=1)
+    assert flow.now_s - start_s == pytest.approx(3 * RTT_S, rel=0.02)
+
+
+@pytest.mark.parametrize("slope", [0.2, -0.1, 0.001])
+def test_rtt_slope_is_that_of_the_regression(slope):
+    """RTT = RTT0 + slope * send time: at now the byte sent at s = now - RTT is heard of."""
+    flow = probing()
+    while flow.state.receiving < 1:
+        now_s = flow.now_s + RTT_S / flow.pieces
+        flow.step(rtt_s=(RTT_S + slope * now_s) / (1 + slope))
+    assert flow.state.slope_0 == pytest.approx(slope, rel=1e-6)
+    assert flow.state.loss_0 == 0.0
+
+
+def test_slope_of_a_constant_rtt_is_zero():
+    flow = probing()
+    while flow.state.receiving < 1:
+        flow.step()
+    assert flow.state.slope_0 == 0.0
+
+
+def test_loss_share_counts_the_interval_being_received():
+    flow = probing()
+    acked, lost = 0.0, 0.0
+    while flow.state.receiving < 1:
+        receiving = flow.now_s + RTT_S / flow.pieces - RTT_S >= flow.state.edge_0_s - 1e-9
+        size = flow.state.cwnd_bytes / flow.pieces
+        flow.step()
+        if receiving and flow.state.receiving < 1:
+            acked += size
+            if acked > 5 * size and lost < 20 * MSS:  # well inside the interval
+                flow.lose(MSS, new_episode=0.0)
+                lost += MSS
+    assert lost == 20 * MSS
+    assert flow.state.loss_0 == pytest.approx(lost / (lost + acked), rel=0.01)
+    assert flow.state.sum_lost_bytes == 0.0
+
+
+def test_an_interval_is_long_enough_for_ten_segments():
+    flow = probing(rate_Bps=10 * MSS / 1.0)
+    assert flow.state.interval_s == pytest.approx(1.0)
+
+
+def test_an_application_limited_experiment_decides_nothing():
+    flow = probing()
+    start_s = float(flow.state.edge_0_s)
+    rate_Bps = float(flow.state.rate_Bps)
+    while flow.state.edge_0_s == start_s:
+        flow.step(app_limited=1.0)
+    assert flow.state.rate_Bps == rate_Bps
+
+
+def test_a_timeout_halves_the_rate():
+    flow = probing()
+    rate_Bps = float(flow.state.rate_Bps)
+    flow.lose(timeout=1.0)
+    assert flow.state.rate_Bps == rate_Bps / 2

@@ -1,0 +1,92 @@
+"""PCC Vivace against numbers that follow from its paper by hand."""
+
+import pytest
+from packet_link import run_link
+from signals_play import fresh_state
+from steady_flow import BDP_MSS, LINK, MSS, RATE_Bps, Steady
+from test_pcc import probing
+
+from ccenv.agents import make_sender
+from ccenv.agents.classic import vivace
+
+MBPS = 1.25e5
+
+
+def test_vivace_utility():
+    """u = x^0.9 - 900 x dRTT/dT - 11.35 x L, x in Mbit/s; slopes below 0.01 are noise."""
+    assert vivace.utility(10 * MBPS, 0.0, 0.0) == pytest.approx(10**0.9)
+    assert vivace.utility(10 * MBPS, 0.02, 0.0) == pytest.approx(10**0.9 - 180)
+    assert vivace.utility(10 * MBPS, -0.02, 0.0) == pytest.approx(10**0.9 + 180)
+    assert vivace.utility(10 * MBPS, 0.009, 0.0) == pytest.approx(10**0.9)
+    assert vivace.utility(10 * MBPS, 0.0, 0.1) == pytest.approx(10**0.9 - 11.35)
+
+
+def test_vivace_confidence_amplifier():
+    assert [vivace.amplifier(float(tau)) for tau in (1, 2, 3, 4, 5)] == [1, 2, 3, 5, 7]
+
+
+def test_vivace_follows_the_gradient():
+    """Constant RTT, no loss, 50 Mbit/s: the gradient is (52.5^0.9 - 47.5^0.9)/5 = 0.608 Mbit/s, then twice that, and so on."""
+    flow = probing(rate_Bps=50 * MBPS)
+    expected = 50.0
+    for factor in (1, 2, 3, 5):
+        gradient = ((1.05 * expected) ** 0.9 - (0.95 * expected) ** 0.9) / (0.1 * expected)
+        expected += min(factor * gradient, 0.05 * expected)  # the bound binds in the fourth round: 3.02 against 2.68
+        before = float(flow.state.rate_Bps)
+        while flow.state.rate_Bps == before:
+            flow.step()
+        assert flow.state.rate_Bps / MBPS == pytest.approx(expected)
+
+
+def changes(rates, gradients):
+    state = fresh_state(make_sender("vivace"))
+    vivace.init(state)
+    state.srtt_s, state.rate_Bps = 0.04, rates
+    out = []
+    for gradient in gradients:
+        before = float(state.rate_Bps)
+        vivace._follow.py_func(state, gradient)
+        out.append(float(state.rate_Bps) / before - 1)
+    return out
+
+
+def test_vivace_bounds_a_change():
+    """At most 5 % at first, 10 points more for each bound that binds again, 5 % anew after a turn."""
+    assert changes(10 * MBPS, [100.0] * 3 + [-100.0] * 2) == pytest.approx([0.05, 0.15, 0.25, -0.05, -0.15])
+
+
+def test_vivace_bound_falls_back_when_it_does_not_bind():
+    """After 5, 15 % a change of 3 * 0.1 Mbit/s of 12.1 (2.5 %) needs no raised bound: the next is 5 % again."""
+    steps = changes(10 * MBPS, [100.0, 100.0, 0.1, 100.0])
+    assert steps[2] == pytest.approx(0.3 / (10 * 1.05 * 1.15))
+    assert steps[3] == pytest.approx(0.05)
+
+
+def test_vivace_starts_by_doubling_until_the_utility_falls():
+    flow = Steady(make_sender("vivace:initial_window_mss=100"), pieces=40)
+    flow.step()
+    first = float(flow.state.rate_Bps)
+    assert first == pytest.approx(100 * MSS / flow.rtt_s)
+    rates = []
+    for i in range(600):
+        slow = i > 250
+        flow.step(rtt_s=flow.rtt_s * (1.0 + (0.002 * (i - 250) if slow else 0.0)))
+        rates.append(float(flow.state.rate_Bps) / first)
+        if flow.state.mode == vivace.PROBING:
+            break
+    order = [rate for i, rate in enumerate(rates) if i == 0 or rate != rates[i - 1]]
+    top = max(order)
+    assert order[:-1] == [2.0**i for i in range(len(order) - 1)]
+    assert order[-1] == top / 2
+    assert top >= 4
+
+
+def test_vivace_uses_a_link_with_a_short_queue():
+    """[Starvation] s.5.3: on an ideal link it comes close to using the link, with a queue near zero."""
+    run = run_link(make_sender("vivace"), 16, buffer_packets=BDP_MSS, **LINK)
+    late = run.column("now_s") > 6
+    queueing_s = run.column("rtt_s")[late] - run.column("rtt_s").min()
+    assert run.rate_Bps(6, 16) > 0.85 * RATE_Bps
+    assert queueing_s.mean() < 0.005
+    lost = sum(size for now, size, *_ in run.losses if now > 6)
+    assert lost < 1e-3 * run.column("delivered_bytes")[-1]
