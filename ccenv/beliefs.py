@@ -130,7 +130,6 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
     fl.qdel_U_s = 0.0
     fl.qdel_L_exact_s = 0.0
     fl.buffer_line_bytes = 0.0
-    fl.history_step = fl.start_step
     fl.timeout_step = fl.start_step
     fl.judged_step = fl.start_step
     fl.utilised_run_steps = 0
@@ -192,33 +191,27 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
         fl.judged_step = x
         # C_L_lambda: bytes sent over T* that neither lost nor delayed anything by more than D.
         probe = fl.probe_window_steps
-        if fl.idle_run_steps > probe and x - probe >= fl.history_step:
+        if fl.idle_run_steps > probe and x - probe >= fl.timeout_step:
             sent = load(ring, e_at + (x & mask)) - load(ring, e_at + ((x - probe) & mask))
             bound = sent * inv_dt * load(reciprocals, RECIPROCALS - probe - jitter)
             if bound > fl.C_L_lambda_Bps:
                 fl.C_L_lambda_Bps = bound
                 fl.buffer_line_bytes = bound * (probe + jitter) * dt_s
-            if x - probe >= fl.timeout_step:
-                fl.fresh_C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, bound)
+            fl.fresh_C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, bound)
 
-    # C_L: windows that end at n; those that start at or after the newest time-out are also kept apart.
-    oldest_lag = min(window, n - fl.history_step)
-    fresh_lag = min(oldest_lag, n - fl.timeout_step)
-    fresh = scan_lower(ring, newest, 1, fresh_lag, served, reciprocals, jitter) * inv_dt
-    older = scan_lower(ring, newest, fresh_lag + 1, oldest_lag, served, reciprocals, jitter) * inv_dt
-    fl.fresh_C_L_Bps = max(fl.fresh_C_L_Bps, fresh)
-    fl.C_L_Bps = max(fl.C_L_Bps, fresh, older)
+    # C_L: windows that end at n and start at or after the newest time-out.
+    oldest_lag = min(window, n - fl.timeout_step)
+    bound = scan_lower(ring, newest, 1, oldest_lag, served, reciprocals, jitter) * inv_dt
+    fl.fresh_C_L_Bps = max(fl.fresh_C_L_Bps, bound)
+    fl.C_L_Bps = max(fl.C_L_Bps, bound)
 
     # C_U: windows (n - lag, n] whose steps up to n - D were all utilised.
     if fl.utilised_run_steps > 0 and fl.judged_step == n - jitter:
         longest = min(oldest_lag, jitter + fl.utilised_run_steps)
-        split = min(longest, fresh_lag)
-        fresh = scan_upper(ring, newest, jitter + 1, split, served, reciprocals, jitter) * inv_dt
-        older = scan_upper(ring, newest, max(split, jitter) + 1, longest, served, reciprocals, jitter) * inv_dt
-        if fresh < fl.fresh_C_U_Bps and split > jitter:
-            fl.fresh_C_U_Bps = fresh
         if longest > jitter:
-            fl.C_U_Bps = min(fl.C_U_Bps, fresh, older)
+            bound = scan_upper(ring, newest, jitter + 1, longest, served, reciprocals, jitter) * inv_dt
+            fl.fresh_C_U_Bps = min(fl.fresh_C_U_Bps, bound)
+            fl.C_U_Bps = min(fl.C_U_Bps, bound)
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - rtt - rtt_extra)
@@ -237,7 +230,6 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
         fl.fresh_C_L_Bps = 0.0
         fl.fresh_C_U_Bps = np.inf
         fl.fresh_C_L_lambda_Bps = 0.0
-        fl.history_step = fl.timeout_step
         fl.timeout_step = n
 
 
@@ -279,13 +271,12 @@ class ReferenceBeliefs:
     C_L: float = field(init=False)
     C_U: float = field(init=False, default=math.inf)
     C_L_lambda: float = field(init=False)
-    history_step: int = field(init=False)
     timeout_step: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Start from the seed."""
         self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
-        self.history_step = self.timeout_step = self.start_step
+        self.timeout_step = self.start_step
 
     @property
     def _floor(self) -> float:
@@ -300,9 +291,9 @@ class ReferenceBeliefs:
             S: cumulative bytes delivered; one entry longer at each call.
         """
         n = len(S) - 1
-        self.C_L = max(self.C_L, self._lower(S, n, self.history_step))
-        self.C_U = min(self.C_U, self._upper(E, L, S, n, self.history_step))
-        self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, n - self.jitter_steps, self.history_step))
+        self.C_L = max(self.C_L, self._lower(S, n, self.timeout_step))
+        self.C_U = min(self.C_U, self._upper(E, L, S, n, self.timeout_step))
+        self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, n - self.jitter_steps, self.timeout_step))
         empty = self.C_L > self.C_U * EMPTY_MARGIN
         due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
         if empty or (due and self.settings.tight_ratio * self.C_L >= self.C_U):
@@ -317,7 +308,7 @@ class ReferenceBeliefs:
         self.C_U = min(fresh, self.settings.expand_ratio * self.C_U)
         judged = range(since - self.jitter_steps + 1, n - self.jitter_steps + 1)
         self.C_L_lambda = max([self._lambda(E, L, S, x, since) for x in judged] + [self._floor])
-        self.history_step, self.timeout_step = since, n
+        self.timeout_step = n
 
     def _lags(self, n: int, since: int) -> range:
         return range(1, min(self.window_steps, n - since) + 1)

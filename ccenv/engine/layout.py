@@ -108,8 +108,7 @@ FLOW_DTYPE = np.dtype(
         ("qdel_U_s", "<f8"),
         ("qdel_L_exact_s", "<f8"),
         ("buffer_line_bytes", "<f8"),  # right-hand side of (6.3): C*T* + beta is at least this
-        ("history_step", "<i8"),  # windows start here or later
-        ("timeout_step", "<i8"),  # of the newest time-out
+        ("timeout_step", "<i8"),  # of the newest time-out: windows start here or later
         ("judged_step", "<i8"),  # newest step known to be utilised or not
         ("utilised_run_steps", "<i8"),
         ("idle_run_steps", "<i8"),
