@@ -41,6 +41,8 @@ RTO_MIN_S = 0.2  # as in the curve engine; RFC 6298 (2.4) says 1 s, deployed sta
 SLICE_S = 1.0  # simulated time per call of the kernel, so that a run can be interrupted
 DEEPEST_S = 8.0  # queueing delay that the windows of an infinite buffer can build up, at most
 MIN_RING, MAX_RING = 1 << 10, 1 << 17
+MAX_LOG_ROWS = 20_000_000  # rows times flows
+MAX_EVENTS = 2.0**62
 EVENTS_PER_PACKET = 8  # a run may take so many events per packet that its links can carry, plus one million
 
 STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
@@ -76,6 +78,11 @@ class PacketEngine:
         for name, value in (("log_s", log_s), ("duration_s", duration_s)):
             if not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name} is {value}; it must be finite and above 0")
+        rows = duration_s / log_s * len(network.flows)
+        if rows > MAX_LOG_ROWS:
+            raise InputError(
+                f"a log of {duration_s:g} s every {log_s:g} s for all flows has {rows:.3g} rows; at most {MAX_LOG_ROWS}"
+            )
         if not 0 <= seed < 2**53:
             raise InputError(f"seed {seed} is not in [0, 2**53)")
         if len(senders) != len(network.flows):
@@ -101,7 +108,7 @@ class PacketEngine:
             sum(self._fastest_Bps(link) for link in range(len(self.network.links))) * self.duration_s / self.network.mss_bytes
         )
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
-        return int(EVENTS_PER_PACKET * packets + 4 * ticks) + 1_000_000
+        return int(min(EVENTS_PER_PACKET * packets + 4 * ticks + 1_000_000, MAX_EVENTS))
 
     def _ring(self, entries: float, stride: int) -> tuple[int, int]:
         """Allocate a ring; return its address and mask."""

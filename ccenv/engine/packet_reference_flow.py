@@ -14,7 +14,7 @@ from ccenv.engine.packet_receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet_reference_link import NEVER, Packet, new_record
 from ccenv.engine.packet_spec import FlowSpec, NetworkSpec
 from ccenv.engine.packet_transport import DUPLICATE_THRESHOLD, INITIAL_RTO_S, MAX_RTO_S, WINDOW_SLACK_BYTES
-from ccenv.engine.packet_workload import LARGEST_OBJECT, PARETO_SHAPE
+from ccenv.engine.packet_workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.engine.rng import uniform
 from ccenv.engine.signals import ACK, LOSS, TICK
 from ccenv.sender import ClassicSender
@@ -236,8 +236,8 @@ class ReferenceFlow:
         work, start_s = self.spec.workload, self.spec.start_s
         while self.app_next_s <= now_s:
             if work.kind == "rate":
-                self.offered += 1
-                self.app_next_s = start_s + self.offered * self.mss / work.rate_Bps
+                self.offered = 1 + math.floor(min((now_s - start_s) * work.rate_Bps / self.mss + ROUNDING, LARGEST_OFFER))
+                self.app_next_s = max(start_s + self.offered * self.mss / work.rate_Bps, now_s + SHORTEST_S)
             elif work.kind == "batches":
                 self.offered += math.ceil(work.size_bytes / self.mss)
                 self.app_draws += 1.0

@@ -16,6 +16,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 MAX_FLOWS = 256
+SHORTEST_PHASE_S = 1e-4  # of workloads
+SHORTEST_BATCH_S = 1e-5  # of jitter that draws anew per batch
 
 
 class Red(StrictModel):
@@ -117,6 +119,8 @@ class JitterSpec(StrictModel):
     def _needs_its_fields(self) -> JitterSpec:
         if self.kind != "none" and self.max_s <= 0:
             raise ValueError(f"jitter {self.kind!r} needs max_s > 0")
+        if self.kind == "batch" and self.max_s < SHORTEST_BATCH_S:
+            raise ValueError(f"jitter 'batch' needs max_s of at least {SHORTEST_BATCH_S:g}")
         if self.kind == "interval" and self.interval_s <= 0:
             raise ValueError("jitter 'interval' needs interval_s > 0")
         if (self.kind == "adversary") != bool(self.adversary):
@@ -156,6 +160,8 @@ class WorkloadSpec(StrictModel):
         for name in _NEEDED.get(self.kind, ()):
             if getattr(self, name) <= 0:
                 raise ValueError(f"workload {self.kind!r} needs {name} > 0: it would never send")
+            if name.endswith("_s") and getattr(self, name) < SHORTEST_PHASE_S:
+                raise ValueError(f"workload {self.kind!r}: {name} must be at least {SHORTEST_PHASE_S:g}")
         return self
 
     def parameters(self) -> tuple[float, float]:

@@ -12,6 +12,9 @@ from ccenv.engine.rng import uniform
 
 _RATE, _ON_OFF, _FINITE, _BATCHES, _WEB = (WORKLOADS[k] for k in ("rate", "on_off", "finite", "batches", "web"))
 UNLIMITED = 2**52  # segments
+LARGEST_OFFER = 2.0**50  # segments of a rate, far above what any run sends
+ROUNDING = 1e-6  # segments: a time that is a whole number of gaps up to rounding counts as one
+SHORTEST_S = 1e-9  # between two changes of what is offered
 PARETO_SHAPE = 1.2  # sizes of web objects: [4CP] s.5
 LARGEST_OBJECT = 1e5  # in units of the mean: the tail has no mean square
 
@@ -37,8 +40,8 @@ def offer(fl, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
     kind = fl.workload
     while fl.app_next_s <= now_s:
         if kind == _RATE:  # workload_a: bytes/s
-            fl.app_segments += 1
-            fl.app_next_s = fl.start_s + fl.app_segments * mss_bytes / fl.workload_a
+            fl.app_segments = 1 + np.int64(min((now_s - fl.start_s) * fl.workload_a / mss_bytes + ROUNDING, LARGEST_OFFER))
+            fl.app_next_s = max(fl.start_s + fl.app_segments * mss_bytes / fl.workload_a, now_s + SHORTEST_S)
         elif kind == _BATCHES:  # workload_a bytes every workload_b seconds
             fl.app_segments += np.int64(math.ceil(fl.workload_a / mss_bytes))
             fl.app_draws += 1.0

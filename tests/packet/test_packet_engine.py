@@ -100,6 +100,13 @@ def test_codel_keeps_the_queue_near_its_target() -> None:
     assert codel.link("served_bytes")[0] > 0.8 * 1.5e6 * 20
 
 
+def test_a_rate_workload_offers_its_rate_whatever_it_is() -> None:
+    for rate_Bps, expected_Bps in ((3e5, 3e5), (1e300, 1.5e6)):
+        work = {"kind": "rate", "rate_Bps": rate_Bps}
+        engine = run([{"rate_Bps": 1.5e6, "buffer_bytes": 60_000}], [{"sender": "cubic", "rtt_s": 0.02, "workload": work}], 10)
+        assert engine.flow("goodput_bytes")[0] == pytest.approx(10 * expected_Bps, rel=0.02)
+
+
 def test_poisson_objects_have_their_mean_rate() -> None:
     work = {"kind": "web", "size_bytes": 15_000, "every_s": 0.05}
     engine = run([{"rate_Bps": 12.5e6}], [{"sender": "cubic", "rtt_s": 0.02, "workload": work}], 60)
@@ -217,6 +224,9 @@ FLOW = {"sender": "reno", "rtt_ms": 20}
         ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "batch"}}]}, "max_s > 0"),
         ({"links": [LINK], "flows": [{**FLOW, "sender": "rneo"}]}, "Did you mean 'reno'"),
         ({"links": [LINK], "flows": [FLOW], "duration_s": math.inf}, "duration_s"),
+        ({"links": [LINK], "flows": [FLOW], "log_s": 1e-9}, "rows; at most"),
+        ({"links": [LINK], "flows": [{**FLOW, "workload": {"kind": "on_off", "on_s": 1e-9, "off_s": 1}}]}, "at least 0.0001"),
+        ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "batch", "max_s": 1e-9}}]}, "at least 1e-05"),
         ({"links": [LINK], "flows": [FLOW], "durations": 1}, "Did you mean 'duration_s'"),
         ({"links": [LINK], "flows": [FLOW], "warmup_s": 60}, "not below"),
         ({"links": [LINK, LINK], "flows": [FLOW]}, "distinct names"),
