@@ -81,6 +81,21 @@ def test_an_application_limited_experiment_decides_nothing():
     assert flow.state.rate_Bps == rate_Bps
 
 
+@pytest.mark.parametrize(("sent", "kept"), [(0.9, None), (0.7, 0.7), (0.3, 0.5)])
+def test_an_experiment_that_could_not_be_sent_lowers_the_rate(sent, kept):
+    """Below three quarters of what was planned the rate becomes what was sent, at least half; above, the gradient decides."""
+    flow = probing()
+    rate_Bps = float(flow.state.rate_Bps)
+    while flow.state.rate_Bps == rate_Bps:
+        # What is heard of now was sent an RTT ago: the interval being received tells at which rate.
+        planned_Bps = flow.state.rate_0_Bps if flow.state.receiving == 0 else flow.state.rate_1_Bps
+        flow.step(acked_bytes=sent * planned_Bps * RTT_S / flow.pieces)
+    if kept is None:
+        assert abs(flow.state.rate_Bps / rate_Bps - 1) <= 0.05
+    else:
+        assert flow.state.rate_Bps / rate_Bps == pytest.approx(kept, rel=0.02)
+
+
 def test_a_timeout_halves_the_rate():
     flow = probing()
     rate_Bps = float(flow.state.rate_Bps)

@@ -16,7 +16,7 @@ from numba import njit
 
 from ccenv.agents.classic import pcc
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.agents.classic.pcc import bounded, count_loss, draw, init_intervals, receive, send_on, start_experiment
+from ccenv.agents.classic.pcc import bounded, count_loss, draw, fell_short, init_intervals, receive, send_on, start_experiment
 from ccenv.engine.signals import state_record
 from ccenv.sender import ClassicSender
 
@@ -79,7 +79,9 @@ def on_ack(state: Any, ack: Any) -> None:
         state.rate_Bps = bounded(state, state.cwnd_bytes / ack.rtt_s)
         _experiment(state, ack.now_s)
     elif done:
-        if state.limited == 0.0:
+        if state.limited == 0.0 and fell_short(state):
+            state.mode = DECIDING
+        elif state.limited == 0.0:
             _decide(state)
         _experiment(state, ack.now_s)
     send_on(state, ack.now_s)

@@ -6,7 +6,8 @@ acknowledged bytes were sent. While the results of an experiment are on their wa
 Deviations (both papers): an experiment's results are awaited before the next begins, as in the Linux module, instead of
 overlapping with it; the rate of an interval is the one that was set, not a count of packets; a loss belongs to the interval
 whose ACKs are arriving when it is found; the window is two BDP of the current rate and smoothed RTT (the papers have none);
-a time-out halves the rate.
+a time-out halves the rate; an experiment that sent less than three quarters of what was planned lowers the rate to what it
+sent, or to half, and decides nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ CWND_GAIN = 2.0
 MIN_CWND_MSS = 4.0
 MAX_RATE_Bps = 1e12  # far above any link: keeps an unlimited start finite
 TIMEOUT_FACTOR = 0.5
+SENT_SHARE = 0.75  # of what was planned, below which an experiment decides nothing
 
 FIELDS = (
     "initial_window_mss",  # parameter
@@ -35,6 +37,8 @@ FIELDS = (
     "receiving",  # interval whose ACKs arrive
     "interval_s",
     "limited",  # 1 if the application limited the experiment
+    "planned_bytes",  # of the intervals received: rate times length
+    "measured_bytes",  # of the intervals received: acknowledged or lost
     "edge_0_s",  # start of each interval, end of the last
     "edge_1_s",
     "edge_2_s",
@@ -77,6 +81,8 @@ def start_experiment(state: Any, now_s: float, n: int, length_rtts: float, r0: f
     state.sending = 0.0
     state.receiving = 0.0
     state.limited = 0.0
+    state.planned_bytes = 0.0
+    state.measured_bytes = 0.0
     state.edge_0_s = now_s
     state.rate_0_Bps, state.rate_1_Bps, state.rate_2_Bps, state.rate_3_Bps = r0, r1, r2, r3
     state.interval_s = max(length_rtts * state.srtt_s, MIN_INTERVAL_MSS * state.mss_bytes / state.rate_Bps)
@@ -183,6 +189,11 @@ def _close_interval(state: Any) -> None:
         spread = s.sum_tt - s.sum_t * s.sum_t / s.sum_acked_bytes
         if spread > 1e-9 * s.sum_tt:
             slope = (s.sum_t_rtt - s.sum_t * s.sum_rtt / s.sum_acked_bytes) / spread
+    rate_Bps = s.rate_0_Bps if s.receiving == 0.0 else (s.rate_1_Bps if s.receiving == 1.0 else s.rate_2_Bps)
+    if s.receiving == 3.0:
+        rate_Bps = s.rate_3_Bps
+    s.planned_bytes += rate_Bps * (_edge_s(s, s.receiving + 1.0) - _edge_s(s, s.receiving))
+    s.measured_bytes += s.sum_acked_bytes + s.sum_lost_bytes
     if s.receiving == 0.0:
         s.loss_0, s.slope_0 = loss, slope
     elif s.receiving == 1.0:
@@ -193,6 +204,19 @@ def _close_interval(state: Any) -> None:
         s.loss_3, s.slope_3 = loss, slope
     s.receiving += 1.0
     _clear_sums(s)
+
+
+@njit(cache=True, error_model="numpy")
+def fell_short(state: Any) -> bool:
+    """Lower the base rate to what a finished experiment really sent; return whether that was much less than planned.
+
+    A sender held up by the receive window measures nothing but its own pauses. One experiment halves the rate at most.
+    """
+    if state.measured_bytes >= SENT_SHARE * state.planned_bytes:
+        return False
+    share = max(state.measured_bytes / state.planned_bytes, TIMEOUT_FACTOR)
+    state.rate_Bps = bounded(state, share * state.rate_Bps)
+    return True
 
 
 @njit(cache=True, error_model="numpy")
