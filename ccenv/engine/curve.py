@@ -134,7 +134,7 @@ class CurveEngine:
         slowest = p.slowest_rate_Bps()
         queue_s = np.minimum(p.buffer_bytes, DEEP_BUFFER_RTTS * p.link_rate_Bps * p.dt_s * rtt) / slowest
         queue_steps = math.ceil(float((queue_s / p.dt_s).max()))
-        return ring_length(max(need, min(queue_steps, 4 * DEEP_BUFFER_RTTS * rtt) + 2 * rtt + jitter + 3))
+        return ring_length(max(need, min(queue_steps, 4 * DEEP_BUFFER_RTTS * rtt) + 4 * rtt + 2 * jitter + 3))
 
     def _allocate(self) -> None:
         B, N, H = self.n_envs, self.n_flows, self._H

@@ -12,6 +12,7 @@ from random_setup import CLASSIC, MODELS, PROGRAMS, SCRIPTED
 from ccenv.adversaries import make_adversary
 from ccenv.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.agents import make_sender
+from ccenv.beliefs import BeliefSettings
 from ccenv.engine.curve import CurveEngine
 from ccenv.engine.mlp import mlp_action_reference
 from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW, OBSERVATION_VERSION
@@ -215,6 +216,18 @@ def test_paths_survive_the_arrays():
         assert again.link_rate_Bps == path.link_rate_Bps and again.buffer_bytes == path.buffer_bytes
         assert [f.jitter_s for f in again.flows] == pytest.approx([f.jitter_s for f in path.flows])
     assert Path.from_dict(PATHS[0].to_dict()) == PATHS[0]
+
+
+@pytest.mark.parametrize("K", [1, 8, 32])
+@pytest.mark.parametrize("buffer_bdp", [0.25, 1, 4, 16])
+def test_the_receive_window_does_not_bind_below_a_full_buffer(K, buffer_bdp):
+    """Where a buffer is finite, what fills it and the pipe, and what is lost and not yet found, fits the rings."""
+    path = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=buffer_bdp)
+    for beliefs in (None, BeliefSettings()):
+        engine = CurveEngine([path], senders=[make_sender("reno")], steps_per_rtt=K, beliefs=beliefs)
+        assert engine.flow("receive_window_bytes")[0, 0] >= path.buffer_bytes + 3 * path.bdp_bytes
+        engine.advance(200 * K)
+        assert engine.flow("L")[0, 0] > 0
 
 
 def test_unequal_recorded_adversaries():
