@@ -202,7 +202,7 @@ class ReferenceFlow:
             ack = new_record(ACK)
             ack.now_s, ack.acked_bytes, ack.delivered_bytes = k * engine.dt_s, newly, self.acked
             ack.rtt_s, ack.min_rtt_s = self.rtt_steps * engine.dt_s, self.min_rtt_steps * engine.dt_s
-            earlier = max(self.ack_sent_step - self.rtt + engine.early_feedback, self.start)
+            earlier = self.ack_sent_step - self.rtt + engine.early_feedback
             known = self.S[earlier] if earlier > 0 else 0
             ack.delivery_rate_Bps = (self.acked - known) / (max(1, n - earlier) * engine.dt_s)
             ack.inflight_bytes, ack.mss_bytes = self.inflight, mss

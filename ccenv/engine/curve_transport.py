@@ -129,8 +129,7 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
     ack.rtt_s = fl.rtt_now_steps * dt_s
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
-    earlier = max(fl.ack_sent_step - fl.rtt_steps + early_feedback, fl.start_step)
-    earlier = max(earlier, n - mask + fl.rtt_steps)
+    earlier = max(fl.ack_sent_step - fl.rtt_steps + early_feedback, n - mask + fl.rtt_steps)
     known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
     ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight
