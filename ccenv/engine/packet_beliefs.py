@@ -9,10 +9,12 @@ with jitter D stays what it is, and the bounds hold up to one packet per window.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaExperimentalFeatureWarning
 
 from ccenv.beliefs import BeliefSettings, reciprocal_table, reset_beliefs, settings_record, update_beliefs, update_queue_bound
 from ccenv.engine.calls import address_of, load, store
@@ -25,6 +27,9 @@ from ccenv.engine.signals import state_record
 from ccenv.programs import INPUTS, compile_program
 from ccenv.programs.compiled import evaluate_at
 from ccenv.sender import ClassicSender, ProgramSender
+
+# BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
+warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)
 
 STEPS_PER_RTT = 8
 PACKET_STEPS = 1  # of jitter at least, for a packet's own time on the link
