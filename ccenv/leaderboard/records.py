@@ -161,7 +161,7 @@ class Verification(StrictModel):
     @property
     def question(self) -> str:
         """The question in a line."""
-        return f"{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}"
+        return f"{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
 
 
 @dataclass(frozen=True)
