@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel, validate
-from ccenv.errors import PathError
+from ccenv.errors import InputError, PathError
 
 MBPS_IN_BPS = 125_000.0
 DEFAULT_MSS_BYTES = 1500.0
@@ -148,9 +148,7 @@ class Path(StrictModel):
         """Validate a dictionary (``"inf"`` is read as infinity). Raises PathError."""
         try:
             return validate(Path, data, "path")
-        except PathError:
-            raise
-        except Exception as error:
+        except InputError as error:
             raise PathError(str(error)) from None
 
 

@@ -33,16 +33,14 @@ ENV_DTYPE = np.dtype(
         # state
         ("step", "<i8"),
         ("link_rate_now_Bps", "<f8"),
-        ("arrived_bytes", "<f8"),  # total E + everything lost so far = total A
         ("enqueued_bytes", "<f8"),  # total E
-        ("lost_bytes", "<f8"),  # total L
         ("tokens_bytes", "<f8"),  # G
         ("token_offset_bytes", "<f8"),  # what expiry took off all of G that is still in the ring
         ("served_bytes", "<f8"),  # total S
         ("capacity_bytes", "<f8"),  # integral of the link rate since the start
         ("red_average_bytes", "<f8"),
         ("fifo_step", "<i8"),  # step in which the newest departed byte had arrived
-        # first error: 0 none, else a code of ccenv.engine.curve_kernel
+        # first error: 0 none, else a code of ccenv.engine.curve_network
         ("error", "<i8"),
         ("error_flow", "<i8"),
         ("error_step", "<i8"),
