@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LINKS = ("agents", "adversaries", "benchmarks", "configs", "leaderboard")
-EXTRAS = ("train", "wandb", "rllib", "duel", "verify", "board", "dev")
+EXTRAS = ("train", "attack", "wandb", "rllib", "duel", "verify", "bench", "board", "dev")
 
 
 def setup() -> configparser.ConfigParser:
