@@ -12,6 +12,7 @@ from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ccenv.ode.reduced import Bottleneck
+    from ccenv.ode.sweep import Sweep
 
 app = typer.Typer(
     help="BBR fluid models: simulate, sweep, find equilibria (docs/ode.md).\n\nExample: ccenv ode sweep validation --json"
@@ -22,6 +23,7 @@ ParamsOption = Annotated[str | None, typer.Option(help="Parameter set: paper or 
 StepOption = Annotated[float | None, typer.Option("--step-ms", help="Step of the method of steps (default: the file's).")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one constant; may be repeated.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="At most this many threads; the result does not depend on it.")]
+RunsOption = Annotated[int, typer.Option("--packet-runs", min=0, help="Runs per cell in the packet engine; 0: leave it out.")]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="bbr1 or bbr2.")]
 FlowsOption = Annotated[int, typer.Option(help="Number of flows.")]
 BufferOption = Annotated[float, typer.Option(help="Buffer in units of rate x bottleneck delay.")]
@@ -228,15 +230,50 @@ def convergence(
 
 
 @app.command()
+def compare(
+    name: NameArgument = "validation",
+    params: ParamsOption = None,
+    mix: Annotated[list[str] | None, typer.Option(help="Only this mix; may be repeated.")] = None,
+    discipline: Annotated[list[str] | None, typer.Option(help="Only this discipline; may be repeated.")] = None,
+    buffer: Annotated[list[float] | None, typer.Option(help="Only this buffer, in BDP; may be repeated.")] = None,
+    threads: ThreadsOption = None,
+    packet_runs: Annotated[int, typer.Option("--packet-runs", min=1, help="Runs per cell in the packet engine.")] = 3,
+    json: JsonOption = False,
+) -> None:
+    """Run a sweep in the fluid model and in the packet engine, and print how far they are apart.
+
+    Example: ccenv ode compare validation --mix bbr1 --discipline drop-tail
+    """
+    from ccenv.ode.files import load_sweep
+    from ccenv.ode.packets import compare as differences
+
+    chosen = load_sweep(name, params=params, mixes=mix, disciplines=discipline, buffers_bdp=buffer)
+    cells = chosen.run(threads)
+    packets = _packet_cells(chosen, packet_runs)
+    rows = differences(cells, packets)
+    if json:
+        print_json({"sweep": chosen, "cells": cells, "packets": packets, "differences": rows} | _provenance())
+        return
+    columns = ["jain", "loss_pct", "occupancy_pct", "utilisation_pct", "first_share_pct"]
+    shown = [
+        [f"{c['mix']}, {c['discipline']}, {c['buffer_bdp']:g}", *(f"{c[k]:.4g} | {p[k]:.4g}" for k in columns)]
+        for c, p in zip(cells, packets, strict=True)
+    ]
+    print_table(f"{chosen.title or name}: fluid model | packet engine", ["cell", *columns], shown)
+    print_table("differences", list(rows[0]), [list(row.values()) for row in rows])
+
+
+@app.command()
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="Page to write: .html.")],
     name: NameArgument = "validation",
     params: ParamsOption = None,
     step_ms: StepOption = None,
     threads: ThreadsOption = None,
+    packet_runs: RunsOption = 3,
     json: JsonOption = False,
 ) -> None:
-    """Write one self-contained page: the paper's statements beside the fluid model, figures, equilibria, all cells.
+    """Write one self-contained page: the paper's statements, fluid model and packet engine, figures, equilibria, all cells.
 
     Example: ccenv ode report -o validation.html
     """
@@ -251,16 +288,27 @@ def report(
         raise InputError(f"the page ends in '.html' (got {output.suffix!r})")
     chosen = load_sweep(name, params=params, step_ms=step_ms)
     cells = chosen.run(threads)
+    packets = _packet_cells(chosen, packet_runs)
     shown = [f"trace_{cca}_{queue}" for cca in ("bbr1", "bbr2", "reno", "cubic") for queue in ("droptail", "red")]
     traces = [simulate(load_scenario(trace, params=params), 5e-3) for trace in shown]
     deep = _bottleneck(10, 7.0, 100.0, None, 10.0)
     portraits = [phase_portrait(model, deep) for model in ("bbr1", "bbr2")]  # type: ignore[arg-type]
     portraits.append(phase_portrait("bbr1", _bottleneck(2, 1.0, 100.0, None, 10.0), "shares"))
-    write_atomic(output, report_html(chosen, cells, traces, portraits).encode())
+    write_atomic(output, report_html(chosen, cells, packets, traces, portraits).encode())
     if json:
-        print_json({"page": output, "sweep": chosen, "cells": cells} | _provenance())
+        print_json({"page": output, "sweep": chosen, "cells": cells, "packets": packets} | _provenance())
     else:
         print_text(f"wrote {output}")
+
+
+def _packet_cells(chosen: Sweep, runs: int) -> list[dict[str, Any]]:
+    from ccenv.cli.progress import progress_bar
+    from ccenv.ode.packets import packet_cells
+
+    if not runs:
+        return []
+    with progress_bar("packet engine") as advance:
+        return packet_cells(chosen, runs, advance)
 
 
 def _provenance() -> dict[str, Any]:

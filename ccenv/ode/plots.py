@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -117,26 +118,32 @@ def variables_figure(run: Run, flow: int = 0) -> Figure:
     return figure
 
 
-def metric_figure(cells: Sequence[dict[str, Any]], metric: str) -> Figure:
-    """Draw one metric over the buffer size, a panel for each discipline and a line for each mix (Figs. 6-10, 13-17)."""
+def metric_figure(cells: Sequence[dict[str, Any]], metric: str, packets: Sequence[dict[str, Any]] = ()) -> Figure:
+    """Draw one metric over the buffer size, a panel for each discipline and a line for each mix (Figs. 6-10, 13-17).
+
+    Args:
+        cells: of the fluid model.
+        metric: a key of METRICS.
+        packets: the same cells of the packet engine, as a second row of panels.
+    """
     if metric not in METRICS:
         from ccenv.errors import unknown_name
 
         raise unknown_name("metric", metric, METRICS)
     disciplines = list(dict.fromkeys(cell["discipline"] for cell in cells))
-    mixes = list(dict.fromkeys(cell["mix"] for cell in cells))
-    figure, axes = _grid(1, len(disciplines), width=5.5, height=3.4)
-    for column, discipline in enumerate(disciplines):
-        ax = axes[0, column]
-        for k, mix in enumerate(mixes):
-            chosen = sorted((c["buffer_bdp"], c[metric]) for c in cells if (c["discipline"], c["mix"]) == (discipline, mix))
+    rows = [("fluid model", cells)] + ([("packet engine", packets)] if packets else [])
+    figure, axes = _grid(len(rows), len(disciplines), width=5.5, height=3.4)
+    for (row, (engine, shown)), (column, discipline) in product(enumerate(rows), enumerate(disciplines)):
+        ax = axes[row, column]
+        for k, mix in enumerate(dict.fromkeys(cell["mix"] for cell in cells)):
+            chosen = sorted((c["buffer_bdp"], c[metric]) for c in shown if (c["discipline"], c["mix"]) == (discipline, mix))
             ax.plot(*zip(*chosen, strict=True), marker="osD^v<>Pp"[k % 9], markersize=4, linewidth=1, label=mix_label(mix))
-        ax.set_title(discipline, fontsize="medium")
+        ax.set_title(f"{discipline}, {engine}" if packets else discipline, fontsize="medium")
         ax.set_xlabel("buffer [BDP of the bottleneck]")
         ax.set_ylabel(METRICS[metric])
         ax.grid(alpha=0.25)
-    top = max(ax.get_ylim()[1] for ax in axes[0])
-    for ax in axes[0]:
+    top = max(ax.get_ylim()[1] for ax in axes.flat)
+    for ax in axes.flat:
         ax.set_ylim(0.0, top)
     axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small", frameon=False)
     return figure

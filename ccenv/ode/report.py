@@ -1,20 +1,23 @@
-"""The validation as one self-contained HTML page: the paper's statements beside what the fluid model gives."""
+"""The validation as one self-contained HTML page: the paper's statements, the fluid model and the packet engine side by side."""
 
 from __future__ import annotations
 
 import base64
 import html
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from ccenv import __version__
 from ccenv.ode.equilibria import equilibrium
+from ccenv.ode.packets import RED_WEIGHT, compare
 from ccenv.ode.plots import METRICS, metric_figure, mix_label, phase_figure, render, trace_figure
 from ccenv.ode.reduced import Bottleneck
 from ccenv.ode.simulate import Run
 from ccenv.ode.statements import judge
 from ccenv.ode.sweep import Sweep
 
+_LABELS = METRICS | {"first_share_pct": "share of first half [%]"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; }
@@ -28,33 +31,40 @@ img { max-width: 100%; }
 """
 
 
-def report_html(sweep: Sweep, cells: Sequence[dict[str, Any]], traces: Sequence[Run] = (), portraits: Sequence[Any] = ()) -> str:
+def report_html(
+    sweep: Sweep,
+    cells: Sequence[dict[str, Any]],
+    packets: Sequence[dict[str, Any]] = (),
+    traces: Sequence[Run] = (),
+    portraits: Sequence[Any] = (),
+) -> str:
     """Return the page as text; equal input makes equal bytes.
 
     Args:
         sweep: what was run.
         cells: of Sweep.run.
+        packets: of packet_cells; without them the page has no column of the packet engine and says so.
         traces: runs with traces to show side by side (Figs. 4, 5, 11, 12).
         portraits: phase portraits to show.
     """
     parts = [
         f"<h1>{html.escape(sweep.title or 'Fluid-model sweep')}</h1>",
         f"<p>Fluid models of [BBR-fluid] as implemented in ccenv {__version__}. {html.escape(_setting(sweep))}.</p>",
-        "<p>Columns: the paper's statement and the fluid model. The packet engine is not part of this page: no packet-level "
-        "run was made for it.</p>",
+        f"<p>{_columns(packets)}</p>",
         "<h2>Statements of the paper</h2>",
-        _statements(cells),
+        _statements(cells, packets),
+        *(["<h2>Fluid model against packet engine</h2>", _differences(cells, packets)] if packets else []),
         "<h2>Equilibria of the reduced models</h2>",
         _equilibria(sweep, cells),
         "<h2>Metrics over the buffer size</h2>",
-        *(_image(metric_figure(cells, metric), label) for metric, label in METRICS.items()),
+        *(_image(metric_figure(cells, metric, packets), label) for metric, label in METRICS.items()),
     ]
     if traces:
         parts += ["<h2>Traces</h2>", *(_image(trace_figure([run]), run.scenario.title) for run in traces)]
     if portraits:
         parts += ["<h2>Phase portraits of the reduced models</h2>"]
         parts += [_image(phase_figure(p), f"phase portrait of {p.model}, plane {p.plane}") for p in portraits]
-    parts += ["<h2>All cells</h2>", _cells(cells)]
+    parts += ["<h2>All cells</h2>", _cells(cells, packets)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(sweep.title or 'Fluid-model sweep')}</title><style>{_STYLE}</style></head>\n<body>\n"
@@ -83,15 +93,49 @@ def _numeric(cell: Any) -> bool:
     return str(cell).removeprefix("-").replace(".", "", 1).isdigit()
 
 
-def _statements(cells: Sequence[dict[str, Any]]) -> str:
+def _columns(packets: Sequence[dict[str, Any]]) -> str:
+    if not packets:
+        return "Columns: the paper's statement and the fluid model. The packet engine was not run for this page."
+    return (
+        "Columns: the paper's statement, the fluid model, and the packet engine "
+        f"(mean of {packets[0]['runs']} runs that differ in when the flows start). The packet engine has start-up, windows of "
+        "whole packets and loss recovery; its RED drops by the same thresholds, but on ns-2's averaged queue "
+        f"(weight {RED_WEIGHT:g})."
+    )
+
+
+def _statements(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> str:
     try:
-        results = judge(cells)
+        engines = [("fluid model", judge(cells))] + ([("packet engine", judge(packets))] if packets else [])
     except KeyError:
         return "<p>Not shown: the statements need all mixes, both disciplines and buffers of 1 to 7 BDP.</p>"
-    rows = [_row(r["source"], r["text"], r["criterion"], r["measured"], "yes" if r["holds"] else "no") for r in results]
+    head = "<th>section</th><th>the paper says</th><th>criterion</th>"
+    head += "".join(f"<th>{name}</th><th>holds</th>" for name, _ in engines)
+    rows = []
+    for results in zip(*(found for _, found in engines), strict=True):
+        first = results[0]
+        measured = [value for r in results for value in (r["measured"], "yes" if r["holds"] else "no")]
+        rows.append(_row(first["source"], first["text"], first["criterion"], *measured))
     rows = [r.replace("<td>yes<", "<td class=yes>yes<").replace("<td>no<", "<td class=no>no<") for r in rows]
-    head = "<th>section</th><th>the paper says</th><th>criterion</th><th>fluid model</th><th>holds</th>"
-    return _table(head, rows) + f"<p>{sum(r['holds'] for r in results)} of {len(results)} hold.</p>"
+    counts = "; ".join(f"{name}: {sum(r['holds'] for r in found)} of {len(found)} hold" for name, found in engines)
+    return _table(head, rows) + f"<p>{counts}.</p>"
+
+
+def _differences(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for row in compare(cells, packets):
+        correlation = row["rank_correlation"]
+        rows.append(
+            _row(
+                _LABELS[row["metric"]],
+                f"{row['mean_difference']:.3f}",
+                f"{row['largest_difference']:.3f}",
+                row["at"],
+                "constant" if correlation is None else f"{correlation:.2f}",
+            )
+        )
+    head = "<th>metric</th><th>mean difference</th><th>largest</th><th>at</th><th>rank correlation over the cells</th>"
+    return _table(head, rows)
 
 
 def _equilibria(sweep: Sweep, cells: Sequence[dict[str, Any]]) -> str:
@@ -120,14 +164,14 @@ def _equilibria(sweep: Sweep, cells: Sequence[dict[str, Any]]) -> str:
     return _table(head, rows) + note
 
 
-def _cells(cells: Sequence[dict[str, Any]]) -> str:
+def _cells(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> str:
     digits = {"jain": 3, "loss_pct": 2, "occupancy_pct": 1, "utilisation_pct": 2, "jitter_ms": 4, "first_share_pct": 1}
-    rows = [
-        _row(mix_label(c["mix"]), c["discipline"], f"{c['buffer_bdp']:g}", *(f"{c[key]:.{k}f}" for key, k in digits.items()))
-        for c in cells
-    ]
-    head = "<th>mix</th><th>discipline</th><th>buffer [BDP]</th>" + "".join(f"<th>{label}</th>" for label in METRICS.values())
-    return _table(head + "<th>share of first half [%]</th>", rows)
+    rows = []
+    for c, p in zip_longest(cells, packets):
+        values = [f"{c[key]:.{k}f}" + (f" | {p[key]:.{k}f}" if p else "") for key, k in digits.items()]
+        rows.append(_row(mix_label(c["mix"]), c["discipline"], f"{c['buffer_bdp']:g}", *values))
+    head = "<th>mix</th><th>discipline</th><th>buffer [BDP]</th>" + "".join(f"<th>{_LABELS[key]}</th>" for key in digits)
+    return ("<p>Fluid model | packet engine.</p>" if packets else "") + _table(head, rows)
 
 
 def _table(head: str, rows: Iterable[str]) -> str:

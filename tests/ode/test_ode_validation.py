@@ -146,12 +146,12 @@ def test_report_is_self_contained():
     sweep = load_sweep("validation")
     run = simulate(load_scenario("trace_bbr2_droptail", step_ms=0.5, duration_s=6.0, measure_from_s=1.0), 0.01)
     portrait = phase_portrait("bbr2", Bottleneck(12.5e6, (0.035,) * 10), grid=4, duration_s=1.0)
-    page = report_html(sweep, fake_cells(18.0), [run], [portrait])
+    page = report_html(sweep, fake_cells(18.0), (), [run], [portrait])
     assert not re.search(r"https?:|<script|<link", page)
     assert page.count("data:image/png;base64,") == len(METRICS) + 2
     for statement in STATEMENTS:
         assert statement.source.split(",")[0] in page
-    assert "packet engine is not part of this page" in page
+    assert "The packet engine was not run for this page" in page
     holding = sum(r["holds"] for r in judge(fake_cells(18.0)))
     assert 0 < holding < len(STATEMENTS)
     assert page.count("<td class=yes>") == holding
@@ -159,6 +159,17 @@ def test_report_is_self_contained():
     few = [report_html(sweep, fake_cells(1.0)[:3]) for _ in range(2)]
     assert few[0] == few[1]
     assert "Not shown" in few[0]
+
+
+def test_report_sets_the_packet_engine_beside_the_fluid_model():
+    sweep = load_sweep("validation")
+    packets = [cell | {"runs": 3} for cell in fake_cells(50.0)]
+    page = report_html(sweep, fake_cells(18.0), packets)
+    both = [sum(r["holds"] for r in judge(fake_cells(loss))) for loss in (18.0, 50.0)]
+    assert f"fluid model: {both[0]} of 18 hold; packet engine: {both[1]} of 18 hold." in page
+    assert page.count("<td class=yes>") == sum(both)
+    assert page.count("<td>18.00 | 50.00</td>") == 2 * len(packets)  # loss and utilisation have two digits
+    assert "mean of 3 runs" in page
 
 
 def test_pictures(tmp_path):
