@@ -1,0 +1,9 @@
+"""Searching adversaries: find the moves that hurt one given sender most. One registry, one file per search."""
+
+from __future__ import annotations
+
+from ccenv.adversaries.search.attack import AttackResult, Finding, attack
+from ccenv.adversaries.search.catalog import PANEL, SEARCHES, make_search
+from ccenv.adversaries.search.paths import PATHS, attack_path
+
+__all__ = ["PANEL", "PATHS", "SEARCHES", "AttackResult", "Finding", "attack", "attack_path", "make_search"]

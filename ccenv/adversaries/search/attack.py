@@ -1,0 +1,240 @@
+"""Attack a sender: several adversaries on one path under one budget; what is reported has been replayed and checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccenv.adversaries.search.catalog import PANEL, Search, make_search
+from ccenv.adversaries.search.game import Game, Scene
+from ccenv.adversaries.search.paths import attack_path
+from ccenv.errors import InputError
+from ccenv.legality import check_trace
+from ccenv.path import Path
+from ccenv.sender import Sender
+from ccenv.trace import Trace
+
+DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
+DEFAULT_RTTS = 60  # warm-up and window
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The worst that one adversary found.
+
+    Attributes:
+        adversary: its spec.
+        worst_utilisation: measured on the recorded trace, as the game counts it.
+        legal: the independent checker accepts the trace.
+        violations: what it says otherwise.
+        flow_steps: engine steps of flows that the search took.
+        seconds: wall time; the only field that differs between equal runs.
+        preconditions: of a construction: name -> whether it held, or the value measured.
+        details: what helps to understand or replicate the finding.
+        trace: the run.
+    """
+
+    adversary: str
+    worst_utilisation: float
+    legal: bool
+    violations: tuple[str, ...]
+    flow_steps: int
+    seconds: float
+    preconditions: dict[str, Any]
+    details: dict[str, Any]
+    trace: Trace
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; the trace is left out."""
+        data = {name: getattr(self, name) for name in ("worst_utilisation", "legal", "flow_steps", "seconds")}
+        if self.violations:
+            data["violations"] = list(self.violations)
+        if self.preconditions:
+            data["preconditions"] = self.preconditions
+        return data | ({"details": self.details} if self.details else {})
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack came to.
+
+    Attributes:
+        sender: its name.
+        scene: who played where.
+        budget_flow_steps: what was allowed.
+        seed: of the searches.
+        by_adversary: spec -> finding, in the order given.
+    """
+
+    sender: str
+    scene: Scene
+    budget_flow_steps: int
+    seed: int
+    by_adversary: dict[str, Finding]
+
+    @property
+    def worst(self) -> Finding:
+        """The finding with the lowest utilisation among the legal ones (all of them, unless the engine is broken)."""
+        return min(self.by_adversary.values(), key=lambda f: (not f.legal, f.worst_utilisation))
+
+    @property
+    def worst_utilisation(self) -> float:
+        """The lowest utilisation found."""
+        return self.worst.worst_utilisation
+
+    @property
+    def worst_adversary(self) -> str:
+        """Who found it."""
+        return self.worst.adversary
+
+    @property
+    def trace(self) -> Trace:
+        """Its trace."""
+        return self.worst.trace
+
+    @property
+    def legal(self) -> bool:
+        """Whether the independent checker accepts the traces of all findings."""
+        return all(finding.legal for finding in self.by_adversary.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; traces are left out."""
+        scene = self.scene
+        names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
+        return {
+            "sender": self.sender,
+            "worst_utilisation": self.worst_utilisation,
+            "worst_adversary": self.worst_adversary,
+            "legal": self.legal,
+            "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
+            "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),
+            "budget_flow_steps": self.budget_flow_steps,
+            "seed": self.seed,
+            **{name: getattr(scene, name) for name in names},
+            "path": scene.path.to_dict(),
+        }
+
+
+def attack(
+    sender: Sender | str,
+    *,
+    path: Path | str = "deep",
+    model: str = "ccac",
+    adversaries: Sequence[str] = PANEL,
+    budget_flow_steps: int = DEFAULT_BUDGET,
+    seed: int = 0,
+    timing: str = "engine",
+    steps_per_rtt: int | None = None,
+    warmup_rtts: int = DEFAULT_RTTS,
+    window_rtts: int = DEFAULT_RTTS,
+    calm_rtts: int = 0,
+    report: Callable[[int, int], None] | None = None,
+    finished: Callable[[Finding], None] | None = None,
+    known: dict[str, Finding] | None = None,
+) -> AttackResult:
+    """Look for the network that hurts a sender most.
+
+    Args:
+        sender: a sender, or what ``ccenv.agents.make_sender`` takes: a name, a program's file, a run's folder.
+        path: of one flow, or a name of PATHS.
+        model: network model.
+        adversaries: searches, scripted adversaries, constructions, by name with optional parameters.
+        budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
+            rest by their weights, and what one leaves goes to the next.
+        seed: of searches and senders; equal seeds give equal results.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window of nine Rm, counted
+            as the proofs count it.
+        steps_per_rtt: K; default 8, and 1 in proof timing.
+        warmup_rtts: Rm before the measured window; the attack runs already.
+        window_rtts: Rm measured.
+        calm_rtts: Rm at the start in which the network is kind.
+        report: called with the flow-steps spent and allowed.
+        finished: called with each finding.
+        known: findings of an earlier, interrupted call with the same arguments, by spec.
+
+    Returns:
+        AttackResult: with the trace of each finding.
+
+    Raises:
+        UnknownNameError: for an unknown sender, path, model or adversary.
+        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run.
+    """
+    from ccenv.agents import make_sender
+
+    player = make_sender(sender) if isinstance(sender, str) else sender
+    scene = Scene(
+        player,
+        attack_path(path),
+        model,
+        timing=timing,
+        steps_per_rtt=(1 if timing == "smt" else 8) if steps_per_rtt is None else steps_per_rtt,
+        warmup_rtts=warmup_rtts,
+        window_rtts=window_rtts,
+        calm_rtts=calm_rtts,
+        seed=seed,
+    )
+    searches = _searches(adversaries)
+    findings: dict[str, Finding] = {}
+    spent = 0
+    for spec in sorted(searches, key=lambda name: searches[name].weight > 0):
+        if known and spec in known:
+            findings[spec] = known[spec]
+        else:
+            share = _share(spec, searches, findings, budget_flow_steps - spent)
+            findings[spec] = _run(spec, searches[spec], scene, share, seed, spent, budget_flow_steps, report)
+            if finished is not None:
+                finished(findings[spec])
+        spent += findings[spec].flow_steps
+    ordered = {spec: findings[spec] for spec in searches}
+    return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
+
+
+def _searches(adversaries: Sequence[str]) -> dict[str, Search]:
+    if isinstance(adversaries, str) or not adversaries:
+        raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
+    if len(set(adversaries)) != len(adversaries):
+        raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
+    return {spec: make_search(spec) for spec in adversaries}
+
+
+def _share(spec: str, searches: dict[str, Search], done: dict[str, Finding], left: int) -> int:
+    """Return the part of what is left of the budget that the next search gets."""
+    weight = searches[spec].weight
+    waiting = sum(search.weight for name, search in searches.items() if name not in done)
+    return left if weight == 0 else max(0, int(left * weight / waiting))
+
+
+def _run(
+    spec: str,
+    search: Search,
+    scene: Scene,
+    budget: int,
+    seed: int,
+    spent: int,
+    total: int,
+    report: Callable[[int, int], None] | None,
+) -> Finding:
+    game = Game(scene, None if report is None else lambda steps: report(spent + steps, total))
+    begin = time.perf_counter()
+    found = search.run(game, budget, seed)
+    seconds = time.perf_counter() - begin
+    if found.trace is not None:
+        trace = found.trace
+    elif found.adversary is not None:
+        trace = game.trace(found.adversary)
+    else:
+        raise InputError(f"adversary {spec!r} came back with nothing to play")
+    violations = tuple(violation.message for violation in check_trace(trace))
+    return Finding(
+        spec,
+        game.measure(trace),
+        not violations,
+        violations,
+        game.flow_steps,
+        round(seconds, 3),
+        found.preconditions,
+        found.details,
+        trace,
+    )

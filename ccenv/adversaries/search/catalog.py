@@ -1,0 +1,63 @@
+"""The registry of searches, the panel that attacks by default, and what else can be named as an adversary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ccenv.adversaries import ADVERSARIES
+from ccenv.adversaries.search.game import Found, Game
+from ccenv.errors import unknown_name
+from ccenv.parameters import build
+from ccenv.registry import Registry
+
+SEARCHES = Registry("adversary")
+
+for _name, _summary in (
+    ("corners", "all constant moves of 0, 1 (and 1/2) per choice"),
+    ("random", "random periodic patterns of 1-4 Rm"),
+    ("cem", "cross-entropy method over periodic patterns of 1-4 Rm (parameters population, elite)"),
+):
+    SEARCHES.add(_name, f"ccenv.adversaries.search.{_name}:search", tags=("search",), summary=_summary)
+
+PANEL: tuple[str, ...] = ("corners", "random", "cem")
+"""The adversaries of an attack if nobody names others."""
+
+
+class Search(Protocol):
+    """A search over moves.
+
+    Attributes:
+        weight: its part of a common budget; 0: it needs a fixed number of steps, whatever the budget.
+    """
+
+    @property
+    def weight(self) -> float:
+        """Part of a common budget."""
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Search until the game has counted so many more flow-steps, at most; return the worst run found."""
+
+
+Maker = Callable[..., Search]
+
+
+def make_search(spec: str) -> Search:
+    """Build a search, or wrap what is played as it is.
+
+    Args:
+        spec: a search of SEARCHES with optional parameters (``"cem:population=128"``) or a scripted adversary (``"hoard"``).
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        InputError: if a parameter is unknown or out of range.
+    """
+    name = spec.partition(":")[0]
+    if name in SEARCHES:
+        search: Search = build(SEARCHES, spec)
+        return search
+    if name in ADVERSARIES:
+        from ccenv.adversaries.search.scripted import Scripted
+
+        return Scripted(spec)
+    raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])

@@ -1,0 +1,263 @@
+"""The game that searches play: one flow on one path, moves in, utilisation out; every engine step is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ccenv.adversary import Adversary, RecordedAdversary
+from ccenv.engine.curve import CurveEngine
+from ccenv.engine.paths import PathArrays
+from ccenv.errors import InputError
+from ccenv.model import Model, get_model
+from ccenv.path import Path, grid_of
+from ccenv.sender import ExternalSender, Sender
+from ccenv.trace import Trace
+
+WASTE, RATE, SERVICE, LOSS = range(4)  # columns of the moves of one flow
+N_MOVES = 4
+MOVE_NAMES = ("waste", "rate", "service", "loss")
+KIND = (1.0, 1.0, 1.0, 0.0)  # everything delivered at once, nothing kept, the fastest link, no loss
+CHUNK = 256  # environments per engine: larger ones gain nothing and need memory
+PROOF_WINDOW_RTTS = 9  # T = 10 samples: the traces of the proofs (docs/verification.md)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that decides a game besides the moves.
+
+    Attributes:
+        sender: the sender under attack.
+        path: of one flow.
+        model: network model.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1, losses told by an oracle).
+        steps_per_rtt: K.
+        warmup_rtts: Rm before the measured window; the attack runs already.
+        window_rtts: Rm measured.
+        calm_rtts: Rm at the start in which the network is kind.
+        seed: of the sender's random numbers.
+    """
+
+    sender: Sender
+    path: Path
+    model: str
+    timing: str = "engine"
+    steps_per_rtt: int = 8
+    warmup_rtts: int = 60
+    window_rtts: int = 60
+    calm_rtts: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what the engine does not."""
+        if isinstance(self.sender, ExternalSender):
+            raise InputError("an external sender cannot be attacked: its rate comes from outside")
+        if self.path.n_flows != 1:
+            raise InputError(f"the path has {self.path.n_flows} flows; searches attack one flow alone")
+        get_model(self.model)
+        if self.timing == "smt" and self.steps_per_rtt != 1:
+            raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
+        for name, low in (("warmup_rtts", 0), ("window_rtts", 1), ("calm_rtts", 0), ("seed", 0), ("steps_per_rtt", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 1_000_000:
+                raise InputError(f"{name} is {value!r}; it must be a whole number from {low} to 1000000")
+        if self.calm_rtts >= self.warmup_rtts + self.window_rtts:
+            raise InputError(
+                f"calm_rtts is {self.calm_rtts}: nothing is left to attack in {self.warmup_rtts + self.window_rtts} Rm"
+            )
+        if self.timing == "smt" and self.window_rtts < PROOF_WINDOW_RTTS:
+            raise InputError(f"window_rtts is {self.window_rtts}; proof timing needs at least {PROOF_WINDOW_RTTS}")
+        grid_of(self.path, self.steps_per_rtt)
+
+
+@dataclass
+class Found:
+    """What a search came to.
+
+    Attributes:
+        adversary: the moves, playable; None where ``trace`` says it all.
+        trace: of the worst run, if the search made it itself (another path, several flows).
+        preconditions: name -> whether it held, or the measured value; for constructions.
+        details: anything JSON can hold that helps to understand or replicate the finding.
+    """
+
+    adversary: Adversary | None = None
+    trace: Trace | None = None
+    preconditions: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Game:
+    """Play moves against the sender of a scene.
+
+    Attributes:
+        scene: who plays where.
+        flow_steps: engine steps of flows spent so far.
+    """
+
+    def __init__(self, scene: Scene, report: Callable[[int], None] | None = None) -> None:
+        """Start counting at zero; report is called with the flow-steps spent so far."""
+        self.scene = scene
+        self.flow_steps = 0
+        self._report = report
+
+    @cached_property
+    def model(self) -> Model:
+        """The network model."""
+        return get_model(self.scene.model)
+
+    @property
+    def n_steps(self) -> int:
+        """Engine steps of one run."""
+        return (self.scene.warmup_rtts + self.scene.window_rtts) * self.scene.steps_per_rtt
+
+    @property
+    def first_row(self) -> int:
+        """Row at which the measured window starts."""
+        return self.scene.warmup_rtts * self.scene.steps_per_rtt
+
+    @property
+    def calm_steps(self) -> int:
+        """Steps in which the network is kind."""
+        return self.scene.calm_rtts * self.scene.steps_per_rtt
+
+    @cached_property
+    def open_moves(self) -> tuple[int, ...]:
+        """Columns of the moves that model and path leave open. Raises InputError if there are none."""
+        path = self.scene.path
+        jitter = self.model.has_jitter and path.flows[0].jitter_s > 0
+        varies = self.model.varies_rate and (path.link_rate_min_Bps, path.link_rate_max_Bps) != (None, None)
+        is_open = {
+            WASTE: self.model.hoards_tokens and jitter,
+            RATE: varies,
+            SERVICE: jitter,
+            LOSS: path.flows[0].loss_budget > 0,
+        }
+        columns = tuple(column for column, free in is_open.items() if free)
+        if not columns:
+            raise InputError(
+                f"model {self.model.name!r} on this path leaves the network no choice: no jitter, no rate range, no loss budget"
+            )
+        return columns
+
+    @property
+    def open_names(self) -> tuple[str, ...]:
+        """Names of the open moves."""
+        return tuple(MOVE_NAMES[column] for column in self.open_moves)
+
+    def moves(self, values: np.ndarray) -> np.ndarray:
+        """Return complete moves (B, n_steps, N_MOVES) from patterns that are repeated.
+
+        Args:
+            values: (B, length, number of open moves), in [0, 1].
+        """
+        B, length, _ = values.shape
+        out = np.empty((B, self.n_steps, N_MOVES))
+        out[:] = KIND
+        rows = np.arange(self.n_steps - self.calm_steps) % length
+        out[:, self.calm_steps :, self.open_moves] = values[:, rows]
+        return out
+
+    def engine(
+        self, adversaries: Adversary | Sequence[Adversary], n_envs: int, record: bool = False, paths: PathArrays | None = None
+    ) -> CurveEngine:
+        """Return a batch of this game; every environment draws the same random numbers."""
+        scene = self.scene
+        engine = CurveEngine(
+            [scene.path] * n_envs if paths is None else paths,
+            model=scene.model,
+            senders=[scene.sender],
+            adversary=adversaries,
+            steps_per_rtt=scene.steps_per_rtt,
+            seed=scene.seed,
+            timing=scene.timing,
+            loss_detection="oracle" if scene.timing == "smt" else "acks",
+            record=record,
+        )
+        if n_envs > 1:
+            engine.reset(keys=np.zeros(n_envs))
+        return engine
+
+    def play(self, moves: np.ndarray, paths: PathArrays | None = None) -> np.ndarray:
+        """Return the utilisation under each of several sequences of moves.
+
+        Args:
+            moves: (B, n_steps, N_MOVES).
+            paths: one path per sequence; default: the scene's.
+        """
+        if paths is not None:
+            return self._run(moves, paths)
+        return np.concatenate([self._run(moves[i : i + CHUNK], None) for i in range(0, len(moves), CHUNK)])
+
+    def _run(self, moves: np.ndarray, paths: PathArrays | None) -> np.ndarray:
+        engine = self.engine([RecordedAdversary("search", row) for row in moves], len(moves), paths=paths)
+        if self.scene.timing == "smt":
+            served = np.zeros((self.n_steps + 1, len(moves)))
+            for step in range(1, self.n_steps + 1):
+                engine.advance(1)
+                served[step] = engine.flow("S")[:, 0]
+            self.count(engine, self.n_steps)
+            per_step = engine.env("link_rate_Bps") * engine.env("dt_s")
+            return worst_window(served[self.first_row :], per_step, int(engine.env("jitter_steps")[0]))
+        engine.advance(self.first_row)
+        before = engine.totals()
+        engine.advance(self.n_steps - self.first_row)
+        after = engine.totals()
+        self.count(engine, self.n_steps)
+        utilisation: np.ndarray = (after["S"] - before["S"])[:, 0] / (after["capacity"] - before["capacity"])
+        return utilisation
+
+    def count(self, engine: CurveEngine, steps: int) -> None:
+        """Add what an engine has played to the account."""
+        self.flow_steps += engine.n_envs * engine.n_flows * steps
+        if self._report is not None:
+            self._report(self.flow_steps)
+
+    def trace(self, adversary: Adversary) -> Trace:
+        """Return the trace of one complete run against an adversary; not counted: it only writes down what was found."""
+        engine = self.engine(adversary, 1, record=True)
+        engine.advance(self.n_steps)
+        return engine.trace(0)
+
+    def measure(self, trace: Trace) -> float:
+        """Return the utilisation of a trace as the game counts it."""
+        if self.scene.timing == "smt":
+            per_step = trace.header.path.link_rate_Bps * trace.header.dt_s
+            served = trace.S[self.first_row :].sum(axis=1)[:, None]
+            return float(worst_window(served, np.array([per_step]), trace.grid.jitter_steps[0])[0])
+        window = slice(self.first_row + 1, None)
+        capacity = float(trace.link_rate_Bps[window].sum()) * trace.header.dt_s
+        return float((trace.S[-1] - trace.S[self.first_row]).sum()) / capacity
+
+
+def worst_window(served: np.ndarray, per_step_bytes: np.ndarray, jitter_steps: int) -> np.ndarray:
+    """Return the worst utilisation over all windows of PROOF_WINDOW_RTTS, counted as the proofs count it.
+
+    Args:
+        served: (rows, B) cumulative bytes, one row per Rm.
+        per_step_bytes: (B,) C*Rm.
+        jitter_steps: D in Rm.
+
+    Returns:
+        (B,): min over t of (S(t + 9) - S(t)) / (C*(9 Rm - D)); may exceed 1.
+
+    Reference: docs/verification.md, property ``utilisation`` at T = 10.
+    """
+    gained = served[PROOF_WINDOW_RTTS:] - served[:-PROOF_WINDOW_RTTS]
+    worst: np.ndarray = gained.min(axis=0) / (per_step_bytes * (PROOF_WINDOW_RTTS - jitter_steps))
+    return worst
+
+
+def recorded(moves: np.ndarray, name: str) -> RecordedAdversary:
+    """Return the adversary that plays moves (n_steps, N_MOVES)."""
+    return RecordedAdversary(name, moves)
+
+
+def generator(seed: int, name: str) -> np.random.Generator:
+    """Return counter-based random numbers that depend on a seed and the name of the search only."""
+    key = int.from_bytes(name.encode()[:8].ljust(8, b"\0"), "little")
+    return np.random.Generator(np.random.Philox(key=[seed, key]))
