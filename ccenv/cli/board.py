@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.board_submission import check, pack
 from ccenv.cli.output import JsonOption, print_json, print_text
 
-app = typer.Typer(help="Make the leaderboard from records (docs/leaderboard.md).\n\nExample: ccenv board build")
+app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
+for command in (pack, check):
+    app.command()(command)
 
 RUNS = Path("runs")
 

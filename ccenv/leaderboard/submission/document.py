@@ -1,0 +1,182 @@
+"""``submission.json``: what a submission says about itself. The models here are the published JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from ccenv.agents.learned import MAX_LAYERS, MAX_WIDTH
+from ccenv.config import StrictModel
+from ccenv.engine.observation import OBSERVATION_VERSION
+
+FORMAT, VERSION = "ccenv-submission", 1
+DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"
+MAX_DEPTH = 6
+NAME = r"^[A-Za-z][A-Za-z0-9]*([_.-][A-Za-z0-9]+)*$"
+
+# File with the player itself, per kind, and the largest size that is read.
+PAYLOAD = {"program": "program.json", "policy": "policy.safetensors", "scripted": "adversary.json", "moves": "moves.safetensors"}
+CAPS = {
+    DOCUMENT: 16_384,
+    SIGNATURE: 4_096,
+    "program.json": 65_536,
+    "policy.safetensors": 4 * 2**20,
+    "adversary.json": 4_096,
+    "moves.safetensors": 4 * 2**20,
+}
+TRACKS = {"program": "sender", "policy": "sender", "scripted": "adversary", "moves": "adversary"}
+
+
+def _check_visible(text: str) -> None:
+    """Refuse what a reader does not see or what turns the text round: control, formatting and bidirectional characters."""
+    for character in text:
+        if not character.isprintable():
+            raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(character):04X}")
+    if "<" in text or ">" in text:
+        raise ValueError("holds '<' or '>'; plain text only, no HTML")
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Checks that a text is visible and matches a pattern; the message says what is allowed in words."""
+
+    pattern: str
+    allowed: str
+
+    def __call__(self, text: str) -> str:
+        """Return the text. Raises ValueError for anything that is not allowed."""
+        _check_visible(text)
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"not allowed; {self.allowed}")
+        return text
+
+
+def _published(pattern: str, longest: int) -> Any:
+    """Return the limits of a text as the schema publishes them; the pattern itself is checked by Matching."""
+    return Field(max_length=longest, json_schema_extra={"pattern": pattern})
+
+
+_AUTHOR = r"^[^\W_]([\w .,'@()+-]*[\w.)])?$"
+_LICENCE = r"^[A-Za-z0-9][A-Za-z0-9.+-]*$"
+_URL = r"^https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/[A-Za-z0-9._~%/+=&?#-]*)?$"
+_SUITE = r"^[a-z0-9][a-z0-9_-]*/[1-9][0-9]{0,5}$"
+_LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff<>]*$"
+_NAME_ALLOWED = "a letter, then letters and digits with single '_', '-' or '.' between them"
+
+Name = Annotated[str, _published(NAME, 40), AfterValidator(Matching(NAME, _NAME_ALLOWED))]
+Author = Annotated[
+    str, _published(_AUTHOR, 80), AfterValidator(Matching(_AUTHOR, "letters, digits, spaces and . , ' @ ( ) + - _"))
+]
+Licence = Annotated[str, _published(_LICENCE, 40), AfterValidator(Matching(_LICENCE, "an SPDX identifier such as Apache-2.0"))]
+Url = Annotated[str, _published(_URL, 200), AfterValidator(Matching(_URL, "https://host/path, no user, no port"))]
+SuiteVersion = Annotated[str, _published(_SUITE, 50), AfterValidator(Matching(_SUITE, "name/version, such as standard-v1/1"))]
+Line = Annotated[str, _published(_LINE, 300), AfterValidator(Matching(_LINE, "one line of visible text"))]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Amount = Annotated[float, Field(ge=0, le=1e15, strict=False)]
+
+
+class Architecture(StrictModel):
+    """A network of the allow-list: fully connected, over the observation table of ``ccenv/Sender-v0``.
+
+    Attributes:
+        family: always ``mlp``.
+        activation: between the layers; the last layer is linear.
+        layers: widths, inputs first, one output last.
+        observation_version: of the observation table.
+    """
+
+    family: Literal["mlp"]
+    activation: Literal["tanh", "relu"]
+    layers: tuple[Annotated[int, Field(ge=1, le=MAX_WIDTH, strict=True)], ...] = Field(min_length=2, max_length=MAX_LAYERS + 1)
+    observation_version: Literal[1]
+
+    @model_validator(mode="after")
+    def _current(self) -> Architecture:
+        if self.observation_version != OBSERVATION_VERSION:
+            raise ValueError(f"observation_version {self.observation_version}; this board reads {OBSERVATION_VERSION}")
+        return self
+
+
+class Training(StrictModel):
+    """How it was made; shown on the card, never ranked.
+
+    Attributes:
+        method: one line.
+        steps: environment steps.
+        seconds: time it took.
+        data: what it was trained on.
+        code: where the code can be read.
+    """
+
+    method: Line = ""
+    steps: Amount | None = None
+    seconds: Amount | None = None
+    data: Line = ""
+    code: Url | None = None
+
+
+class Document(StrictModel):
+    """A submission's description of itself.
+
+    Attributes:
+        format: always ``ccenv-submission``.
+        format_version: 1.
+        kind: ``program`` or ``policy`` (senders), ``scripted`` or ``moves`` (network adversaries).
+        name: of the entry.
+        author: person or group.
+        licence: SPDX identifier.
+        summary: one line.
+        url: where more can be read.
+        suite: name and version of the suite it was made for, such as ``standard-v1/1``.
+        architecture: of a policy, and of nothing else.
+        training: how it was made.
+        files: name -> SHA-256 of the other files, so that a signature of this document covers them.
+    """
+
+    format: Literal["ccenv-submission"]
+    format_version: Literal[1]
+    kind: Literal["program", "policy", "scripted", "moves"]
+    name: Name
+    author: Author
+    licence: Licence
+    summary: Line = ""
+    url: Url | None = None
+    suite: SuiteVersion
+    architecture: Architecture | None = None
+    training: Training = Training()
+    files: dict[Line, Sha256] = Field(min_length=1, max_length=1)
+
+    @property
+    def track(self) -> str:
+        """``sender`` or ``adversary``."""
+        return TRACKS[self.kind]
+
+    @property
+    def payload(self) -> str:
+        """Name of the file that holds the player."""
+        return PAYLOAD[self.kind]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Document:
+        if set(self.files) != {self.payload}:
+            raise ValueError(f"files lists {', '.join(sorted(self.files))}; kind {self.kind!r} has exactly {self.payload}")
+        if (self.architecture is not None) != (self.kind == "policy"):
+            raise ValueError("architecture belongs to kind 'policy', and to it only")
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``submission.json``, as docs/submission.schema.json publishes it.
+
+    Sizes in bytes, nesting, duplicate keys and exponents are rules of the text, which a schema cannot express.
+    """
+    schema = Document.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "ccenv submission, format version 1"}
+
+
+def short_name(text: str) -> str:
+    """Return a text as a name that a submission may have."""
+    return re.sub("[^A-Za-z0-9]+", "_", text).strip("_")[:40].strip("_") or "entry"

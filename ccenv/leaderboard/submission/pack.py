@@ -1,0 +1,163 @@
+"""Make a submission folder from an agent, a trained policy or an adversary."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.adversaries import ADVERSARIES, make_adversary
+from ccenv.adversary import RecordedAdversary, ScriptedAdversary
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.learned.tensors import tensor_file
+from ccenv.errors import CcenvError, InputError, did_you_mean
+from ccenv.files import write_atomic
+from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, VERSION, short_name
+from ccenv.leaderboard.submission.reader import Submission, read_submission
+from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
+from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
+from ccenv.leaderboard.submission.signature import sign
+from ccenv.leaderboard.submission.weights import quantised
+from ccenv.registry import parse_parameters
+from ccenv.sender import MlpSender, ProgramSender
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the author says.
+
+    Attributes:
+        author: person or group.
+        licence: SPDX identifier.
+        suite: name/version of the suite that it was made for.
+        name: of the entry; by default the player's own.
+        summary: one line.
+        url: where more can be read.
+        training: how it was made: method, steps, seconds, data, code.
+    """
+
+    author: str
+    licence: str
+    suite: str
+    name: str | None = None
+    summary: str = ""
+    url: str | None = None
+    training: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Payload:
+    kind: str
+    name: str
+    content: bytes
+    architecture: dict[str, Any] | None = None
+    change: float = 0.0
+
+
+def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
+    """Write a submission folder and read it back through every rule.
+
+    Args:
+        spec: registered program or scripted adversary (with parameters), a belief program (.json), or a trained policy.
+        card: what the author says.
+        out: the folder; an older submission there is replaced, anything else is not touched.
+        key: ed25519 key of ssh that signs it.
+
+    Returns:
+        tuple: the submission, and the largest change that putting the weights on the grid made.
+
+    Raises:
+        InputError: for a player that no submission can hold, or a card that breaks a rule.
+        CcenvError: if it cannot be written or signed.
+    """
+    payload = _payload(spec)
+    file = PAYLOAD[payload.kind]
+    document = {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "kind": payload.kind,
+        "name": card.name or (payload.name if re.fullmatch(NAME, payload.name) else short_name(payload.name)),
+        "author": card.author,
+        "licence": card.licence,
+        "summary": card.summary,
+        "url": card.url,
+        "suite": card.suite,
+        "architecture": payload.architecture,
+        "training": card.training or {},
+        "files": {file: hashlib.sha256(payload.content).hexdigest()},
+    }
+    _make_room(out)
+    write_atomic(out / file, payload.content)
+    write_atomic(out / DOCUMENT, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+    if key is not None:
+        sign(out, key)
+    return read_submission(out), payload.change
+
+
+def _payload(spec: str) -> _Payload:
+    name = spec.partition(":")[0]
+    if name in ADVERSARIES and name not in AGENTS:
+        return _adversary_payload(spec)
+    if name in AGENTS and "classic" in AGENTS.entry(name).tags:
+        raise InputError(f"{name!r} is code, not data: classic CCAs are on the board by review, see: ccenv board submit {name}")
+    if name not in AGENTS and not FilePath(spec).exists():
+        known = [*AGENTS.names("synthesized"), *ADVERSARIES.names("scripted")]
+        raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, known)}")
+    sender = make_sender(spec)
+    if isinstance(sender, ProgramSender):
+        from ccenv.programs import to_json
+
+        return _Payload("program", sender.name, to_json(sender.program).encode())
+    if isinstance(sender, MlpSender):
+        return _policy_payload(sender)
+    raise InputError(f"{spec!r} has no rule of its own that could be handed in")
+
+
+def _policy_payload(sender: MlpSender) -> _Payload:
+    tensors: dict[str, np.ndarray] = {}
+    for i, (weight, bias) in enumerate(zip(sender.weights, sender.biases, strict=True)):
+        tensors[f"w{i}"], tensors[f"b{i}"] = quantised(weight), quantised(bias)
+    change = max(float(np.abs(quantised(a) - a).max()) for a in (*sender.weights, *sender.biases))
+    layers = [sender.weights[0].shape[0], *(w.shape[1] for w in sender.weights)]
+    architecture = {
+        "family": "mlp",
+        "activation": sender.activation,
+        "layers": layers,
+        "observation_version": sender.observation_version,
+    }
+    return _Payload("policy", sender.name, tensor_file(tensors), architecture, change)
+
+
+def _adversary_payload(spec: str) -> _Payload:
+    adversary = make_adversary(spec)
+    if isinstance(adversary, RecordedAdversary):
+        return _Payload("moves", adversary.name, tensor_file({"moves": adversary.moves}))
+    if not isinstance(adversary, ScriptedAdversary):
+        raise InputError(f"{spec!r} has no moves of its own that could be handed in")
+    name, _, rest = spec.partition(":")
+    document = {
+        "format": SCRIPTED_FORMAT,
+        "version": SCRIPTED_VERSION,
+        "name": name,
+        "parameters": parse_parameters(rest),
+    }
+    return _Payload("scripted", short_name(spec), (json.dumps(document, indent=2) + "\n").encode())
+
+
+def _make_room(out: FilePath) -> None:
+    """Make the folder; take away an older submission, refuse a folder that holds anything else."""
+    known = {DOCUMENT, SIGNATURE, *PAYLOAD.values()}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        found = {entry.name for entry in out.iterdir()}
+        if found and (DOCUMENT not in found or not found <= known):
+            raise InputError(f"{out} holds something that is not a submission: give another --out")
+        for name in sorted(found):
+            (out / name).unlink()
+    except OSError as error:
+        raise CcenvError(f"{out}: cannot be written ({error.strerror})") from None

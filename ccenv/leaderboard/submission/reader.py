@@ -1,0 +1,111 @@
+"""Read a submission folder: every rule, in a fixed order, before anything is built from it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+
+from ccenv.adversary import Adversary, RecordedAdversary
+from ccenv.benchmarks.hashing import adversary_hash, hash_of, sender_hash
+from ccenv.config import validate
+from ccenv.errors import InputError, ProgramError
+from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, FORMAT, MAX_DEPTH, SIGNATURE, VERSION, Document
+from ccenv.leaderboard.submission.plain_files import read_folder
+from ccenv.leaderboard.submission.scripted import read_scripted
+from ccenv.leaderboard.submission.signature import signed_by
+from ccenv.leaderboard.submission.strict_json import parse_strictly
+from ccenv.leaderboard.submission.weights import read_moves, read_policy
+from ccenv.sender import ProgramSender, Sender
+
+MAX_MESSAGE = 400
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission that passed every rule.
+
+    Attributes:
+        document: what it says about itself.
+        files: name -> content as read.
+        player: the sender or adversary that its payload describes, weights on the grid.
+        player_sha256: what the player is, whatever it is called.
+        signed_by: fingerprint of the key that signed it, or None.
+    """
+
+    document: Document
+    files: dict[str, bytes]
+    player: Sender | Adversary
+    player_sha256: str
+    signed_by: str | None
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the submission: of its document, which names the hashes of its other files. A signature is not part of it."""
+        return hashlib.sha256(self.files[DOCUMENT]).hexdigest()
+
+
+def read_submission(folder: FilePath) -> Submission:
+    """Read a folder and apply every rule.
+
+    Raises:
+        InputError: one line with the file, what was seen and what is allowed.
+        CcenvError: if a signature cannot be checked here.
+    """
+    try:
+        return parse_submission(read_folder(folder, CAPS), str(folder))
+    except InputError as error:
+        text = str(error)
+        raise InputError(
+            text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
+        ) from None
+
+
+def parse_submission(files: dict[str, bytes], where: str) -> Submission:
+    """Read a submission from the contents of its files; see :func:`read_submission`."""
+    if DOCUMENT not in files:
+        raise InputError(f"{where}: there is no {DOCUMENT}")
+    document = _document(files[DOCUMENT], f"{where}/{DOCUMENT}")
+    payload = document.payload
+    for name in files:
+        if name not in (DOCUMENT, SIGNATURE, payload):
+            raise InputError(f"{where}: {name} does not belong to kind {document.kind!r}, which has {payload}")
+    if payload not in files:
+        raise InputError(f"{where}: there is no {payload}, which kind {document.kind!r} needs")
+    if hashlib.sha256(files[payload]).hexdigest() != document.files[payload]:
+        raise InputError(f"{where}/{payload}: its SHA-256 is not the one in {DOCUMENT}: changed after packing")
+    signer = signed_by(files[DOCUMENT], files[SIGNATURE], f"{where}/{SIGNATURE}") if SIGNATURE in files else None
+    player, sha256 = player_of(document, files[payload], f"{where}/{payload}")
+    return Submission(document, files, player, sha256, signer)
+
+
+def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | Adversary, str]:
+    """Return the sender or adversary of a payload and its hash."""
+    if document.kind == "program":
+        from ccenv.programs import parse_program, to_data
+
+        try:
+            program = parse_program(content, where)
+        except ProgramError as error:
+            raise InputError(str(error)) from None
+        nameless = to_data(replace(program, name="", source=""))
+        return ProgramSender(document.name, replace(program, name=document.name)), hash_of({"kind": "program", **nameless})
+    if document.kind == "policy" and document.architecture is not None:
+        policy = read_policy(content, document.architecture, document.name, where)
+        return policy, sender_hash(policy)
+    if document.kind == "scripted":
+        from ccenv.adversaries import make_adversary
+
+        adversary = make_adversary(read_scripted(content, where))
+        return adversary, adversary_hash(adversary)
+    moves = RecordedAdversary(document.name, read_moves(content, where))
+    return moves, adversary_hash(moves)
+
+
+def _document(content: bytes, where: str) -> Document:
+    data = parse_strictly(content, where, max_bytes=CAPS[DOCUMENT], max_depth=MAX_DEPTH)
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: expected a JSON object")
+    if data.get("format") != FORMAT or data.get("format_version") != VERSION:
+        raise InputError(f"{where}: not a submission: format must be {FORMAT!r} and format_version {VERSION}")
+    return validate(Document, data, where)

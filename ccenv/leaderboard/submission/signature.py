@@ -1,0 +1,73 @@
+"""Optional signatures: ``ssh-keygen -Y`` over ``submission.json``, which names the hashes of all other files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path as FilePath
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
+
+NAMESPACE = "ccenv-submission"
+_ARMOUR = re.compile(rb"-----BEGIN SSH SIGNATURE-----\r?\n[A-Za-z0-9+/=\r\n]+\r?\n-----END SSH SIGNATURE-----\r?\n?")
+_GOOD = re.compile(r'^Good "ccenv-submission" signature (?:for .* )?with (ED25519|ED25519-SK) key (SHA256:[A-Za-z0-9+/]{43})$')
+_LIMIT_S = 20.0
+
+
+def available() -> bool:
+    """Tell whether signatures can be made and checked on this machine."""
+    return shutil.which("ssh-keygen") is not None
+
+
+def sign(folder: FilePath, key: FilePath) -> None:
+    """Sign the document of a submission folder with an ed25519 key; the signature stands beside it.
+
+    Raises:
+        CcenvError: if ssh-keygen is missing or refuses.
+    """
+    (folder / SIGNATURE).unlink(missing_ok=True)
+    done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(folder / DOCUMENT)], b"")
+    if done.returncode or not (folder / SIGNATURE).is_file():
+        raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
+    signed_by((folder / DOCUMENT).read_bytes(), (folder / SIGNATURE).read_bytes(), str(folder / SIGNATURE))
+
+
+def signed_by(document: bytes, signature: bytes, where: str) -> str:
+    """Return the fingerprint of the ed25519 key that signed a document.
+
+    Args:
+        document: content of ``submission.json``.
+        signature: content of the signature file.
+        where: its name for messages.
+
+    Raises:
+        InputError: if the signature is damaged, of another document, or of another type of key.
+        CcenvError: if ssh-keygen is missing: an unchecked signature would be worth nothing.
+    """
+    if not _ARMOUR.fullmatch(signature):
+        raise InputError(f"{where}: not an SSH signature")
+    with tempfile.TemporaryDirectory() as folder:
+        file = FilePath(folder) / "sig"
+        file.write_bytes(signature)
+        done = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(file)], document)
+    found = _GOOD.match(done.stdout.decode("utf-8", "replace").strip()) if done.returncode == 0 else None
+    if found is None:
+        raise InputError(f"{where}: not a valid ed25519 signature of {DOCUMENT} ({_said(done)})")
+    return found[2]
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    text = (done.stdout + b" " + done.stderr).decode("utf-8", "replace")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:160]
+
+
+def _run(arguments: list[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    if not available():
+        raise CcenvError("ssh-keygen is not installed: signatures can be neither made nor checked here")
+    try:
+        return subprocess.run(["ssh-keygen", *arguments], input=given, capture_output=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise CcenvError(f"ssh-keygen did not end within {_LIMIT_S:g} s") from None

@@ -1,0 +1,102 @@
+"""Tensors from strangers: exact names, types, shapes and sizes, finite and bounded values, weights on a grid."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+
+from ccenv.agents.learned.tensors import read_tensors
+from ccenv.engine.observation import N_OBSERVATION
+from ccenv.errors import InputError
+from ccenv.leaderboard.submission.document import Architecture
+from ccenv.leaderboard.submission.strict_json import parse_strictly
+from ccenv.sender import MlpSender
+
+MAX_HEADER_BYTES = 4_096
+# Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.
+GRID = 4_096
+LARGEST = 1_024.0
+MAX_MOVE_STEPS = 65_536
+_LENGTH_BYTES = 8
+
+
+def quantised(array: np.ndarray) -> np.ndarray:
+    """Return the nearest multiples of 1/GRID, halves to even; applied twice it changes nothing more."""
+    return np.asarray(np.round(array * GRID) / GRID)
+
+
+def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> MlpSender:
+    """Read a policy's weights and put them on the grid.
+
+    Args:
+        content: the safetensors file: ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out).
+        architecture: what the document says about it.
+        name: of the sender.
+        where: name of the file for messages.
+
+    Raises:
+        InputError: for anything but exactly these tensors.
+    """
+    layers = architecture.layers
+    if layers[0] != N_OBSERVATION or layers[-1] != 1:
+        raise InputError(f"{where}: layers {list(layers)}; {N_OBSERVATION} inputs and 1 output are needed")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i, (n_in, n_out) in enumerate(pairwise(layers)):
+        shapes |= {f"w{i}": (n_in, n_out), f"b{i}": (n_out,)}
+    tensors = _read_exactly(content, shapes, where)
+    for key, tensor in tensors.items():
+        if np.abs(tensor).max() > LARGEST:
+            raise InputError(f"{where}: tensor {key!a} holds {np.abs(tensor).max():g}; weights are at most {LARGEST:g}")
+    weights = tuple(quantised(tensors[f"w{i}"]) for i in range(len(layers) - 1))
+    biases = tuple(quantised(tensors[f"b{i}"]) for i in range(len(layers) - 1))
+    return MlpSender(name, weights, biases, architecture.activation, architecture.observation_version)
+
+
+def read_moves(content: bytes, where: str) -> np.ndarray:
+    """Read recorded moves of a network: one tensor ``moves`` of shape (steps, 4) with waste, rate, service, loss in [0, 1].
+
+    Raises:
+        InputError: for anything else.
+    """
+    n_values, rest = divmod(_data_bytes(content, where), 8)
+    n_steps, odd = divmod(n_values, 4)
+    if rest or odd or not 1 <= n_steps <= MAX_MOVE_STEPS:
+        raise InputError(f"{where}: moves have shape (steps, 4) of F64 with 1 to {MAX_MOVE_STEPS} steps")
+    moves = _read_exactly(content, {"moves": (n_steps, 4)}, where)["moves"]
+    if moves.min() < 0 or moves.max() > 1:
+        raise InputError(f"{where}: tensor 'moves' holds {moves.min():g} to {moves.max():g}; moves lie in [0, 1]")
+    return moves
+
+
+def _header(content: bytes, where: str) -> bytes:
+    if len(content) < _LENGTH_BYTES:
+        raise InputError(f"{where}: not a safetensors file ({len(content)} bytes)")
+    claimed = int.from_bytes(content[:_LENGTH_BYTES], "little")
+    if claimed > MAX_HEADER_BYTES:
+        raise InputError(f"{where}: the header claims {claimed} bytes; at most {MAX_HEADER_BYTES} are allowed")
+    return content[_LENGTH_BYTES : _LENGTH_BYTES + claimed]
+
+
+def _data_bytes(content: bytes, where: str) -> int:
+    return len(content) - _LENGTH_BYTES - len(_header(content, where))
+
+
+def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str) -> dict[str, np.ndarray]:
+    header = parse_strictly(_header(content, where), f"{where}, header", max_bytes=MAX_HEADER_BYTES, max_depth=3)
+    if not isinstance(header, dict) or set(header) != set(shapes):
+        seen = ", ".join(sorted(str(key)[:20] for key in header)[:20]) if isinstance(header, dict) else json.dumps(header)[:40]
+        raise InputError(f"{where}: tensors {seen!a}; exactly {', '.join(sorted(shapes))} are needed")
+    for name, shape in shapes.items():
+        entry = header[name]
+        given = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
+        if given[0] != "F64":
+            raise InputError(f"{where}: tensor {name!a} has dtype {str(given[0])[:20]!a}; it must be F64")
+        if given[1] != list(shape):
+            raise InputError(f"{where}: tensor {name!a} has shape {str(given[1])[:40]}; it must be {list(shape)}")
+    tensors = read_tensors(content, where)
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise InputError(f"{where}: tensor {name!a} is not finite")
+    return tensors

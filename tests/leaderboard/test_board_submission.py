@@ -1,0 +1,277 @@
+"""Submissions: what is good passes, every rule refuses what it is for, nothing that was handed in is executed."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostile import FIXTURES, Hostile, refusal_of, table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, weights
+
+from ccenv.adversary import RecordedAdversary, ScriptedAdversary
+from ccenv.agents.learned import save_policy
+from ccenv.agents.learned.tensors import tensor_file
+from ccenv.cli.main import main
+from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
+from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.plain_files import read_folder
+from ccenv.leaderboard.submission.reader import parse_submission, read_submission
+from ccenv.leaderboard.submission.signature import available
+from ccenv.leaderboard.submission.strict_json import depth_of, parse_strictly
+from ccenv.leaderboard.submission.weights import GRID, quantised
+from ccenv.sender import MlpSender, ProgramSender
+
+DOCS = Path(__file__).parents[2] / "docs"
+KINDS = {"program": ProgramSender, "policy": MlpSender, "scripted": ScriptedAdversary, "moves": RecordedAdversary}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_good_submissions_pass(kind: str, tmp_path: Path) -> None:
+    submission = read_submission(make_good(kind, tmp_path / "good"))
+    assert isinstance(submission.player, KINDS[kind])
+    assert submission.document.track == ("sender" if kind in ("program", "policy") else "adversary")
+    assert submission.sha256 == hashlib.sha256((tmp_path / "good" / DOCUMENT).read_bytes()).hexdigest()
+    assert submission.signed_by is None
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name)
+def test_each_rule_refuses_what_it_is_for(fixture: Hostile, tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    message = refusal_of(fixture, tmp_path)
+    assert fixture.refusal in message
+    assert message.startswith("DIR")
+    assert "\n" not in message
+    assert len(message) < 500
+    assert all(character.isprintable() for character in message)
+    assert time.perf_counter() - begin < 60  # a hang would take hours
+
+
+def test_fixtures_are_told_apart_by_their_names() -> None:
+    assert len({fixture.name for fixture in FIXTURES}) == len(FIXTURES)
+
+
+def test_the_page_shows_the_refusals_as_they_are(tmp_path: Path) -> None:
+    assert table(tmp_path) in (DOCS / "security.md").read_text(encoding="utf-8")
+
+
+def test_the_published_schema_is_the_readers() -> None:
+    assert json.loads((DOCS / "submission.schema.json").read_text(encoding="utf-8")) == json_schema()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_published_schema_accepts_good_and_refuses_bad_documents(kind: str, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    document = json.loads((make_good(kind, tmp_path / "good") / DOCUMENT).read_text())
+    jsonschema.validate(document, json_schema())
+    for change in ({"name": "../x"}, {"url": "javascript:x"}, {"extra": 1}, {"author": "<b>"}, {"summary": "a\u202eb"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**document, **change}, json_schema())
+
+
+def test_weights_are_scored_on_the_grid(tmp_path: Path) -> None:
+    submission = read_submission(make_good("policy", tmp_path / "good"))
+    assert isinstance(submission.player, MlpSender)
+    raw = weights()
+    for i, (weight, bias) in enumerate(zip(submission.player.weights, submission.player.biases, strict=True)):
+        for array, given_ in ((weight, raw[f"w{i}"]), (bias, raw[f"b{i}"])):
+            assert np.array_equal(array * GRID, np.round(array * GRID))
+            assert np.abs(array - given_).max() <= 0.5 / GRID
+    assert not np.array_equal(submission.player.weights[0], raw["w0"])
+
+
+@given(st.floats(-1024, 1024))
+def test_the_grid_is_idempotent_and_near(value: float) -> None:
+    once = quantised(np.array([value]))
+    assert np.array_equal(once, quantised(once))
+    assert abs(once[0] - value) <= 0.5 / GRID
+
+
+def test_packing_a_checkpoint(tmp_path: Path) -> None:
+    raw = weights()
+    sender = MlpSender("learned", (raw["w0"], raw["w1"]), (raw["b0"], raw["b1"]), "relu", 1)
+    (tmp_path / "run").mkdir()
+    save_policy(tmp_path / "run", sender)
+    submission, change = pack(str(tmp_path / "run"), CARD, tmp_path / "out")
+    assert 0 < change <= 0.5 / GRID
+    assert submission.document.architecture is not None
+    assert submission.document.architecture.layers == (10, 3, 1)
+    assert submission.document.architecture.activation == "relu"
+    again = read_submission(tmp_path / "out")
+    assert again.player_sha256 == submission.player_sha256
+    assert isinstance(again.player, MlpSender)
+    assert np.array_equal(again.player.weights[0], quantised(raw["w0"]))
+
+
+def test_what_cannot_be_packed(tmp_path: Path) -> None:
+    for spec, message in (("reno", "is code, not data"), ("cc_qdell", "Did you mean 'cc_qdel'"), ("squere", "'square'")):
+        with pytest.raises(InputError, match=message):
+            pack(spec, CARD, tmp_path / "out")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "precious").write_text("x")
+    with pytest.raises(InputError, match="not a submission"):
+        pack("cc_qdel", CARD, tmp_path / "home")
+    with pytest.raises(InputError, match="author: not allowed"):
+        pack("cc_qdel", Card(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
+
+
+def test_the_name_of_a_program_does_not_change_what_it_is(tmp_path: Path) -> None:
+    first, _ = pack("cc_qdel", CARD, tmp_path / "a")
+    second, _ = pack("cc_qdel", Card("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "b")
+    assert first.sha256 != second.sha256
+    assert first.player_sha256 == second.player_sha256
+    assert isinstance(second.player, ProgramSender)
+    assert second.player.name == second.player.program.name == "mine"
+
+
+@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+def test_signatures(tmp_path: Path) -> None:
+    for kind in ("ed25519", "rsa"):
+        command = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", str(tmp_path / kind)]
+        subprocess.run(command, check=True, capture_output=True)
+    submission, _ = pack("cc_qdel", CARD, tmp_path / "out", key=tmp_path / "ed25519")
+    shown = subprocess.run(["ssh-keygen", "-l", "-f", str(tmp_path / "ed25519.pub")], check=True, capture_output=True, text=True)
+    assert submission.signed_by is not None
+    assert submission.signed_by in shown.stdout
+    document = json.loads((tmp_path / "out" / DOCUMENT).read_text())
+    (tmp_path / "out" / DOCUMENT).write_text(json.dumps({**document, "author": "Someone Else"}))
+    with pytest.raises(InputError, match="not a valid ed25519 signature"):
+        read_submission(tmp_path / "out")
+    with pytest.raises(InputError, match="not a valid ed25519 signature"):
+        pack("cc_qdel", CARD, tmp_path / "rsa_signed", key=tmp_path / "rsa")
+
+
+def test_an_unchecked_signature_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_good("program", tmp_path / "good")
+    (folder / SIGNATURE).write_text("-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(CcenvError, match="ssh-keygen is not installed"):
+        read_submission(folder)
+
+
+def test_nothing_submitted_is_imported_or_run(tmp_path: Path) -> None:
+    """A canary: files that would leave a mark if anything executed them, under every name that an importer would look for."""
+    folder = make_good("policy", tmp_path / "canary")
+    mark = tmp_path / "executed"
+    code = f"open({str(mark)!r}, 'w').close()\n".encode()
+    reduced = b"cbuiltins\nexec\n(V" + code.strip() + b"\ntR."
+    for name in ("__init__.py", "conftest.py", "policy.py", "sitecustomize.py", "json.py", "numpy.py"):
+        (folder / name).write_bytes(code)
+        with pytest.raises(InputError, match="unknown file"):
+            read_submission(folder)
+        (folder / name).unlink()
+    payload(WEIGHTS, reduced)(folder)
+    with pytest.raises(InputError):
+        read_submission(folder)
+    assert not mark.exists()
+    inside = [m for m in list(sys.modules.values()) if str(tmp_path) in str(getattr(m, "__file__", "") or "")]
+    assert inside == []
+
+
+TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    for name in CAPS:
+        try:
+            parse_submission({name: content} if name == DOCUMENT else {DOCUMENT: b"{}", name: content}, "DIR")
+        except CcenvError:
+            continue
+        pytest.fail("nonsense was accepted")
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(["kind", "name", "files", "architecture", "training", "suite", "url", "format_version"]), VALUES)
+def test_any_value_in_a_document_is_read_or_refused(key: str, value: object) -> None:
+    good = {
+        "format": "ccenv-submission",
+        "format_version": 1,
+        "kind": "program",
+        "name": "x",
+        "author": "Ada",
+        "licence": "MIT",
+        "suite": "quick/1",
+        "files": {"program.json": hashlib.sha256(b"{}").hexdigest()},
+    }
+    with pytest.raises(CcenvError):
+        parse_submission({DOCUMENT: json.dumps({**good, key: value}).encode(), "program.json": b"{}"}, "DIR")
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_a_damaged_policy_is_refused_or_still_finite(data: st.DataObject) -> None:
+    content = bytearray(tensor_file(weights()))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    document = json.dumps(
+        {
+            "format": "ccenv-submission",
+            "format_version": 1,
+            "kind": "policy",
+            "name": "x",
+            "author": "Ada",
+            "licence": "MIT",
+            "suite": "quick/1",
+            "architecture": {"family": "mlp", "activation": "tanh", "layers": [10, 3, 1], "observation_version": 1},
+            "files": {WEIGHTS: hashlib.sha256(bytes(content)).hexdigest()},
+        }
+    ).encode()
+    try:
+        submission = parse_submission({DOCUMENT: document, WEIGHTS: bytes(content)}, "DIR")
+    except InputError:
+        return
+    assert isinstance(submission.player, MlpSender)
+    assert all(np.isfinite(w).all() and np.abs(w).max() <= 1024 for w in submission.player.weights)
+
+
+@given(VALUES)
+def test_the_depth_of_any_document(value: object) -> None:
+    def nesting(item: object) -> int:
+        if isinstance(item, dict):
+            return 1 + max((nesting(v) for v in item.values()), default=0)
+        return 1 + max((nesting(v) for v in item), default=0) if isinstance(item, list) else 0
+
+    assert depth_of(json.dumps(value).encode()) == nesting(value)
+
+
+def test_strict_json_accepts_what_people_write() -> None:
+    content = b'{"a": [1, -2.5, 0.000000001, 999999999999999999, true, null, "\\u00e9 [{"]}'
+    assert parse_strictly(content, "x", max_bytes=100, max_depth=2)["a"][3] == 999999999999999999
+    for bad in (b"[1e3]", b"[1.0000000001]", b"[1000000000.5]", b"[9999999999999999999]", b"[[[1]]]"):
+        with pytest.raises(InputError):
+            parse_strictly(bad, "x", max_bytes=100, max_depth=2)
+
+
+def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
+    folder = make_good("program", tmp_path / "good")
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(InputError, match="it is a link"):
+        read_folder(tmp_path / "link", CAPS)
+    with pytest.raises(InputError, match="not a folder"):
+        read_folder(tmp_path / "absent", CAPS)
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "sub")
+    assert main(["board", "pack", "cc_qdel", "--author", "Ada", "--suite", "quick/1", "--out", out, "--json"]) == 0
+    packed = json.loads(capsys.readouterr().out)
+    assert main(["board", "check", out, "--json"]) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["sha256"] == packed["sha256"] == read_submission(tmp_path / "sub").sha256
+    assert checked["name"] == "cc_qdel"
+    payload(WEIGHTS, one_weight(np.nan))(tmp_path / "sub")
+    assert main(["board", "check", out]) == 2
+    assert "ccenv: error:" in capsys.readouterr().err
