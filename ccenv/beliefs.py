@@ -139,7 +139,7 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
-    """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step, n ascending by 1.
+    """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step; n grows by 1, behind a proxy by any number >= 0.
 
     Args:
         fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
@@ -272,6 +272,7 @@ class ReferenceBeliefs:
     C_U: float = field(init=False, default=math.inf)
     C_L_lambda: float = field(init=False)
     timeout_step: int = field(init=False)
+    ends: list[int] = field(init=False, default_factory=list)  # last steps that the sender has learned
 
     def __post_init__(self) -> None:
         """Start from the seed."""
@@ -288,12 +289,15 @@ class ReferenceBeliefs:
         Args:
             E: cumulative bytes that entered the queue, at least as long as S.
             L: cumulative bytes lost.
-            S: cumulative bytes delivered; one entry longer at each call.
+            S: cumulative bytes delivered; one entry longer at each call, behind a proxy any number of entries.
         """
         n = len(S) - 1
+        self.ends.append(n)
         self.C_L = max(self.C_L, self._lower(S, n, self.timeout_step))
         self.C_U = min(self.C_U, self._upper(E, L, S, n, self.timeout_step))
-        self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, n - self.jitter_steps, self.timeout_step))
+        first = self.ends[-2] + 1 if len(self.ends) > 1 else n
+        for x in range(first - self.jitter_steps, n - self.jitter_steps + 1):
+            self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, x, self.timeout_step))
         empty = self.C_L > self.C_U * EMPTY_MARGIN
         due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
         if empty or (due and self.settings.tight_ratio * self.C_L >= self.C_U):
@@ -302,7 +306,7 @@ class ReferenceBeliefs:
 
     def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int) -> None:
         since = self.timeout_step
-        ends = range(since + 1, n + 1)
+        ends = [t for t in self.ends if t > since]
         self.C_L = max([self._lower(S, t, since) for t in ends] + [self._floor])
         fresh = min(self._upper(E, L, S, t, since) for t in ends)
         self.C_U = min(fresh, self.settings.expand_ratio * self.C_U)

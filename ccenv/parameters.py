@@ -42,12 +42,13 @@ def number(
     return float(value)
 
 
-def build(registry: Registry, spec: str) -> Any:
+def build(registry: Registry, spec: str, **more: Any) -> Any:
     """Build what a spec names: ``"name"`` or ``"name:key=value,key=value"``.
 
     Args:
         registry: where the names are looked up; their targets are callables with keyword parameters.
         spec: the text.
+        more: further parameters.
 
     Raises:
         UnknownNameError: if the name is unknown.
@@ -55,7 +56,7 @@ def build(registry: Registry, spec: str) -> Any:
     """
     name, _, rest = spec.partition(":")
     factory = registry.load(name)
-    given = parse_parameters(rest)
+    given = {**parse_parameters(rest), **more}
     known = list(inspect.signature(factory).parameters)
     for key in given:
         if key not in known:

@@ -82,12 +82,24 @@ def load_target(target: str) -> Any:
 
 
 def parse_parameters(text: str) -> dict[str, int | float | str]:
-    """Parse ``"k=2,alpha=0.5"`` into a dictionary. Raises InputError on a malformed item."""
+    """Parse ``"k=2,alpha=0.5"`` into a dictionary.
+
+    A value that is itself a spec with parameters takes the rest of the text: ``"target_s=0.1,inner=copa:default_delta=0.1"``.
+
+    Raises:
+        InputError: on a malformed item.
+    """
     out: dict[str, int | float | str] = {}
-    for item in filter(None, text.split(",")):
+    rest = text
+    while rest:
+        item, _, rest = rest.partition(",")
+        if not item:
+            continue
         key, equals, value = item.partition("=")
         if not equals or not key.isidentifier():
             raise InputError(f"parameter {item!r} is not of the form key=value")
+        if ":" in value and rest:
+            value, rest = f"{value},{rest}", ""
         out[key] = _number_or_text(value)
     return out
 

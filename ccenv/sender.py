@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from ccenv.errors import InputError
 from ccenv.programs import Program
 
 
@@ -68,4 +70,41 @@ class ExternalSender:
     name: str = "external"
 
 
-Sender = ClassicSender | ProgramSender | MlpSender | ExternalSender
+@dataclass(frozen=True)
+class HeldSender:
+    """A sender behind a proxy that holds its ACKs back ([Delta] s.5.3): data take their way as they did, the RTT is longer.
+
+    Attributes:
+        name: for listings and results.
+        inner: the sender that reacts to the held ACKs.
+        mode: ``"lambda"``: the smallest RTT seen is to be target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for
+            target_s.
+        target_s: lambda, or the delay that is added.
+        window_s: W of Algorithm 1, for lambda.
+
+    Raises:
+        InputError: for an inner sender that is itself behind a proxy or is driven from outside.
+    """
+
+    name: str
+    inner: ClassicSender | ProgramSender | MlpSender
+    mode: Literal["lambda", "fixed"]
+    target_s: float
+    window_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot stand behind a proxy."""
+        if not isinstance(self.inner, (ClassicSender, ProgramSender, MlpSender)):
+            raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
+
+    def rtt_s(self, propagation_s: float) -> float:
+        """Return the Rm that the inner sender goes by, on a path of this propagation RTT."""
+        return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
+
+
+Sender = ClassicSender | ProgramSender | MlpSender | ExternalSender | HeldSender
+
+
+def bare(sender: Sender) -> ClassicSender | ProgramSender | MlpSender | ExternalSender:
+    """Return the sender itself, without its proxy if it has one."""
+    return sender.inner if isinstance(sender, HeldSender) else sender

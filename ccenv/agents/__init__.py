@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ccenv.errors import unknown_name
+from typing import Any
+
+from ccenv.errors import InputError, unknown_name
 from ccenv.parameters import build
 from ccenv.registry import Registry
 from ccenv.sender import ProgramSender, Sender
@@ -44,13 +46,28 @@ AGENTS.add(
 )
 AGENTS.add("cc_probe_qdel", _SYNTHESIZED + "cc_probe_qdel", tags=("synthesized",), summary=_LISTING + "CCA5, probes by delay")
 
+_PROXIES = "ccenv.agents.proxies:"
+AGENTS.add(
+    "lambda_proxy",
+    _PROXIES + "lambda_proxy",
+    tags=("proxy",),
+    summary="holds the ACKs of any sender so that its smallest RTT is lambda ([Delta] Algorithm 1)",
+)
+AGENTS.add(
+    "fixed_delay_proxy",
+    _PROXIES + "fixed_delay_proxy",
+    tags=("proxy",),
+    summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
+)
 
-def make_sender(spec: str) -> Sender:
+
+def make_sender(spec: str, **parameters: Any) -> Sender:
     """Build a sender.
 
     Args:
         spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), the path of a
             belief program (``.json``), or of a learned policy (``.safetensors`` with its card, or the folder of the pair).
+        parameters: more parameters of a registered name, as Python values (``make_sender("lambda_proxy", inner="reno")``).
 
     Returns:
         Sender: for the engines.
@@ -61,8 +78,10 @@ def make_sender(spec: str) -> Sender:
         ProgramError: if the file is not a valid program.
     """
     if spec.partition(":")[0] in AGENTS:
-        sender: Sender = build(AGENTS, spec)
+        sender: Sender = build(AGENTS, spec, **parameters)
         return sender
+    if parameters:
+        raise InputError(f"agent {spec!r}: only registered names take parameters, not {', '.join(parameters)}")
     from ccenv.agents.learned import is_policy, load_policy
 
     if is_policy(spec):

@@ -17,7 +17,7 @@ from ccenv.errors import CcenvError, EngineError, InputError
 from ccenv.legality import check_trace
 from ccenv.metrics import METRICS, Window, measure
 from ccenv.path import Path, grid_of
-from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender
+from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, bare
 from ccenv.trace import Trace
 
 _KINDS: dict[type, str] = {
@@ -100,7 +100,7 @@ def agent_player(spec: str, label: str | None = None) -> Player:
     sender = make_sender(spec)
     if isinstance(sender, ExternalSender):
         raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
-    return Player(label or sender.name, _KINDS[type(sender)], spec, sender_hash(sender))
+    return Player(label or sender.name, _KINDS[type(bare(sender))], spec, sender_hash(sender))
 
 
 def adversary_player(spec: str) -> Player:

@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary
-from ccenv.sender import ClassicSender, MlpSender, ProgramSender, Sender
+from ccenv.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
 
 # What decides the numbers of a cell. A change here makes stored cells stale; a change of reports or documentation does not.
 _CODE = (
@@ -51,6 +51,9 @@ def hash_of(value: Any) -> str:
 
 def sender_hash(sender: Sender) -> str:
     """Return a hash of what a sender is, wherever it came from. The code of classic CCAs is part of :func:`code_hash`."""
+    if isinstance(sender, HeldSender):
+        rule = {"mode": sender.mode, "target_s": sender.target_s, "window_s": sender.window_s}
+        return hash_of({"kind": "held", "inner": sender_hash(sender.inner), **rule})
     if isinstance(sender, ProgramSender):
         from ccenv.programs import to_data
 

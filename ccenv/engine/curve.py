@@ -124,7 +124,7 @@ class CurveEngine:
 
     def _ring_length(self, history_rtts: float | None) -> int:
         p = self._arrays
-        rtt = int(p.rtt_steps.max())
+        rtt = self._longest_lag_steps(p)
         jitter = int(p.jitter_steps.max())
         probe = int(self._senders.probe_rtts.max()) * rtt
         window = (self.belief_settings.window_rtts if self.belief_settings else 1) * rtt
@@ -135,6 +135,10 @@ class CurveEngine:
         queue_s = np.minimum(p.buffer_bytes, DEEP_BUFFER_RTTS * p.link_rate_Bps * p.dt_s * rtt) / slowest
         queue_steps = math.ceil(float((queue_s / p.dt_s).max()))
         return ring_length(max(need, min(queue_steps, 4 * DEEP_BUFFER_RTTS * rtt) + 4 * rtt + 2 * jitter + 3))
+
+    def _longest_lag_steps(self, p: PathArrays) -> int:
+        """Return the longest time from delivery to feedback that the senders can have on some paths."""
+        return int((p.rtt_steps.max(axis=1) + np.ceil(self._senders.hold_s.max() / p.dt_s)).max())
 
     def _allocate(self) -> None:
         B, N, H = self.n_envs, self.n_flows, self._H
@@ -219,7 +223,7 @@ class CurveEngine:
             self._recorder.clear(which)
 
     def _fits(self, paths: PathArrays) -> None:
-        need = 2 * int(paths.rtt_steps.max()) + int(paths.jitter_steps.max()) + 2
+        need = 2 * self._longest_lag_steps(paths) + int(paths.jitter_steps.max()) + 2
         if need > self._H // 2:
             raise InputError(f"paths need rings of {2 * need} steps; the engine was built with {self._H}")
 
@@ -363,15 +367,8 @@ class CurveEngine:
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
         arrays = [self._env, self._flow, self._ring, self._env_ring, self._states, self._adversary_states, self._views]
-        arrays += [
-            self._acks,
-            self._losses,
-            self._ticks,
-            self._inputs,
-            self._observations,
-            self._flow_moves,
-            self._observation_out,
-        ]
+        arrays += [self._acks, self._losses, self._ticks, self._inputs, self._observations]
+        arrays += [self._flow_moves, self._observation_out]
         return sum(a.nbytes for a in arrays) / self.n_envs
 
     def trace(self, env: int = 0) -> Trace:

@@ -27,7 +27,7 @@ from ccenv.engine.curve_network import (
     served_by_tokens,
     unit,
 )
-from ccenv.engine.curve_transport import acknowledge, fill_ack, fill_loss, find_losses, react, send, take_decision
+from ccenv.engine.curve_transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
 from ccenv.engine.layout import ADVERSARY_KINDS, FLOW_RINGS, SENDER_KINDS
 
 # Everything a run needs besides the records, one record. Addresses are of the first element of the named arrays.
@@ -240,10 +240,15 @@ def advance_range(  # type: ignore[no-untyped-def]
                     continue
                 base = (r0 + i) * FLOW_RINGS * H
                 e_at, l_at = base + 2 * H, base + 3 * H
-                n = k - fl.rtt_steps + run.early_feedback
+                n = k - fl.lag_steps + run.early_feedback
+                if fl.hold_window_steps > 0:  # in order, also when the hold becomes longer
+                    n = max(n, fl.heard_step)
+                    fl.heard_step = n
                 newly, lost, newest_loss, timeout = 0.0, 0.0, np.int64(-1), False
                 if n >= 1:
                     newly = acknowledge(fl, ring, base, e_at, n, k, mask, dt_s, tie_bytes)
+                    if newly > 0.0 and fl.hold_window_steps > 0:
+                        adjust_hold(fl, k)
                     lost, newest_loss, timeout = find_losses(
                         fl, ring, e_at, l_at, n, k, mask, run.oracle_loss == 1, rto_min_steps, mss_bytes
                     )

@@ -11,7 +11,7 @@ from ccenv.beliefs import TIE, ReferenceBeliefs
 from ccenv.engine.signals import ACK, LOSS, TICK
 from ccenv.path import FlowPath
 from ccenv.programs import decide
-from ccenv.sender import ClassicSender, ProgramSender, Sender
+from ccenv.sender import ClassicSender, HeldSender, ProgramSender, Sender
 
 if TYPE_CHECKING:
     from ccenv.engine.curve_reference import ReferenceCurveEngine
@@ -29,9 +29,18 @@ class ReferenceFlow:
 
     def __init__(self, index: int, flow: FlowPath, sender: Sender, engine: ReferenceCurveEngine) -> None:
         self.index, self.path, self.sender, self.engine = index, flow, sender, engine
-        self.rtt = round(flow.rtt_s / engine.dt_s)
+        self.rtt = self.lag = round(flow.rtt_s / engine.dt_s)
+        self.proxy = sender if isinstance(sender, HeldSender) else None
+        if self.proxy:
+            self.sender = sender = self.proxy.inner
+            self.hold = max(1, round(self.proxy.target_s / engine.dt_s))
+            self.target, self.lag = self.hold, self.rtt + self.hold
+            self.rtt = max(self.rtt, self.hold) if self.proxy.mode == "lambda" else self.lag
+            self.held_rtts: list[Any] = []
+        self.heard = 0
         self.jitter = round(flow.jitter_s / engine.dt_s) if engine.model.has_jitter else 0
         self.start = math.ceil(flow.start_s / engine.dt_s - 1e-9)
+        self.hold_change = self.start + round(self.proxy.window_s / engine.dt_s) if self.proxy and self._moves else math.inf
         self.stop = math.inf if math.isinf(flow.stop_s) else math.floor(flow.stop_s / engine.dt_s + 1e-9)
         self.A: list[Any] = [0]
         self.E: list[Any] = [0]
@@ -80,6 +89,10 @@ class ReferenceFlow:
     def inflight(self) -> Any:
         """Bytes sent and neither acknowledged nor found lost."""
         return max(0, self.A[-1] - self.acked - self.found_lost)
+
+    @property
+    def _moves(self) -> bool:
+        return self.proxy is not None and self.proxy.mode == "lambda"
 
     def offered(self, k: int) -> Any:
         """Bytes that the application has ready for step k."""
@@ -159,7 +172,7 @@ class ReferenceFlow:
     def feedback(self, k: int) -> None:
         """Take in what is known at step k: acknowledgements, losses, beliefs; then let the sender react."""
         engine = self.engine
-        n = k - self.rtt + engine.early_feedback
+        n = self.heard = max(self.heard, k - self.lag + engine.early_feedback)
         newly = lost = 0
         newest_loss, timeout = -1, False
         if n >= 1:
@@ -168,6 +181,8 @@ class ReferenceFlow:
                 newly = 0
             if newly > 0:
                 self._acknowledge(n, k)
+                if self._moves:
+                    self._hold_anew(k)
             lost, newest_loss, timeout = self.find_losses(n, k)
             self.lost_since_decision += lost
             if n > self.start:
@@ -187,7 +202,7 @@ class ReferenceFlow:
         sent_at: Any = p
         if self.E[p] > served and self.E[p] > self.E[p - 1]:
             sent_at = p - 1 + max(0, (served - self.E[p - 1]) / (self.E[p] - self.E[p - 1]))
-        rtt = n - sent_at + self.rtt
+        rtt = n - sent_at + self.lag
         if self.srtt == 0:
             self.srtt, self.rttvar = rtt, rtt / 2
         else:
@@ -196,13 +211,22 @@ class ReferenceFlow:
         self.acked, self.last_ack_step, self.ack_sent_step = served, k, p
         self.rtt_steps, self.min_rtt_steps, self.delay_floor = rtt, min(self.min_rtt_steps, rtt), n - p
 
+    def _hold_anew(self, k: int) -> None:
+        """[Delta] Algorithm 1, in whole steps."""
+        self.held_rtts.append(self.rtt_steps)
+        if k >= self.hold_change and self.proxy:
+            propagation = min(self.held_rtts) - self.hold
+            hold = math.floor(max(0, self.target - propagation) + 0.5)
+            self.lag, self.hold, self.held_rtts = self.lag - self.hold + hold, hold, []
+            self.hold_change = k + round(self.proxy.window_s / self.engine.dt_s)
+
     def _react(self, sender: ClassicSender, k: int, n: int, newly: Any, lost: Any, newest_loss: int, timeout: bool) -> None:
         engine, mss = self.engine, self.engine.path.mss_bytes
         if newly > 0:
             ack = new_record(ACK)
             ack.now_s, ack.acked_bytes, ack.delivered_bytes = k * engine.dt_s, newly, self.acked
             ack.rtt_s, ack.min_rtt_s = self.rtt_steps * engine.dt_s, self.min_rtt_steps * engine.dt_s
-            earlier = self.ack_sent_step - self.rtt + engine.early_feedback
+            earlier = self.ack_sent_step - self.lag + engine.early_feedback
             known = self.S[earlier] if earlier > 0 else 0
             ack.delivery_rate_Bps = (self.acked - known) / (max(1, n - earlier) * engine.dt_s)
             ack.inflight_bytes, ack.mss_bytes = self.inflight, mss

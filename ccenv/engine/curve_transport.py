@@ -8,6 +8,7 @@ from numba import njit
 from ccenv.beliefs import TIE
 from ccenv.engine.calls import call_2, load
 from ccenv.engine.curve_network import ERROR_SENDER, at, fail
+from ccenv.engine.holds import next_hold
 from ccenv.engine.layout import WORKLOADS
 
 # A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
@@ -60,12 +61,12 @@ def acknowledge(fl, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ign
     sent_at = float(p)
     if after > served and after > before:
         sent_at = p - 1 + max(0.0, (served - before) / (after - before))
-    rtt = n - sent_at + fl.rtt_steps
+    rtt = n - sent_at + fl.lag_steps
     fl.acked_bytes = served
     fl.last_ack_step = k
     fl.rtt_now_steps = rtt
     fl.rtt_min_steps = min(fl.rtt_min_steps, rtt)
-    fl.rtt_byte_sum_s += newly * (rtt - fl.rtt_steps) * dt_s
+    fl.rtt_byte_sum_s += newly * (n - sent_at) * dt_s
     if fl.srtt_steps == 0.0:  # RFC 6298 s.2
         fl.srtt_steps = rtt
         fl.rttvar_steps = 0.5 * rtt
@@ -73,6 +74,18 @@ def acknowledge(fl, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ign
         fl.rttvar_steps += 0.25 * (abs(fl.srtt_steps - rtt) - fl.rttvar_steps)
         fl.srtt_steps += 0.125 * (rtt - fl.srtt_steps)
     return newly
+
+
+@njit(cache=True, error_model="numpy")
+def adjust_hold(fl, k):  # type: ignore[no-untyped-def]
+    """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one, in whole steps."""
+    fl.hold_rtt_min_steps = min(fl.hold_rtt_min_steps, fl.rtt_now_steps)
+    if k >= fl.hold_until_step:
+        hold = np.int64(next_hold(fl.hold_target_steps, fl.hold_steps, fl.hold_rtt_min_steps) + 0.5)
+        fl.lag_steps += hold - fl.hold_steps
+        fl.hold_steps = hold
+        fl.hold_rtt_min_steps = np.inf
+        fl.hold_until_step = k + fl.hold_window_steps
 
 
 @njit(cache=True, error_model="numpy")
@@ -129,7 +142,7 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
     ack.rtt_s = fl.rtt_now_steps * dt_s
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
-    earlier = max(fl.ack_sent_step - fl.rtt_steps + early_feedback, n - mask + fl.rtt_steps)
+    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, n - mask + fl.lag_steps)
     known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
     ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccenv.engine.holds import Holds
 from ccenv.engine.layout import ENV_DTYPE, FLOW_DTYPE
 from ccenv.engine.paths import PathArrays
 from ccenv.engine.players import AdversaryTable, SenderTable
@@ -23,7 +24,6 @@ _ENV_FROM_PATH = (
     "has_red",
 )
 _FLOW_FROM_PATH = (
-    "rtt_steps",
     "jitter_steps",
     "start_step",
     "stop_step",
@@ -75,9 +75,16 @@ def reset_flows(
     for name in _FLOW_FROM_PATH:
         flow[name][rows] = getattr(p, name)[which].ravel()
     dt_s = np.repeat(p.dt_s[which], N)
+    holds = Holds.of(p.rtt_steps[which], p.dt_s[which], senders.hold_s[which], senders.hold_window_s[which])
+    for name in ("rtt_steps", "lag_steps", "hold_steps"):
+        flow[name][rows] = getattr(holds, name).ravel()
+    for name in ("target_steps", "window_steps"):
+        flow[f"hold_{name}"][rows] = getattr(holds, name).ravel()
+    flow["hold_until_step"][rows] = flow["start_step"][rows] + flow["hold_window_steps"][rows]
+    flow["hold_rtt_min_steps"][rows] = np.inf
     flow["rtt_s"][rows] = flow["rtt_steps"][rows] * dt_s
     flow["jitter_s"][rows] = flow["jitter_steps"][rows] * dt_s
-    span = ring_length - p.rtt_steps[which].max(axis=1) * 2 - p.jitter_steps[which].max(axis=1) - 3
+    span = ring_length - holds.lag_steps.max(axis=1) * 2 - p.jitter_steps[which].max(axis=1) - 3
     window = p.slowest_rate_Bps()[which] * p.dt_s[which] * span / N
     flow["receive_window_bytes"][rows] = np.repeat(window, N)
     flow["sender_kind"][rows] = senders.kind[which].ravel()

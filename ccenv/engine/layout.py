@@ -50,8 +50,9 @@ ENV_DTYPE = np.dtype(
 FLOW_DTYPE = np.dtype(
     [
         # path
-        ("rtt_steps", "<i8"),
+        ("rtt_steps", "<i8"),  # Rm that the sender goes by
         ("jitter_steps", "<i8"),
+        ("lag_steps", "<i8"),  # from delivery to feedback: Rm of the path and what a proxy holds ACKs for
         ("rtt_s", "<f8"),
         ("jitter_s", "<f8"),
         ("start_step", "<i8"),
@@ -112,6 +113,13 @@ FLOW_DTYPE = np.dtype(
         ("idle_run_steps", "<i8"),
         ("utilised", "<i8"),
         ("probe_window_steps", "<i8"),  # T* of C_L_lambda
+        # a proxy that holds ACKs (ccenv.engine.holds)
+        ("hold_steps", "<i8"),  # in lag_steps
+        ("hold_target_steps", "<i8"),  # lambda
+        ("hold_window_steps", "<i8"),  # 0: the hold never changes
+        ("hold_until_step", "<i8"),  # end of the window
+        ("hold_rtt_min_steps", "<f8"),  # of the window
+        ("heard_step", "<i8"),  # newest step that the sender has feedback of
         # statistics for metrics
         ("rtt_byte_sum_s", "<f8"),  # sum over acknowledged bytes of their queueing and jitter delay
     ]

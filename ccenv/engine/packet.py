@@ -34,7 +34,7 @@ from ccenv.engine.packet_layout import (
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.errors import EngineError, InputError, did_you_mean
-from ccenv.sender import ClassicSender, ProgramSender, Sender
+from ccenv.sender import ClassicSender, HeldSender, ProgramSender, Sender, bare
 
 TICK_S = 0.01  # of CCAs and adversaries
 RTO_MIN_S = 0.2  # as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
@@ -123,7 +123,9 @@ class PacketEngine:
         route = network.route_of(flow)
         mss = network.mss_bytes
         fastest = min(self._fastest_Bps(link) for link in route)
-        packets = fastest * (spec.rtt_s + spec.jitter.max_s) / mss
+        sender = self.senders[flow]
+        held_s = sender.target_s if isinstance(sender, HeldSender) else 0.0
+        packets = fastest * (spec.rtt_s + spec.jitter.max_s + held_s) / mss
         for link in route:
             packets += min(network.links[link].buffer_bytes, DEEPEST_S * fastest) / mss
         return int(min(MAX_RING, max(MIN_RING, 2 * packets)))
@@ -188,10 +190,13 @@ class PacketEngine:
         self._calls, self._templates = np.zeros((n, 4), np.int64), np.zeros((n, STATE_SLOTS))
         self._states = np.zeros(n, STATE_DTYPE)
         programs: list[tuple[int, ProgramSender]] = []
-        for row, cca in enumerate(self.senders):
+        for row, sender in enumerate(self.senders):
+            if isinstance(sender, HeldSender):
+                self._hold_acks(row, sender)
+            cca = bare(sender)
             if isinstance(cca, ProgramSender):
                 programs.append((row, cca))
-                cca = RATE_HOLDER  # noqa: PLW2901
+                cca = RATE_HOLDER
             if not isinstance(cca, ClassicSender):
                 raise InputError(f"flow {row}: sender {cca.name!r} cannot run per packet; classic CCAs and belief programs can")
             self._calls[row] = [
@@ -207,8 +212,19 @@ class PacketEngine:
                 self._templates[row, names.index(name)] = value
             self._flows[row]["sender_index"] = row
         self._n_grids = len(programs)
-        self._grids, self._beliefs, kept = build_grids(programs, self.network, self._flows)
+        seen_rtts_s = [
+            sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.rtt_s
+            for sender, spec in zip(self.senders, self.network.flows, strict=True)
+        ]
+        self._grids, self._beliefs, kept = build_grids(programs, self.network, self._flows, seen_rtts_s)
         self._keep += kept
+
+    def _hold_acks(self, row: int, proxy: HeldSender) -> None:
+        flow = self._flows[row]
+        flow["hold_s"] = proxy.target_s
+        if proxy.mode == "lambda":
+            flow["hold_target_s"], flow["hold_window_s"], flow["hold_rtt_min_s"] = proxy.target_s, proxy.window_s, np.inf
+            flow["hold_until_s"] = flow["start_s"] + proxy.window_s
 
     def _build_boxes(self, adversaries: Mapping[str, ScriptedAdversary]) -> None:
         boxed = [i for i, flow in enumerate(self.network.flows) if flow.jitter.kind == "adversary"]

@@ -112,7 +112,7 @@ def step_beliefs(grid: Any, beliefs: Any, flow: Any) -> None:
 
 
 def build_grids(
-    programs: Sequence[tuple[int, ProgramSender]], network: NetworkSpec, flows: np.ndarray
+    programs: Sequence[tuple[int, ProgramSender]], network: NetworkSpec, flows: np.ndarray, rtts_s: Sequence[float]
 ) -> tuple[np.ndarray, dict[int, np.ndarray], list[np.ndarray]]:
     """Build the grids of the flows with belief programs.
 
@@ -120,6 +120,7 @@ def build_grids(
         programs: index of the flow and its program.
         network: links and flows.
         flows: the engine's flow records, which the grids read.
+        rtts_s: Rm that the sender of each flow goes by.
 
     Returns:
         tuple: GRID_DTYPE records, at least one; BELIEFS_DTYPE records by flow; the arrays that must live as long as they.
@@ -131,7 +132,7 @@ def build_grids(
         spec = network.flows[index]
         program = compile_program(sender.program)
         beliefs = np.zeros(1, BELIEFS_DTYPE)
-        dt_s = spec.rtt_s / STEPS_PER_RTT
+        dt_s = rtts_s[index] / STEPS_PER_RTT
         jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter.max_s / dt_s - 1e-9))
         probe_steps = program.probe_window_rtts * STEPS_PER_RTT
         length = ring_length(HISTORY_RTTS * STEPS_PER_RTT + 2 * probe_steps + jitter_steps)
@@ -141,7 +142,7 @@ def build_grids(
         for name in settings.dtype.names or ():
             beliefs[name] = settings[name]
         beliefs["rtt_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, jitter_steps
-        beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = spec.rtt_s, jitter_steps * dt_s, dt_s
+        beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtts_s[index], jitter_steps * dt_s, dt_s
         beliefs["probe_window_steps"], beliefs["mss_bytes"], beliefs["start_s"] = probe_steps, network.mss_bytes, spec.start_s
         beliefs["rtt_min_steps"], beliefs["rtt_now_steps"], beliefs["step"] = np.inf, STEPS_PER_RTT, -1
         beliefs["ring_at"], beliefs["mask"], beliefs["nodes_at"] = ring.ctypes.data, length - 1, nodes.ctypes.data

@@ -39,7 +39,7 @@ def flow_time_s(fl):  # type: ignore[no-untyped-def]
         return fl.start_s
     time_s = min(fl.wake_s, fl.rto_deadline_s)
     if fl.ack_head < fl.ack_tail:
-        return min(time_s, load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TIME_S))
+        return min(time_s, load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TIME_S) + fl.hold_s)
     return min(time_s, fl.ack_deadline_s + fl.return_s)
 
 

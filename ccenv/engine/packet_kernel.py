@@ -30,6 +30,7 @@ from ccenv.engine.packet_queue import codel_drops_head, count_queue, serve_head
 from ccenv.engine.packet_receiver import receive, release_time_s, send_ack
 from ccenv.engine.packet_transport import (
     WINDOW_SLACK_BYTES,
+    adjust_hold,
     find_losses,
     next_segment,
     put_transmission,
@@ -104,10 +105,14 @@ def advance(  # type: ignore[no-untyped-def]
                 if fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
                     send_ack(fl, fl.ack_deadline_s)
                 lost_bytes = 0.0
-                if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TIME_S) <= now_s:
-                    last_tx = int(load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TX))
+                ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
+                if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
+                    last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
                     fl.ack_head += 1
-                    if take_ack(fl, ack, last_tx, now_s, mss_bytes, run.rto_min_s) > 0.0:
+                    acked_bytes = take_ack(fl, ack, last_tx, now_s, mss_bytes, run.rto_min_s)
+                    if fl.hold_window_s > 0.0:
+                        adjust_hold(fl, now_s)
+                    if acked_bytes > 0.0:
                         call_2(sender_calls[fl.sender_index, 1], state_at, run.ack_at)
                         take_cca(run, fl, states[i])
                     if fl.loss_scan < fl.ack_next_tx:

@@ -18,7 +18,7 @@ ON_THE_WAY, HERE, HERE_MARKED, MARKED_ON_THE_WAY = 0.0, 1.0, 2.0, -1.0  # ARRIVE
 RECEIVED, CONFIRMED = range(2)
 SEGMENT_STRIDE = 2
 
-# Entry of an ACK, at ack_at; of a transit pipe and of a jitter box: time, transmission.
+# Entry of an ACK, at ack_ring_at, with its arrival at the sender; of a transit pipe and of a jitter box: time, transmission.
 TIME_S, TX = range(2)
 PIPE_STRIDE = 2
 
@@ -144,6 +144,7 @@ FLOW_DTYPE = np.dtype(
         ("resend_tail", "<i8"),
         ("ack_head", "<i8"),
         ("ack_tail", "<i8"),
+        ("hold_s", "<f8"),  # for which a proxy holds ACKs
         ("in_network", "<i8"),
         ("inflight_bytes", "<f8"),
         ("cwnd_bytes", "<f8"),
@@ -164,6 +165,11 @@ FLOW_DTYPE = np.dtype(
         ("app_segments", "<i8"),  # offered so far
         ("app_next_s", "<f8"),
         ("app_draws", "<f8"),
+        # a proxy that holds ACKs (ccenv.engine.holds)
+        ("hold_target_s", "<f8"),  # lambda
+        ("hold_window_s", "<f8"),  # 0: the hold never changes
+        ("hold_until_s", "<f8"),  # end of the window
+        ("hold_rtt_min_s", "<f8"),  # of the window
         # receiver and jitter box
         ("received_below", "<i8"),
         ("received_high", "<i8"),  # newest segment received + 1

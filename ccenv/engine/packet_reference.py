@@ -19,7 +19,7 @@ from ccenv.engine.packet_reference_link import NEVER, Packet, ReferenceLink, new
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.rng import uniform
 from ccenv.engine.signals import MOVE, VIEW
-from ccenv.sender import ClassicSender
+from ccenv.sender import Sender
 
 
 class PacketReference:
@@ -28,7 +28,7 @@ class PacketReference:
     def __init__(
         self,
         network: NetworkSpec,
-        senders: Sequence[ClassicSender],
+        senders: Sequence[Sender],
         *,
         adversaries: Mapping[str, ScriptedAdversary] | None = None,
         seed: int = 0,

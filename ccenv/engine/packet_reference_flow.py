@@ -17,21 +17,30 @@ from ccenv.engine.packet_transport import DUPLICATE_THRESHOLD, INITIAL_RTO_S, MA
 from ccenv.engine.packet_workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.engine.rng import uniform
 from ccenv.engine.signals import ACK, LOSS, TICK
-from ccenv.sender import ClassicSender
+from ccenv.errors import InputError
+from ccenv.sender import ClassicSender, HeldSender, Sender, bare
 
 
 class ReferenceFlow:
     """Sender, jitter box and receiver of one flow."""
 
-    def __init__(self, spec: FlowSpec, index: int, sender: ClassicSender, network: NetworkSpec, seed: int) -> None:
-        self.spec, self.index, self.cca, self.seed, self.mss = spec, index, sender, seed, network.mss_bytes
+    def __init__(self, spec: FlowSpec, index: int, sender: Sender, network: NetworkSpec, seed: int) -> None:
+        self.spec, self.index, self.seed, self.mss = spec, index, seed, network.mss_bytes
+        self.proxy = sender if isinstance(sender, HeldSender) else None
+        self.hold_s = self.proxy.target_s if self.proxy else 0.0
+        self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
+        self.held_rtts_s: list[float] = []
+        cca = bare(sender)
+        if not isinstance(cca, ClassicSender):
+            raise InputError(f"sender {cca.name!r} is no classic CCA")
+        self.cca: ClassicSender = cca
         self.return_s = network.return_s(index)
         self.route = network.route_of(index)
         self.state = new_record(STATE_DTYPE)
         plain = np.zeros(1, STATE_DTYPE).view("<f8")
-        for name, value in sender.parameters.items():
-            plain[(sender.state.names or ()).index(name)] = value
-        self.state = plain[: len(sender.state.names or ())].view(sender.state).view(np.recarray)[0]
+        for name, value in cca.parameters.items():
+            plain[(cca.state.names or ()).index(name)] = value
+        self.state = plain[: len(cca.state.names or ())].view(cca.state).view(np.recarray)[0]
         self.state.mss_bytes, self.state.seed, self.state.flow = self.mss, seed, index
         self.started = False
         self.sent: dict[int, Packet] = {}  # outstanding, and what has not been covered by an ACK yet
@@ -117,7 +126,7 @@ class ReferenceFlow:
         """Return when the flow has something to do next."""
         if not self.started:
             return self.spec.start_s
-        next_ack_s = self.acks[0][0] if self.acks else self.ack_deadline_s + self.return_s
+        next_ack_s = self.acks[0][0] + self.hold_s if self.acks else self.ack_deadline_s + self.return_s
         return min(self.wake_s, self.rto_at_s, next_ack_s)
 
     def _rto_s(self) -> float:
@@ -133,7 +142,7 @@ class ReferenceFlow:
             return
         if not self.acks and self.ack_deadline_s + self.return_s <= now_s:
             self.acknowledge(self.ack_deadline_s)
-        if self.acks and self.acks[0][0] <= now_s:
+        if self.acks and self.acks[0][0] + self.hold_s <= now_s:
             self._take_ack(self.acks.popleft()[1], now_s)
         elif self.rto_at_s <= now_s:
             self.rto_at_s = NEVER
@@ -142,6 +151,14 @@ class ReferenceFlow:
                 self.timeouts += 1.0
                 self.backoff *= 2.0
                 self._lose(lost, True, now_s)
+
+    def _hold_anew(self, proxy: HeldSender, now_s: float) -> None:
+        """[Delta] Algorithm 1."""
+        self.held_rtts_s.append(self.rtt_s)
+        if now_s >= self.hold_change_s:
+            propagation_s = min(self.held_rtts_s) - self.hold_s
+            self.hold_s, self.held_rtts_s = max(0.0, proxy.target_s - propagation_s), []
+            self.hold_change_s = now_s + proxy.window_s
 
     def _take_ack(self, last_tx: int, now_s: float) -> None:
         acked = marked = 0.0
@@ -162,6 +179,8 @@ class ReferenceFlow:
             self.rttvar_s += 0.25 * (abs(self.srtt_s - rtt_s) - self.rttvar_s)
             self.srtt_s += 0.125 * (rtt_s - self.srtt_s)
         self.rtt_s, self.min_rtt_s = rtt_s, min(self.min_rtt_s, rtt_s)
+        if self.proxy and self.proxy.mode == "lambda":
+            self._hold_anew(self.proxy, now_s)
         self.rtt_sum_s += rtt_s
         self.delivered_bytes += acked
         interval_s = max(now_s - packet.delivered_s, packet.sent_s - packet.first_sent_s)

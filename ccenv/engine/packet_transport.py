@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.calls import load, store
+from ccenv.engine.holds import next_hold
 from ccenv.engine.packet_layout import (
     ACKED,
     APP_LIMITED,
@@ -57,6 +58,16 @@ def take_rtt(fl, rtt_s):  # type: ignore[no-untyped-def]
     fl.min_rtt_s = min(fl.min_rtt_s, rtt_s)
     fl.rtt_sum_s += rtt_s
     fl.rtt_samples += 1.0
+
+
+@njit(cache=True, error_model="numpy")
+def adjust_hold(fl, now_s):  # type: ignore[no-untyped-def]
+    """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one."""
+    fl.hold_rtt_min_s = min(fl.hold_rtt_min_s, fl.rtt_s)
+    if now_s >= fl.hold_until_s:
+        fl.hold_s = next_hold(fl.hold_target_s, fl.hold_s, fl.hold_rtt_min_s)
+        fl.hold_rtt_min_s = np.inf
+        fl.hold_until_s = now_s + fl.hold_window_s
 
 
 @njit(cache=True, error_model="numpy")

@@ -15,7 +15,7 @@ from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.errors import InputError, did_you_mean
 from ccenv.programs import compile_program, stack_programs
-from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender
+from ccenv.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender, bare
 
 PlayerT = TypeVar("PlayerT")
 
@@ -46,6 +46,7 @@ class SenderTable:
         kind, index: (B, N) codes of layout.SENDER_KINDS, and rows in the tables below.
         nodes, first_rows: belief programs (``ccenv.programs.stack_programs``).
         probe_rtts: (B, N) T* of C_L_lambda in Rm.
+        hold_s, hold_window_s: (B, N) target_s and window_s of proxies that hold ACKs; 0 and infinite without.
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the classic CCAs.
         templates: (n, STATE_SLOTS) their initial states.
         mlp_weights, mlp_shapes, mlp_width: policies (``ccenv.engine.mlp.pack_mlps``), and the scratch width that they need.
@@ -60,7 +61,7 @@ class SenderTable:
                 f"the paths have {n_envs} of {n_flows}"
             )
         self.senders: list[list[Sender]] = table
-        players = [s for row in table for s in row]
+        players = [bare(s) for row in table for s in row]
         programs, classics, mlps = (
             _distinct(players, ProgramSender),
             _distinct(players, ClassicSender),
@@ -80,9 +81,11 @@ class SenderTable:
         self.mlp_width = MAX_WIDTH if mlps else 1
         index = {id(s): i for group in (programs, classics, mlps) for i, s in enumerate(group)}
         probe = {id(s): c.probe_window_rtts for s, c in zip(programs, compiled, strict=True)}
-        self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(s)]] for s in row] for row in table], np.int64)
-        self.index = np.array([[index.get(id(s), 0) for s in row] for row in table], np.int64)
-        self.probe_rtts = np.array([[probe.get(id(s), 1) for s in row] for row in table], np.int64)
+        self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(bare(s))]] for s in row] for row in table], np.int64)
+        self.index = np.array([[index.get(id(bare(s)), 0) for s in row] for row in table], np.int64)
+        holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
+        self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
+        self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
 
 
 def _sender_calls(cca: ClassicSender) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -16,7 +16,7 @@ from ccenv.errors import InputError
 from ccenv.model import get_model
 from ccenv.path import Path
 from ccenv.registry import load_target
-from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender
+from ccenv.sender import ExternalSender, Sender
 
 EXTERNAL = "external"
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.
@@ -45,7 +45,7 @@ def _as_adversary(value: Any) -> Any:
 
 
 def _is_sender(value: Any) -> Any:
-    if not isinstance(value, (str, ClassicSender, ProgramSender, MlpSender, ExternalSender)):
+    if not isinstance(value, (str, *get_args(Sender))):
         raise ValueError("neither a name nor a sender")
     return value
 

@@ -7,6 +7,8 @@ import pytest
 from compare import compare, run_both
 from random_setup import random_setup
 
+from ccenv.adversaries import make_adversary
+from ccenv.agents import make_sender
 from ccenv.engine.curve import CurveEngine
 from ccenv.engine.curve_reference import ReferenceCurveEngine
 from ccenv.legality import check_trace
@@ -96,3 +98,21 @@ def test_special_paths(name, model):
     assert check_trace(engine.trace(0)) == []
     if name == "red":
         assert engine.flow("L").sum() > 0
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "lambda_proxy:target_s=0.1,window_s=1,inner=reno",
+        "lambda_proxy:target_s=0.1,window_s=0.6,inner=cc_qdel",
+        "lambda_proxy:target_s=0.06,window_s=0.3,inner=cc_probe_drain",
+        "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain",
+    ],
+)
+@pytest.mark.parametrize("adversary", ["kind", "square"])
+def test_proxies(proxy, adversary):
+    flows = (FlowPath(rtt_s=0.04, jitter_s=0.02), FlowPath(rtt_s=0.08, jitter_s=0.02, start_s=0.2))
+    path = Path(link_rate_Bps=3e6, buffer_bytes=120_000, flows=flows)
+    senders = [make_sender(proxy)] * 2
+    engine, _ = run_both(path, model="cbr_delay", senders=senders, adversary=make_adversary(adversary), steps=300)
+    assert check_trace(engine.trace(0)) == []

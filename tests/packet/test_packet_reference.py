@@ -65,6 +65,15 @@ NETWORKS: dict[str, tuple[list, list]] = {
             {"sender": "reno", **BASE, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}},
         ],
     ),
+    "proxies": (
+        [LINK],
+        [
+            {"sender": "lambda_proxy:target_s=0.06,window_s=0.3,inner=bbr1", **BASE},
+            {"sender": "lambda_proxy:target_s=0.05,window_s=0.2,inner=reno", "rtt_s": 0.04, "receiver": {"ack_every": 2}},
+            {"sender": "lambda_proxy:target_s=0.01,window_s=0.2,inner=cubic", **BASE, "start_s": 0.1},
+            {"sender": "fixed_delay_proxy:delay_s=0.05,inner=copa", **BASE, "loss_rate": 0.01},
+        ],
+    ),
     "parking lot": (
         [{"name": "a", **LINK, "delay_s": 0.002}, {"name": "b", "rate_Bps": 1.2e6, "buffer_bytes": 45_000, "delay_s": 0.004}],
         [

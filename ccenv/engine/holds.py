@@ -1,0 +1,62 @@
+"""Proxies that hold ACKs: the rule of [Delta] Algorithm 1, and what it makes of the round-trip times of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, error_model="numpy")
+def next_hold(target, hold, smallest_rtt):  # type: ignore[no-untyped-def]
+    """Return for how long ACKs are held from now on: [Delta] Algorithm 1, all in one unit of time.
+
+    Args:
+        target: lambda.
+        hold: for how long they were held while smallest_rtt was measured.
+        smallest_rtt: of the samples of the window that ends.
+
+    Deviation: a hold is never negative; where the propagation delay is above lambda nothing is held.
+    """
+    return max(0.0, target - (smallest_rtt - hold))
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The proxies of a batch of flows on its grid, all (B, N), in steps; times are rounded to whole steps.
+
+    Attributes:
+        rtt_steps: Rm that the senders go by.
+        lag_steps: from delivery to feedback at the start: Rm of the path and hold.
+        hold_steps: for how long ACKs are held at the start; 0 for flows without a proxy.
+        target_steps: lambda; 0 for flows whose hold never changes.
+        window_steps: W; 0 for flows whose hold never changes.
+    """
+
+    rtt_steps: np.ndarray
+    lag_steps: np.ndarray
+    hold_steps: np.ndarray
+    target_steps: np.ndarray
+    window_steps: np.ndarray
+
+    @staticmethod
+    def of(rtt_steps: np.ndarray, dt_s: np.ndarray, target_s: np.ndarray, window_s: np.ndarray) -> Holds:
+        """Build them.
+
+        Args:
+            rtt_steps: (B, N) Rm of the paths.
+            dt_s: (B,) length of a step.
+            target_s: (B, N) lambda or the added delay; 0 for flows without a proxy.
+            window_s: (B, N) W; infinite where the hold never changes.
+        """
+        hold = np.where(target_s > 0, np.maximum(1, np.rint(target_s / dt_s[:, None])), 0).astype(np.int64)
+        moves = np.isfinite(window_s)
+        window = np.maximum(1, np.rint(np.where(moves, window_s, 0.0) / dt_s[:, None])).astype(np.int64)
+        return Holds(
+            rtt_steps=np.where(moves, np.maximum(hold, rtt_steps), rtt_steps + hold),
+            lag_steps=rtt_steps + hold,
+            hold_steps=hold,
+            target_steps=np.where(moves, hold, 0),
+            window_steps=np.where(moves, window, 0),
+        )
