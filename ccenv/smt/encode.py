@@ -186,7 +186,7 @@ def _closed(wanted: Needs, setting: Setting) -> Needs:
     if "C_U" in bounds and setting.beliefs.upper == "paper":
         delays.add(setting.jitter_steps + 1)
     if setting.delay_rule == "artefact" and delays:
-        delays = set(range(1, max(delays) + 1))
+        delays = set(range(1, setting.samples + 1))
     return Needs(frozenset(bounds), frozenset(delays), wanted.probe_window)
 
 

@@ -137,6 +137,7 @@ def delay_of_newest(v: View) -> Iterator[Formula]:
         yield from _longer_is_rarer(flags)
     if v.setting.delay_rule == "artefact":
         yield from _grows_by_one(v.late)
+        yield from _within_buffer(v)
 
 
 def delay_of_first(v: View) -> Iterator[Formula]:
@@ -157,10 +158,19 @@ def _longer_is_rarer(flags: dict[int, Formula]) -> Iterator[Formula]:
 
 
 def _grows_by_one(late: list[dict[int, Formula]]) -> Iterator[Formula]:
+    """A delay below m is below m + 1 one step later; a delay below T stays below T, the longest that is told apart."""
     for before, now in pairwise(late):
         for m in before:
-            if m + 1 in now:
-                yield implies(negate(before[m]), negate(now[m + 1]))
+            yield implies(negate(before[m]), negate(now[min(m + 1, max(now))]))
+
+
+def _within_buffer(v: View) -> Iterator[Formula]:
+    """No delay, stale and earlier ones included, is longer than a full buffer and the jitter take."""
+    if v.beta is None:
+        return
+    for flags in v.late:
+        for m, flag in flags.items():
+            yield implies(flag, v.beta + v.setting.jitter_steps >= m)
 
 
 ALWAYS: tuple[Law, ...] = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from ccenv.errors import InputError, unknown_name
 from ccenv.smt.bisect import bisect
-from ccenv.smt.lemmas import Lemma, LoadedSuite, constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.smt.lemmas import Lemma, LoadedSuite, constants_of, expected_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.report import Outcome, about_run, decide_claim
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Verdict, Verifier
@@ -103,7 +103,7 @@ def run_lemma(run: LemmaRun, name: str) -> Outcome:
         raise unknown_name("lemma", name, by_name)
     lemma = by_name[name]
     setting = suite_setting(loaded, run.setting, run.samples)
-    numbers = constants_of(loaded.suite, run.setting)
+    numbers = constants_of(loaded.suite, run.setting, run.samples)
     verifier = run.verifier()
     folder = FilePath(run.folder)
     outcome = decide_claim(name, lemma_queries(loaded, lemma, setting, numbers), verifier, folder)
@@ -111,8 +111,9 @@ def run_lemma(run: LemmaRun, name: str) -> Outcome:
     outcome.paper = lemma.paper if lemma.paper is not None else None if constant is None else constant.paper
     if lemma.bound is not None and outcome.verdict == "verified":
         outcome.bound = float(numbers[lemma.bound])
-    outcome.details = {"text": lemma.text, "note": lemma.note, "expected": lemma.expect} | outcome.details
-    outcome.details["as_expected"] = outcome.verdict == lemma.expect
+    expected = expected_of(loaded.suite, lemma, run.setting, run.samples)
+    outcome.details = {"text": lemma.text, "note": lemma.note, "expected": expected} | outcome.details
+    outcome.details["as_expected"] = outcome.verdict == expected
     if lemma.bound is not None:
         outcome.details["constant"] = lemma.bound
     if run.bisect and constant is not None and constant.search is not None:

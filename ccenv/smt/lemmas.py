@@ -15,13 +15,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ccenv.config import StrictModel, find_data, read_yaml, validate
-from ccenv.errors import InputError
+from ccenv.errors import InputError, unknown_name
 from ccenv.smt.catalog import smt_sender
 from ccenv.smt.encode import Needs, SmtSender
 from ccenv.smt.formulas import bounds_of, cases_of, compile_formula, names_in, read_number, text_of
 from ccenv.smt.properties import Property
 from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
-from ccenv.smt.verifier import Query
+from ccenv.smt.verifier import Query, Verdict
 
 SUITES = "ccenv.configs.verify"
 
@@ -88,6 +88,18 @@ class Lemma(StrictModel):
     note: str = ""
 
 
+class AtLength(StrictModel):
+    """What is different at one trace length: constants are tied to it, and some lemmas need longer traces.
+
+    Attributes:
+        values: constants that differ from the suite's, each a number or a mapping by setting.
+        refuted: lemma -> settings in which it does not hold at this length.
+    """
+
+    values: dict[str, float | str | dict[str, float | str]] = Field(default_factory=dict)
+    refuted: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
 class Suite(StrictModel):
     """A transition system with its lemmas.
 
@@ -102,6 +114,7 @@ class Suite(StrictModel):
         lambda_extra_steps: how C_L_lambda reads delays off the grid.
         states: named formulas.
         constants: named numbers.
+        at_T: trace length -> what differs there; the constants hold for the default length and, as far as tried, longer ones.
         properties: names under which ``ccenv verify NAME --property`` finds lemmas, with their best constant.
         lemmas: in order.
     """
@@ -117,6 +130,7 @@ class Suite(StrictModel):
     lambda_extra_steps: int = 1
     states: dict[str, Any] = Field(default_factory=dict)
     constants: dict[str, Constant] = Field(default_factory=dict)
+    at_T: dict[int, AtLength] = Field(default_factory=dict)
     properties: dict[str, str] = Field(default_factory=dict)
     lemmas: list[Lemma]
 
@@ -146,7 +160,17 @@ def load_suite(name: str) -> LoadedSuite:
         lemma_queries(loaded, lemma, suite_setting(loaded, "sound", 3), constants_of(suite, "sound"))
         if lemma.bound is not None and lemma.bound not in suite.constants:
             raise InputError(f"{file.name}: lemma {lemma.name}: bound {lemma.bound!r} is not among the constants")
+    _check_lengths(suite, file.name)
     return loaded
+
+
+def _check_lengths(suite: Suite, file: str) -> None:
+    lemmas = [lemma.name for lemma in suite.lemmas]
+    for samples, special in suite.at_T.items():
+        for kind, names, known in (("constant", special.values, list(suite.constants)), ("lemma", special.refuted, lemmas)):
+            for name in names:
+                if name not in known:
+                    raise InputError(f"{file}: at_T.{samples}: {unknown_name(kind, name, known)}")
 
 
 def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
@@ -158,11 +182,24 @@ def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
     return named_setting(name, base, loaded.sender.largest_rate())
 
 
-def constants_of(suite: Suite, setting: str) -> dict[str, Fraction]:
-    """Return the values of all constants; one that depends on the setting is given as a mapping with ``default``."""
+def expected_of(suite: Suite, lemma: Lemma, setting: str, samples: int) -> Verdict:
+    """Return the verdict that the suite states for a lemma at a trace length."""
+    special = suite.at_T.get(samples, AtLength())
+    return "refuted" if setting in special.refuted.get(lemma.name, ()) else lemma.expect
+
+
+def constants_of(suite: Suite, setting: str, samples: int | None = None) -> dict[str, Fraction]:
+    """Return the values of all constants.
+
+    Args:
+        suite: the suite.
+        setting: one that depends on the setting is given as a mapping with ``default``.
+        samples: T, where the suite gives other values for some trace lengths; None: the suite's own.
+    """
     out = {}
+    special = suite.at_T.get(suite.default_T if samples is None else samples, AtLength())
     for name, constant in suite.constants.items():
-        value = constant.value
+        value = special.values.get(name, constant.value)
         if isinstance(value, dict):
             if setting not in value and "default" not in value:
                 raise InputError(f"{suite.name}: constant {name!r} has no value for setting {setting!r}")

@@ -74,7 +74,8 @@ class Setting:
             units of C*Rm.
         samples: T, number of sample points one Rm apart; sample 0 is chosen by the solver.
         delay_rule: ``sound``: delays of bytes sent before the trace are those of some legal past; ``artefact``: the published
-            rule (the delay grows by at most one step per step), which excludes legal traces.
+            rules (every delay, up to T steps, grows by at most one step per step and is at most beta/C + D), which exclude
+            legal traces.
         sent_before_at_most: None, or (a, b): in each of the three steps before the trace the sender sent at most
             a*C*Rm + b*MSS.
         beliefs: belief rules.

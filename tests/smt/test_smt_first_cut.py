@@ -41,6 +41,21 @@ def test_invariant_verdicts(name: str, samples: int, buffer: str, proved: bool) 
     assert seen[-1] == ("verified" if proved else "refuted")
 
 
+def drains_by(tmp_path, mss: int) -> str:
+    """Write cc_qdel with the drain rate C_L/2 + mss * MSS/Rm and return the file."""
+    drain = {"rate": {"C_L": "1/2"} | ({"MSS/Rm": mss} if mss else {})}
+    rule = {"if": {"qdel_L": 1}, "then": drain, "else": {"rate": {"C_L": 2}}}
+    file = tmp_path / "drain.json"
+    file.write_text(json.dumps({"format": "ccenv-program", "version": 1, "name": "drain", "source": "test", "rule": rule}))
+    return str(file)
+
+
+@pytest.mark.parametrize(("mss", "samples", "proved"), [(-1, 4, False), (-1, 5, True), (0, 5, False), (0, 6, True)])
+def test_invariant_under_the_published_delay_rule(mss: int, samples: int, proved: bool, tmp_path) -> None:
+    """Table 2, G1 (4 solutions at T = 5, none at T = 4): they count constants, so the drain rate is C_L/2 - MSS/Rm there."""
+    assert verdicts(drains_by(tmp_path, mss), samples, "artefact")[-1] == ("verified" if proved else "refuted")
+
+
 @pytest.mark.parametrize(("name", "samples"), [("cc_qdel", 5), ("cc_probe_drain", 5), ("cc_qdel", 4), ("cc_probe_fast", 5)])
 def test_static_reduction_agrees_with_moving_beliefs(name: str, samples: int) -> None:
     sender = smt_sender(name)

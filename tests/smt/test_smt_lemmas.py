@@ -47,6 +47,14 @@ def test_cc_qdel_lemmas_at_T_9(name: str) -> None:
     assert run_lemma(LemmaRun("cc_qdel", "history", 9), name).details["as_expected"]
 
 
+def test_quick_set_of_cc_qdel_has_its_own_constants_at_T_7() -> None:
+    data = run_lemmas(LemmaRun("cc_qdel", "history", 7))
+    assert [row["name"] for row in data["lemmas"] if not row["as_expected"]] == []
+    by_name = {row["name"]: row for row in data["lemmas"]}
+    assert (by_name["F.3"]["bound"], by_name["F.3"]["paper"]) == (0.54, 0.675)
+    assert by_name["F.2"]["expected"] == "refuted"
+
+
 @pytest.mark.slow  # about a minute: python -m pytest -m slow tests/smt
 @pytest.mark.parametrize("setting", ["history", "sound", "artefact"])
 def test_cc_qdel_suite_at_T_10(setting: str) -> None:
@@ -118,12 +126,15 @@ def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:
         ("{conclusion: [{C_L_at_least: C_low}]}", "constant"),
         ("{conclusion: [C_L_at_least]}", "needs a number"),
         ("{conclusion: [C_L_true], bounds: x}", "unknown key"),
+        ("{conclusion: [C_L_true]}\nat_T: {7: {values: {C_low: 1}}}", "unknown constant"),
+        ("{conclusion: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
     ],
 )
 def test_bad_suites_are_refused(change: str, says: str, tmp_path) -> None:
     file = tmp_path / "bad.yaml"
     head = "name: bad\nsource: test\nsender: cc_qdel\nmodel: ccac\nbuffer: large\nlemmas:\n"
-    file.write_text(head + "  - {name: x, text: x, premise: C_U_true, " + change[1:] + "\n")
+    lemma, _, rest = change.partition("\n")
+    file.write_text(f"{head}  - {{name: x, text: x, premise: C_U_true, {lemma[1:]}\n{rest}\n")
     with pytest.raises(InputError, match=says):
         load_suite(str(file))
 
