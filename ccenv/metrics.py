@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
+from ccenv import measures
 from ccenv.errors import InputError, unknown_name
+from ccenv.measures import UNDEFINED
 from ccenv.trace import Trace
 
 Direction = Literal["higher", "lower"]
-UNDEFINED = math.nan
-"""Value of a metric that has none, such as the delay of bytes where none was delivered."""
 QUANTILE_BISECTIONS = 40
 
 
@@ -150,9 +150,7 @@ def jain_index(window: Window) -> float:
 
     Reference: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
-    shares = window.delivered_bytes
-    total = float(shares.sum())
-    return total * total / (len(shares) * float((shares * shares).sum())) if total > 0 else UNDEFINED
+    return measures.jain(window.delivered_bytes)
 
 
 def power(window: Window) -> float:
@@ -171,7 +169,7 @@ def power(window: Window) -> float:
         return 0.0
     rtts = np.array([flow.rtt_s for flow in window.trace.header.path.flows])
     rtt_s = float((rtts * delivered).sum() / delivered.sum())
-    return utilisation(window) * rtt_s / (rtt_s + queueing_delay_mean_s(window))
+    return measures.power(utilisation(window), rtt_s, queueing_delay_mean_s(window))
 
 
 def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, share: float) -> float:
@@ -205,26 +203,35 @@ def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, 
 
 
 @dataclass(frozen=True)
-class Metric:
-    """One line of the table.
+class Measure:
+    """What a metric is called and which way is better.
 
     Attributes:
         name: how suites and records call it.
         label: for tables and plots.
         unit: of the value, ``""`` for a ratio.
         direction: whether higher or lower is better.
-        compute: the function; its docstring is the definition and names the source.
     """
 
     name: str
     label: str
     unit: str
     direction: Direction
-    compute: Callable[[Window], float]
 
     def worse(self, a: float, b: float) -> bool:
         """Tell whether a is worse than b."""
         return a < b if self.direction == "higher" else a > b
+
+
+@dataclass(frozen=True)
+class Metric(Measure):
+    """One line of the table: a measure with the function that computes it; its docstring is the definition and names the source.
+
+    Attributes:
+        compute: of a window of a trace.
+    """
+
+    compute: Callable[[Window], float]
 
 
 METRICS: dict[str, Metric] = {

@@ -1,4 +1,4 @@
-"""Cells: one run of one sender against one adversary on one path. A cell's numbers depend on nothing but the cell."""
+"""Cells of the curve engine: one run of one sender against one adversary on one path. Its numbers depend on nothing else."""
 
 from __future__ import annotations
 
@@ -8,42 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversary import ExternalAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.agents import make_sender
-from ccenv.benchmarks.hashing import adversary_hash, code_hash, hash_of, sender_hash
+from ccenv.benchmarks.hashing import code_hash, hash_of
+from ccenv.benchmarks.players import Player, adversary_player, agent_player, sender_of
 from ccenv.benchmarks.suite import Suite
 from ccenv.engine.curve import CurveEngine
-from ccenv.errors import CcenvError, EngineError, InputError
+from ccenv.errors import CcenvError, EngineError
 from ccenv.legality import check_trace
 from ccenv.metrics import METRICS, Window, measure
 from ccenv.path import Path, grid_of
-from ccenv.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, bare
 from ccenv.trace import Trace
-
-_KINDS: dict[type, str] = {
-    ClassicSender: "classic",
-    ProgramSender: "program",
-    MlpSender: "policy",
-    ScriptedAdversary: "scripted",
-    RecordedAdversary: "recorded",
-}
-
-
-@dataclass(frozen=True)
-class Player:
-    """A sender or adversary of a run.
-
-    Attributes:
-        label: how tables call it.
-        kind: ``classic``, ``program`` or ``policy`` for senders, ``scripted`` or ``recorded`` for adversaries.
-        spec: what builds it.
-        sha256: hash of what it is, so that a changed file is noticed.
-    """
-
-    label: str
-    kind: str
-    spec: str
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -80,10 +53,28 @@ class Cell:
     adversary: Player
     metrics: tuple[str, ...]
 
+    per_task = 8  # few enough to lose little when a worker dies, enough to hide the exchange with it
+
     @property
     def name(self) -> str:
         """What ``--only`` matches: scenario/agent/adversary/seed."""
         return f"{self.scenario}/{self.agent.label}/{self.adversary.label}/{self.seed}"
+
+    def run(self) -> dict[str, Any]:
+        """Play the cell and return its record: what it was and its metrics."""
+        return {
+            "key": self.key,
+            "code_sha256": code_hash(),
+            "agent_sha256": self.agent.sha256,
+            "scenario": self.scenario,
+            "agent": self.agent.label,
+            "adversary": self.adversary.label,
+            "seed": self.seed,
+            "engine_seed": self.engine_seed,
+            "model": self.model,
+            "path": self.path,
+            "metrics": values_of(self, play(self)),
+        }
 
     @cached_property
     def key(self) -> str:
@@ -93,22 +84,6 @@ class Cell:
         for player in (data["agent"], data["adversary"], *data["competitors"]):
             del player["spec"]
         return hash_of({**data, "code": code_hash()})[:32]
-
-
-def agent_player(spec: str, label: str | None = None) -> Player:
-    """Return the player of a sender spec. Raises InputError for senders that only an environment can drive."""
-    sender = make_sender(spec)
-    if isinstance(sender, ExternalSender):
-        raise InputError(f"agent {spec!r} has no rule of its own: it cannot be benchmarked")
-    return Player(label or sender.name, _KINDS[type(bare(sender))], spec, sender_hash(sender))
-
-
-def adversary_player(spec: str) -> Player:
-    """Return the player of an adversary spec. Raises InputError for one that only an environment can drive."""
-    adversary = make_adversary(spec)
-    if isinstance(adversary, ExternalAdversary):
-        raise InputError(f"adversary {spec!r} has no rule of its own: it cannot be benchmarked")
-    return Player(spec, _KINDS[type(adversary)], spec, adversary_hash(adversary))
 
 
 def cells_of(suite: Suite, agents: list[Player]) -> list[Cell]:
@@ -160,16 +135,10 @@ def play(cell: Cell) -> Trace:
         EngineError: if the trace breaks a law of its model: such a number would mean nothing.
     """
     flows = [cell.agent] * cell.n_flows + list(cell.competitors)
-    senders = []
-    for player in flows:
-        sender = make_sender(player.spec)
-        if sender_hash(sender) != player.sha256:
-            raise InputError(f"agent {player.spec!r} changed while the benchmark ran: run it again")
-        senders.append(sender)
     engine = CurveEngine(
         [Path.from_dict(cell.path)],
         model=cell.model,
-        senders=senders,
+        senders=[sender_of(player) for player in flows],
         adversary=make_adversary(cell.adversary.spec),
         steps_per_rtt=cell.steps_per_rtt,
         seed=cell.engine_seed,
@@ -190,20 +159,3 @@ def values_of(cell: Cell, trace: Trace) -> dict[str, float | None]:
     """Return the metrics of a cell's trace after the warm-up; None where one is undefined."""
     values = measure(Window(trace, cell.first_row, cell.steps), cell.metrics)
     return {name: None if math.isnan(value) else value for name, value in values.items()}
-
-
-def run_cell(cell: Cell) -> dict[str, Any]:
-    """Play a cell and return its record: what it was and its metrics."""
-    return {
-        "key": cell.key,
-        "code_sha256": code_hash(),
-        "agent_sha256": cell.agent.sha256,
-        "scenario": cell.scenario,
-        "agent": cell.agent.label,
-        "adversary": cell.adversary.label,
-        "seed": cell.seed,
-        "engine_seed": cell.engine_seed,
-        "model": cell.model,
-        "path": cell.path,
-        "metrics": values_of(cell, play(cell)),
-    }

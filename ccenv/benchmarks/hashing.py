@@ -20,11 +20,14 @@ _CODE = (
     "agents/classic/*.py",
     "adversaries/**/*.py",
     "beliefs.py",
+    "measures.py",
     "metrics.py",
     "model.py",
     "path.py",
-    "benchmarks/cells.py",
-    "benchmarks/suite.py",
+    "simulation/*.py",
+    "benchmarks/*cells.py",
+    "benchmarks/*suite.py",
+    "benchmarks/template.py",
 )
 
 

@@ -8,10 +8,9 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from ccenv.benchmarks.cells import Cell, play, values_of
-from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.errors import CcenvError, EngineError
 from ccenv.files import write_atomic
-from ccenv.metrics import get_metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +63,7 @@ def _write_trace(out: FilePath, cell: Cell, metrics: dict[str, Any], worst: dict
     plot_trace(trace, out / worst["plot"])
 
 
-def write_picture(suite: Suite, records: list[dict[str, Any]], summary: list[dict[str, Any]], file: FilePath) -> None:
+def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list[dict[str, Any]], file: FilePath) -> None:
     """Draw utilisation against queueing delay per sender and adversary, and the nominal scores with their intervals.
 
     Args:
@@ -88,10 +87,10 @@ def write_picture(suite: Suite, records: list[dict[str, Any]], summary: list[dic
     write_atomic(file, out.getvalue())
 
 
-def _scatter(suite: Suite, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:
+def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:
     """One point per sender and adversary: means over scenarios and seeds, delay in units of Rm; up and left is better."""
     for colour, agent in enumerate(agents):
-        for marker, adversary in zip(_MARKERS, suite.adversaries, strict=False):
+        for marker, adversary in zip(_MARKERS, suite.opponents, strict=False):
             points = [p for r in records if r["agent"] == agent and r["adversary"] == adversary and (p := _point(r))]
             if points:
                 x, y = (sum(values) / len(points) for values in zip(*points, strict=True))
@@ -103,7 +102,7 @@ def _scatter(suite: Suite, records: list[dict[str, Any]], agents: list[str], ax:
     handles = [ax.plot([], [], "o", color=f"C{i % 10}", label=agent)[0] for i, agent in enumerate(agents)]
     handles += [
         ax.plot([], [], marker, color="grey", label=f"against {adversary}", linestyle="none")[0]
-        for marker, adversary in zip(_MARKERS, suite.adversaries, strict=False)
+        for marker, adversary in zip(_MARKERS, suite.opponents, strict=False)
     ]
     ax.legend(handles=handles, fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False)
 
@@ -115,7 +114,7 @@ def _point(record: dict[str, Any]) -> tuple[float, float] | None:
     return delay_s / min(flow["rtt_s"] for flow in record["path"]["flows"]), utilised
 
 
-def _bars(suite: Suite, summary: list[dict[str, Any]], ax: Axes) -> None:
+def _bars(suite: SuiteBase, summary: list[dict[str, Any]], ax: Axes) -> None:
     """Nominal score with its interval, and the worst case beside it."""
     from matplotlib.patches import Patch
 
@@ -127,7 +126,7 @@ def _bars(suite: Suite, summary: list[dict[str, Any]], ax: Axes) -> None:
         if entry["worst_case"] is not None:
             ax.barh(row - 0.18, entry["worst_case"]["value"], 0.34, color="C1")
     ax.set_yticks(range(len(entries)), [entry["agent"] for entry in entries])
-    score, worst = get_metric(suite.score.metric), get_metric(suite.worst_case.metric)
+    score, worst = suite.measure(suite.score.metric), suite.measure(suite.worst_case.metric)
     handles = [
         Patch(color="C0", label=f"{score.label} against {suite.score.adversary}: IQM, 95 % interval"),
         Patch(color="C1", label=f"worst {worst.label} found"),

@@ -6,18 +6,26 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.backends import BACKENDS
-from ccenv.benchmarks.cells import Cell, Player, agent_player, cells_of
+from ccenv.benchmarks.backends import BACKENDS, AnyCell
+from ccenv.benchmarks.cells import Cell, cells_of
 from ccenv.benchmarks.hashing import code_hash, plain
+from ccenv.benchmarks.packet_cells import FIXED, packet_cells_of
+from ccenv.benchmarks.packet_suite import PacketSuite
+from ccenv.benchmarks.parquet import PARQUET, write_parquet
+from ccenv.benchmarks.players import Player, agent_player
 from ccenv.benchmarks.provenance import machine, now, versions
+from ccenv.benchmarks.references import check_all
 from ccenv.benchmarks.report import PICTURE, write_picture, write_worst_traces
 from ccenv.benchmarks.statistics import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.store import RunFolder
 from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.benchmarks.summary import summarise
+from ccenv.config import validate
 from ccenv.errors import InputError, unknown_name
 
 Progress = Callable[[int, int], None]
@@ -25,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 def run_suite(
-    suite: Suite,
+    suite: SuiteBase,
     out: FilePath,
     *,
     extra_agents: Sequence[str] = (),
@@ -64,7 +72,7 @@ def run_suite(
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     agents = _players(suite, extra_agents)
-    cells = cells_of(suite, agents)
+    cells = cells_for(suite, agents)
     chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
     if not chosen:
         raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
@@ -83,18 +91,58 @@ def run_suite(
             done += len(records)
             progress(done, len(chosen) if limit is None else done + len(todo))
         records = _final_order(cells, stored)
-        known = {player.label for player in agents}
+        known = {player.label for player in agents} | {FIXED.label}
         kept = {record["agent"] for record in records} - known
         others = [agent for agent in earlier if agent["label"] in kept]
         manifest = _manifest(suite, [asdict(player) for player in agents] + others, cells, records)
         if pictures:
-            write_worst_traces(out, cells, records, manifest["summary"])
+            if isinstance(suite, Suite):
+                write_worst_traces(out, [c for c in cells if isinstance(c, Cell)], records, manifest["summary"])
             write_picture(suite, records, manifest["summary"], out / PICTURE)
         folder.finish(records, manifest)
+        if find_spec("pyarrow"):  # of the extra "bench"; cells.jsonl has the same without it
+            write_parquet(records, out / PARQUET)
     return manifest
 
 
-def _players(suite: Suite, extra_agents: Sequence[str]) -> list[Player]:
+def evaluate(
+    suite: SuiteBase,
+    sender: str,
+    *,
+    seeds: Sequence[int] | None = None,
+    backend: str = "local",
+    workers: int | None = None,
+    progress: Progress = lambda done, total: None,
+) -> list[dict[str, Any]]:
+    """Play a suite for one sender and return its records, in the order of the suite, without a folder.
+
+    Args:
+        suite: what to play.
+        sender: a name with parameters, or the path of a program or policy; instead of the suite's agents.
+        seeds: instead of the suite's.
+        backend: as in :func:`run_suite`.
+        workers: as in :func:`run_suite`.
+        progress: as in :func:`run_suite`.
+
+    Returns:
+        list: per cell what :func:`run_suite` stores in ``cells.jsonl``.
+
+    Raises:
+        InputError: for a sender or seeds that cannot be.
+    """
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
+    suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
+    cells = cells_for(suite, [agent_player(sender)])
+    found: dict[str, dict[str, Any]] = {}
+    for records in BACKENDS[backend](cells, workers or _cores()):
+        found |= {record["key"]: record for record in records}
+        progress(len(found), len(cells))
+    return [found[cell.key] for cell in cells]
+
+
+def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     from ccenv.agents import AGENTS
 
     players = [agent_player(spec, spec) for spec in suite.agents]
@@ -107,28 +155,44 @@ def _players(suite: Suite, extra_agents: Sequence[str]) -> list[Player]:
         if labels.count(player.label) > 1:
             specs = " and ".join(repr(other.spec) for other in players if other.label == player.label)
             raise InputError(f"two agents are called {player.label!r} ({specs}): rename one in its card or program")
-    if not players:
-        raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
     return players
+
+
+def cells_for(suite: SuiteBase, agents: list[Player]) -> list[AnyCell]:
+    """Return all cells of a suite for some agents, in the order of the suite.
+
+    Raises:
+        InputError: for unknown agents or adversaries, or a network that cannot be.
+    """
+    cells: list[AnyCell] = []
+    if isinstance(suite, PacketSuite):
+        cells += packet_cells_of(suite, agents)
+    elif isinstance(suite, Suite):
+        cells += cells_of(suite, agents)
+    if not cells:
+        raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
+    return cells
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _final_order(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _final_order(cells: list[AnyCell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Put this run's cells first, in the suite's order; agents that only an earlier run had stay behind them.
 
     Cells of agents that changed, or that older code played, are superseded and dropped.
     """
     keys = [cell.key for cell in cells]
-    agents = {cell.agent.label for cell in cells}
+    agents = {cell.agent.label for cell in cells}  # FIXED is one of them where it plays
     current = [stored[key] for key in keys if key in stored]
     others = [r for key, r in sorted(stored.items()) if r["agent"] not in agents and r["code_sha256"] == code_hash()]
     return current + sorted(others, key=lambda record: str(record["agent"]))
 
 
-def _manifest(suite: Suite, agents: list[dict[str, Any]], cells: list[Cell], records: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(
+    suite: SuiteBase, agents: list[dict[str, Any]], cells: list[AnyCell], records: list[dict[str, Any]]
+) -> dict[str, Any]:
     finished = {record["key"] for record in records}
     return {
         "suite": plain(suite.model_dump()),
@@ -150,4 +214,5 @@ def _manifest(suite: Suite, agents: list[dict[str, Any]], cells: list[Cell], rec
             "seed": SEED,
         },
         "summary": summarise(suite, records),
+        "references": check_all(suite, records),
     }

@@ -57,7 +57,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Forget all results."""
-        for name in (MANIFEST, CELLS):
+        for name in (MANIFEST, CELLS, "cells.parquet"):
             (self.path / name).unlink(missing_ok=True)
 
     def start(self, suite: dict[str, Any]) -> list[dict[str, Any]]:

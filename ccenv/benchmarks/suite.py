@@ -1,29 +1,24 @@
-"""The format of benchmark suites (docs/benchmarks.md): typed, versioned, hashed YAML, and its scenarios as paths."""
+"""Suites of the curve engine (docs/benchmarks.md): typed, versioned, hashed YAML, and its scenarios as paths."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
-import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ccenv.benchmarks.hashing import hash_of
+from ccenv.benchmarks.packet_suite import PacketSuite
+from ccenv.benchmarks.suite_base import Name, SuiteBase, once
 from ccenv.config import StrictModel, find_data, read_yaml, validate
 from ccenv.engine.rng import uniform
 from ccenv.errors import InputError, did_you_mean
-from ccenv.metrics import Direction, get_metric
+from ccenv.metrics import Measure, get_metric
 from ccenv.model import get_model
 from ccenv.path import MAX_FLOWS, Path, make_path
 
 PACKAGE = "ccenv.benchmarks.suites"
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-MAX_SEED = 2**31
-
-Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 
 
 class Values(StrictModel):
@@ -172,81 +167,27 @@ class Case:
         return values.draw(share) if chosen is None else chosen
 
 
-class Reference(StrictModel):
-    """A published value to compare with.
+class Suite(SuiteBase):
+    """A benchmark suite of the curve engine: every agent on every path against every adversary.
 
     Attributes:
-        agent, scenario, adversary: which cells; None: all.
-        metric: which metric.
-        value: what the source reports.
-        source: paper, section, figure or table.
-    """
-
-    agent: str | None = None
-    scenario: str | None = None
-    adversary: str | None = None
-    metric: str
-    value: float = Field(allow_inf_nan=False)
-    source: str = Field(min_length=1)
-
-
-class Score(StrictModel):
-    """The nominal score: a metric against one adversary, aggregated over scenarios and seeds."""
-
-    metric: str = "power"
-    adversary: str = "kind"
-
-
-class WorstCase(StrictModel):
-    """The worst case: the worst value of a metric over all cells of a sender."""
-
-    metric: str = "utilisation"
-
-
-class Suite(StrictModel):
-    """A benchmark suite.
-
-    Attributes:
-        format: always ``"ccenv-suite"``.
-        format_version: 1.
-        name: what ``ccenv bench run`` takes.
-        version: bumped whenever a scenario changes; results of different versions are never mixed.
-        summary: one line.
-        tags: free labels.
-        engine: which engine plays it.
+        engine: ``curve``.
         steps_per_rtt: K of the curve engine.
         duration_rtts, duration_s: length of a run, one of the two; RTTs are smallest Rm.
         warm_up_rtts, warm_up_s: what metrics leave out, one of the two or none.
-        seeds: one run per seed; a seed draws the paths from their ranges and keys all random moves.
-        agents: specs of senders.
         adversaries: specs of adversaries.
         scenarios: families of paths.
-        metrics: name -> direction, as in ``ccenv.metrics``.
-        score: how the nominal score is made.
-        worst_case: how the worst case is made.
-        references: published values.
     """
 
-    format: Literal["ccenv-suite"]
-    format_version: Literal[1]
-    name: Name
-    version: int = Field(ge=1, strict=True)
-    summary: str = ""
-    tags: tuple[Name, ...] = ()
     engine: Literal["curve"] = "curve"
     steps_per_rtt: int = Field(8, ge=1, le=64, strict=True)
     duration_rtts: float | None = Field(default=None, gt=0, le=1e6)
     duration_s: float | None = Field(default=None, gt=0, le=1e6)
     warm_up_rtts: float | None = Field(default=None, ge=0)
     warm_up_s: float | None = Field(default=None, ge=0)
-    seeds: tuple[Annotated[int, Field(ge=0, lt=MAX_SEED, strict=True)], ...] = Field(min_length=1)
     agents: tuple[str, ...]
     adversaries: tuple[str, ...] = Field(min_length=1)
     scenarios: tuple[Scenario, ...] = Field(min_length=1)
-    metrics: dict[str, Direction] = Field(min_length=1)
-    score: Score = Score()
-    worst_case: WorstCase = WorstCase()
-    references: tuple[Reference, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Suite:
@@ -258,49 +199,24 @@ class Suite(StrictModel):
             duration, warm_up = getattr(self, f"duration_{unit}"), getattr(self, f"warm_up_{unit}")
             if duration is not None and warm_up is not None and warm_up >= duration:
                 raise ValueError(f"warm_up_{unit} {warm_up:g} is not below duration_{unit} {duration:g}")
-        for what, values in (
-            ("agents", self.agents),
-            ("adversaries", self.adversaries),
-            ("seeds", self.seeds),
-            ("scenarios", [scenario.name for scenario in self.scenarios]),
-        ):
-            twice = [value for value in values if list(values).count(value) > 1]
-            if twice:
-                raise ValueError(f"{what}: {twice[0]!r} is listed twice")
-        self._check_metrics()
+        once("adversaries", self.adversaries)
+        once("scenarios", [scenario.name for scenario in self.scenarios])
+        self.check_names()
         return self
 
-    def _check_metrics(self) -> None:
-        for name, direction in self.metrics.items():
-            try:
-                known = get_metric(name).direction
-            except InputError as error:
-                raise ValueError(str(error)) from None
-            if direction != known:
-                raise ValueError(f"metrics: {name} is better when {known}, not when {direction}")
-        used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
-        used += [("references", reference.metric) for reference in self.references]
-        for where, name in used:
-            if name not in self.metrics:
-                raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
-        if self.score.adversary not in self.adversaries:
-            hint = did_you_mean(self.score.adversary, self.adversaries)
-            raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")
+    def measure(self, name: str) -> Measure:
+        """Return the metric of a name (``ccenv.metrics``). Raises UnknownNameError."""
+        return get_metric(name)
 
     @property
-    def sha256(self) -> str:
-        """Content hash: of everything the suite says."""
-        return hash_of(self.model_dump())
+    def opponents(self) -> tuple[str, ...]:
+        """The adversaries."""
+        return self.adversaries
 
     @property
     def cases(self) -> list[Case]:
         """All points of all scenarios, in order."""
         return [case for scenario in self.scenarios for case in scenario.cases]
-
-    def run_key(self, case: str, seed: int) -> int:
-        """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""
-        text = f"{self.name}/{self.version}/{case}/{seed}"
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11
 
     def rows(self, dt_s: float) -> tuple[int, int]:
         """Return the steps of a run and the row at which the warm-up ends."""
@@ -316,7 +232,7 @@ def _rows(rtts: float | None, seconds: float | None, steps_per_rtt: int, dt_s: f
     return math.ceil(steps - 1e-9)
 
 
-def load_suite(name: str) -> Suite:
+def load_suite(name: str) -> SuiteBase:
     """Read a suite: a shipped name or the path of a YAML file.
 
     Raises:
@@ -324,4 +240,13 @@ def load_suite(name: str) -> Suite:
         InputError: with the key, the value seen and what is allowed.
     """
     file = find_data(PACKAGE, name, ".yaml")
-    return validate(Suite, read_yaml(file), file.name)
+    return suite_of(read_yaml(file), file.name)
+
+
+def suite_of(data: Any, where: str) -> SuiteBase:
+    """Validate a suite's data, of either engine, e.g. from a manifest. Raises InputError."""
+    engine = data.get("engine", "curve") if isinstance(data, dict) else "curve"
+    models: dict[str, type[SuiteBase]] = {"curve": Suite, "packet": PacketSuite}
+    if not isinstance(engine, str) or engine not in models:
+        raise InputError(f"{where}: engine is {engine!r}.{did_you_mean(str(engine), models)}")
+    return validate(models[engine], data, where)

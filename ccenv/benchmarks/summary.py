@@ -6,13 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ccenv.benchmarks.statistics import estimate
-from ccenv.benchmarks.suite import Suite
-from ccenv.metrics import get_metric
+from ccenv.benchmarks.suite_base import SuiteBase
 
 Record = dict[str, Any]
 
 
-def summarise(suite: Suite, records: list[Record]) -> list[dict[str, Any]]:
+def summarise(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
     """Summarise the records of a suite, one entry per sender, best nominal score first.
 
     Args:
@@ -21,7 +20,7 @@ def summarise(suite: Suite, records: list[Record]) -> list[dict[str, Any]]:
 
     Returns:
         list: per sender ``agent``, ``agent_sha256``, ``n_cells``, ``score`` (or None without nominal cells), ``against``
-        (adversary -> metric -> mean over its cells, None where it is undefined in all), ``worst_case`` and ``references``.
+        (adversary -> metric -> mean over its cells, None where it is undefined in all) and ``worst_case``.
     """
     entries = []
     for agent in dict.fromkeys(record["agent"] for record in records):
@@ -32,19 +31,18 @@ def summarise(suite: Suite, records: list[Record]) -> list[dict[str, Any]]:
                 "agent_sha256": own[0]["agent_sha256"],
                 "n_cells": len(own),
                 "score": _score(suite, own),
-                "against": {name: _means(suite, own, name) for name in suite.adversaries},
+                "against": {name: _means(suite, own, name) for name in suite.opponents},
                 "worst_case": _worst(suite, own),
-                "references": _references(suite, own),
             }
         )
-    best_first = -1.0 if get_metric(suite.score.metric).direction == "higher" else 1.0
+    best_first = -1.0 if suite.measure(suite.score.metric).direction == "higher" else 1.0
     return sorted(entries, key=lambda e: (e["score"] is None, best_first * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
 
 
-def _score(suite: Suite, records: list[Record]) -> dict[str, Any] | None:
+def _score(suite: SuiteBase, records: list[Record]) -> dict[str, Any] | None:
     tasks: dict[str, list[float]] = {}
     for record in records:
-        value = record["metrics"][suite.score.metric]
+        value = record["metrics"].get(suite.score.metric)
         if record["adversary"] == suite.score.adversary and value is not None:
             tasks.setdefault(record["scenario"], []).append(value)
     if not tasks:
@@ -52,9 +50,9 @@ def _score(suite: Suite, records: list[Record]) -> dict[str, Any] | None:
     return {"metric": suite.score.metric, "adversary": suite.score.adversary, **asdict(estimate(list(tasks.values())))}
 
 
-def _means(suite: Suite, records: list[Record], adversary: str) -> dict[str, float | None]:
+def _means(suite: SuiteBase, records: list[Record], adversary: str) -> dict[str, float | None]:
     own = [record["metrics"] for record in records if record["adversary"] == adversary]
-    return {name: _mean([values[name] for values in own]) for name in suite.metrics}
+    return {name: _mean([values.get(name) for values in own]) for name in suite.metrics}
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -62,25 +60,14 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(defined) / len(defined) if defined else None
 
 
-def _worst(suite: Suite, records: list[Record]) -> dict[str, Any] | None:
-    metric = get_metric(suite.worst_case.metric)
+def _worst(suite: SuiteBase, records: list[Record]) -> dict[str, Any] | None:
+    metric = suite.measure(suite.worst_case.metric)
     worst: Record | None = None
     for record in records:
-        value = record["metrics"][metric.name]
+        value = record["metrics"].get(metric.name)
         if value is not None and (worst is None or metric.worse(value, worst["metrics"][metric.name])):
             worst = record
     if worst is None:
         return None
     where = {name: worst[name] for name in ("scenario", "adversary", "seed", "key")}
     return {"metric": metric.name, "value": worst["metrics"][metric.name], **where}
-
-
-def _references(suite: Suite, records: list[Record]) -> list[dict[str, Any]]:
-    out = []
-    for reference in suite.references:
-        filters = {name: getattr(reference, name) for name in ("agent", "scenario", "adversary")}
-        cells = [r for r in records if all(value is None or r[name] == value for name, value in filters.items())]
-        value = _mean([record["metrics"][reference.metric] for record in cells])
-        if value is not None:
-            out.append({**reference.model_dump(), "measured": value})
-    return out

@@ -10,7 +10,7 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.benchmarks.suite import Suite
+    from ccenv.benchmarks.suite_base import SuiteBase
 
 app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
 
@@ -29,7 +29,7 @@ def run(
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Play at most so many unfinished cells.")] = None,
-    backend: Annotated[str, typer.Option(help="local | processes; the results are the same.")] = "local",
+    backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
     workers: Annotated[int | None, typer.Option(help="Processes to use; one per core by default.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard finished cells.")] = False,
     json: JsonOption = False,
@@ -63,12 +63,10 @@ def run(
     print_text(f"wrote {folder}")
 
 
-def print_summary(suite: Suite, manifest: dict[str, Any]) -> None:
+def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
     """Print the table of a run: nominal score with interval, means against the nominal adversary, worst case."""
-    from ccenv.metrics import METRICS, get_metric
-
-    score, worst = get_metric(suite.score.metric), get_metric(suite.worst_case.metric)
-    shown = [METRICS[name] for name in suite.metrics if name != score.name]
+    score, worst = suite.measure(suite.score.metric), suite.measure(suite.worst_case.metric)
+    shown = [suite.measure(name) for name in suite.metrics if name != score.name]
     columns = ["agent", f"{score.label} (IQM, 95 %)"]
     columns += [f"{metric.label} ({metric.unit})" if metric.unit else metric.label for metric in shown]
     columns += [f"worst {worst.label}", "found by"]

@@ -93,7 +93,6 @@ class Summary(StrictModel):
     score: Score | None
     against: dict[str, dict[str, float | None]]
     worst_case: WorstCase | None
-    references: list[dict[str, Any]]
 
 
 class Manifest(StrictModel):
@@ -113,6 +112,7 @@ class Manifest(StrictModel):
     finished_at: Moment
     statistics: dict[str, Text | float]
     summary: list[Summary]
+    references: list[dict[str, Any]]
 
 
 class ProofQuery(StrictModel):

@@ -14,7 +14,9 @@ import pytest
 from small_suite import small, small_suite, write_suite
 
 from ccenv.benchmarks import backends, cells
-from ccenv.benchmarks.cells import agent_player, cells_of, play, run_cell, values_of
+from ccenv.benchmarks.backends import run_cell
+from ccenv.benchmarks.cells import cells_of, play, values_of
+from ccenv.benchmarks.players import agent_player
 from ccenv.benchmarks.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
 from ccenv.benchmarks.suite import Suite
@@ -213,7 +215,7 @@ def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest
         run_suite(small_suite(), tmp_path, pictures=False)
     monkeypatch.undo()
     kept = len(RunFolder(tmp_path).read_cells())
-    assert kept >= backends.CHUNK
+    assert kept >= cells.Cell.per_task
     assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
 
 

@@ -1,0 +1,141 @@
+"""Published values beside ours: quantities over the cells of a run, and whether they agree."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from ccenv import measures
+from ccenv.benchmarks.statistics import estimate, interquartile_mean
+from ccenv.benchmarks.suite_base import Quantity, Reference, SuiteBase
+
+Record = dict[str, Any]
+REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "same direction", "not reproduced", "not measured"
+
+
+def matching(records: list[Record], quantity: Any) -> list[Record]:
+    """Return the records that a quantity or figure speaks about: scenario pattern, agent, adversary, parameters."""
+    out = []
+    for record in records:
+        agent, adversary = getattr(quantity, "agent", None), getattr(quantity, "adversary", None)
+        if quantity.scenario is not None and not matches(record["scenario"], quantity.scenario):
+            continue
+        if (agent is not None and record["agent"] != agent) or (adversary is not None and record["adversary"] != adversary):
+            continue
+        if all(_holds(parameter(record, name), wanted) for name, wanted in quantity.where.items()):
+            out.append(record)
+    return out
+
+
+def matches(scenario: str, pattern: str) -> bool:
+    """Tell whether a case belongs to a pattern: a scenario's name, a case's name, or either with ``*``."""
+    return scenario == pattern or scenario.partition("[")[0] == pattern or fnmatchcase(scenario, pattern.replace("[", "[[]"))
+
+
+def parameter(record: Record, name: str) -> Any:
+    """Return a record's parameter, or its agent, scenario, adversary or seed; None if it has none of this name."""
+    if name in ("agent", "adversary", "seed"):
+        return record[name]
+    if name == "scenario":
+        return record["scenario"].partition("[")[0]
+    return record.get("parameters", {}).get(name)
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return value is not None and wanted.get("low", -math.inf) <= value <= wanted.get("high", math.inf)
+    return value in wanted if isinstance(wanted, list) else value == wanted
+
+
+def value_of(records: list[Record], quantity: Quantity) -> float | None:
+    """Return a quantity of a run; None if no cell has it."""
+    cells = [r for r in matching(records, quantity) if r["metrics"].get(quantity.metric) is not None]
+    if not cells:
+        return None
+    values = np.array([r["metrics"][quantity.metric] for r in cells], dtype=np.float64)
+    if quantity.aggregate == "slope":
+        found = measures.slope([parameter(r, quantity.over or "") for r in cells], list(values))
+    elif quantity.aggregate == "delta_sensitivity":
+        found = measures.delta_sensitivity(values)
+    elif quantity.aggregate == "iqm":
+        found = float(interquartile_mean(values))
+    else:
+        found = float(getattr(np, quantity.aggregate)(values))
+    return found if math.isfinite(found) else None
+
+
+def interval_of(records: list[Record], quantity: Quantity) -> tuple[float, float] | None:
+    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case; None with fewer than two values."""
+    tasks: dict[str, list[float]] = {}
+    for record in matching(records, quantity):
+        value = record["metrics"].get(quantity.metric)
+        if value is not None:
+            tasks.setdefault(record["scenario"], []).append(value)
+    if sum(map(len, tasks.values())) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
+        return None
+    found = estimate(list(tasks.values()))
+    return found.low, found.high
+
+
+def check(records: list[Record], reference: Reference) -> dict[str, Any]:
+    """Compare a published value with ours.
+
+    Args:
+        records: finished cells.
+        reference: what the source says.
+
+    Returns:
+        dict: ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
+            comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.
+    """
+    measured = value_of(records, reference)
+    other = next((q for q in (reference.above, reference.below) if q is not None), None)
+    published = value_of(records, other) if other else next(
+        v for v in (reference.value, reference.at_least, reference.at_most) if v is not None
+    )  # fmt: skip
+    claim, agreement = _verdict(reference, measured, published)
+    ratio = measured / published if measured is not None and published else None
+    return {
+        "name": reference.name or f"{reference.aggregate} of {reference.metric}",
+        "source": reference.source,
+        "metric": reference.metric,
+        "aggregate": reference.aggregate,
+        "claim": claim,
+        "published": published,
+        "measured": measured,
+        "ratio": ratio,
+        "interval": interval_of(records, reference) if measured is not None else None,
+        "n_cells": len(matching(records, reference)),
+        "agreement": agreement,
+        "why": reference.why if agreement != REPRODUCED else "",
+    }
+
+
+def _verdict(reference: Reference, measured: float | None, published: float | None) -> tuple[str, str]:
+    if published is None or measured is None:
+        return "", NOT_MEASURED
+    if reference.value is not None:
+        claim = f"{published:g} within a factor of {reference.tolerance:g}"
+        near = measured == published or (
+            measured * published > 0 and max(measured / published, published / measured) <= reference.tolerance
+        )
+        if near:
+            return claim, REPRODUCED
+        neutral = reference.neutral
+        same = neutral is not None and (measured - neutral) * (published - neutral) > 0
+        return claim, SAME_DIRECTION if same else NOT_REPRODUCED
+    if reference.at_least is not None or reference.above is not None:
+        word = "at least" if reference.at_least is not None else "above our own"
+        holds = measured >= published if reference.at_least is not None else measured > published
+    else:
+        word = "at most" if reference.at_most is not None else "below our own"
+        holds = measured <= published if reference.at_most is not None else measured < published
+    return f"{word} {published:.4g}", REPRODUCED if holds else NOT_REPRODUCED
+
+
+def check_all(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
+    """Compare all published values of a suite, in its order."""
+    return [check(records, reference) for reference in suite.references]

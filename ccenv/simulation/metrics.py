@@ -1,0 +1,380 @@
+"""Metrics of a run of the packet engine, each a documented function of a window of its logs, and one table that names them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ccenv import measures
+from ccenv.errors import InputError, unknown_name
+from ccenv.measures import UNDEFINED
+from ccenv.metrics import Measure
+from ccenv.path import MBPS_IN_BPS
+from ccenv.simulation.result import Result
+
+
+@dataclass(frozen=True, eq=False)
+class RunWindow:
+    """The part of a run that is measured: some flows during some spans of time.
+
+    Attributes:
+        result: the run.
+        spans_s: (from, to) in seconds; rates and delays are over all of them together.
+        flows: indices of the flows.
+    """
+
+    result: Result
+    spans_s: tuple[tuple[float, float], ...]
+    flows: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.flows or not self.spans_s:
+            raise InputError("a window needs at least one flow and one span of time")
+        for first, last in self.rows():
+            if not first < last:
+                raise InputError(f"a span of the window is shorter than the log's interval of {self.result.scenario.log_s:g} s")
+
+    def rows(self, flow: int | None = None) -> list[tuple[int, int]]:
+        """Return the log rows of the spans, cut to the time in which a flow was to send where one is given."""
+        scenario, n = self.result.scenario, len(self.result.flow_log) - 1
+        low, high = 0.0, math.inf
+        if flow is not None:
+            low, high = scenario.flows[flow].start_s, scenario.flows[flow].stop_s
+        out = []
+        for begin, end in self.spans_s:
+            first, last = round(max(begin, low) / scenario.log_s), round(min(end, high, scenario.duration_s) / scenario.log_s)
+            if flow is None or first < last:
+                out.append((min(n, first), min(n, last)))
+        return out
+
+    def grown(self, flow: int, name: str) -> float:
+        """Return how much a cumulative field of the flow log grew over the window."""
+        log = self.result.flow_log[name][:, flow]
+        return float(sum(log[last] - log[first] for first, last in self.rows(flow)))
+
+    def total(self, name: str) -> float:
+        """Return the growth of a field over all flows of the window."""
+        return sum(self.grown(flow, name) for flow in self.flows)
+
+    def seconds(self, flow: int) -> float:
+        """Return for how long a flow was to send within the window."""
+        return sum(last - first for first, last in self.rows(flow)) * self.result.scenario.log_s
+
+    @cached_property
+    def rates_Bps(self) -> np.ndarray:
+        """Throughput of each flow over the time in which it was to send, (N,) bytes/s; not a number if that is none."""
+        seconds = [self.seconds(flow) for flow in self.flows]
+        return np.array(
+            [self.grown(f, "goodput_bytes") / s if s > 0 else UNDEFINED for f, s in zip(self.flows, seconds, strict=True)]
+        )
+
+    def link(self, name: str, index: int = 0) -> np.ndarray:
+        """Return a link's logged field in the window, the rows of all spans one after the other."""
+        log = self.result.link_log[name][:, index]
+        return np.concatenate([log[first:last] for first, last in self.rows()])
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Bytes that the first link could have carried."""
+        return float(self.link("rate_Bps").sum()) * self.result.scenario.log_s
+
+    @property
+    def rtt_s(self) -> float:
+        """Propagation RTT, the mean over the delivered bytes where flows differ."""
+        rtts = np.array([self.result.scenario.flows[flow].rtt_s for flow in self.flows])
+        weights = np.array([self.grown(flow, "goodput_bytes") for flow in self.flows])
+        return float(rtts @ weights / weights.sum()) if weights.sum() > 0 else float(rtts.min())
+
+    @cached_property
+    def delays(self) -> tuple[np.ndarray, np.ndarray]:
+        """RTT minus Rm per flow and log interval as the mean of its ACKs, and how many they were."""
+        values, weights = [], []
+        for flow in self.flows:
+            log, base_s = self.result.flow_log[:, flow], self.result.scenario.flows[flow].rtt_s
+            for first, last in self.rows(flow):
+                samples, summed = np.diff(log["rtt_samples"][first : last + 1]), np.diff(log["rtt_sum_s"][first : last + 1])
+                some = samples > 0
+                values.append(np.maximum(0.0, summed[some] / samples[some] - base_s))
+                weights.append(samples[some])
+        return (np.concatenate(values), np.concatenate(weights)) if values else (np.zeros(0), np.zeros(0))
+
+
+def utilisation(window: RunWindow) -> float:
+    """Return the new bytes of these flows that reached a receiver over the bytes that the first link could have carried.
+
+    Reference: [CCmatic] s.3, objective "utilisation". A byte that is delivered twice counts once.
+    """
+    return window.total("goodput_bytes") / window.capacity_bytes
+
+
+def throughput_mbps(window: RunWindow) -> float:
+    """Return the mean over the flows of the new bytes per second, each over the time in which it was to send, in Mbit/s."""
+    rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
+    return float(rates.mean()) / MBPS_IN_BPS if len(rates) else UNDEFINED
+
+
+def queueing_delay_mean_s(window: RunWindow) -> float:
+    """Return the mean over the ACKs of RTT minus Rm, jitter included. Reference: [CCmatic] (5.1)."""
+    delay_s, samples = window.delays
+    return float(delay_s @ samples / samples.sum()) if samples.sum() > 0 else UNDEFINED
+
+
+def queueing_delay_p95_s(window: RunWindow) -> float:
+    """Return what the mean delay of a log interval does not exceed for 95 % of the ACKs. Reference: Pantheon, ATC 2018, s.3."""
+    return measures.weighted_quantile(*window.delays, 0.95)
+
+
+def one_way_delay_s(window: RunWindow) -> float:
+    """Return the mean time from sender to receiver per packet. Reference: [Delta] s.5.1, figure 3."""
+    samples = window.total("one_way_samples")
+    return window.total("one_way_sum_s") / samples if samples > 0 else UNDEFINED
+
+
+def rtt_mean_s(window: RunWindow) -> float:
+    """Return the mean RTT per ACK, in seconds."""
+    samples = window.total("rtt_samples")
+    return window.total("rtt_sum_s") / samples if samples > 0 else UNDEFINED
+
+
+def _newest_rtts(window: RunWindow) -> np.ndarray:
+    log = window.result.flow_log["rtt_s"]
+    found = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
+    return np.asarray(found[found > 0])
+
+
+def rtt_min_s(window: RunWindow) -> float:
+    """Return the smallest RTT sample among the newest ones at the log's times. Reference: d_min of [Starvation] s.3, figure 3."""
+    rtts = _newest_rtts(window)
+    return float(rtts.min()) if len(rtts) else UNDEFINED
+
+
+def rtt_max_s(window: RunWindow) -> float:
+    """Return the largest RTT sample among the newest ones at the log's times. Reference: d_max of [Starvation] s.3, figure 3."""
+    rtts = _newest_rtts(window)
+    return float(rtts.max()) if len(rtts) else UNDEFINED
+
+
+def _lost_bytes(window: RunWindow) -> float:
+    return window.total("dropped_bytes") + window.total("random_lost_bytes")
+
+
+def loss_fraction(window: RunWindow) -> float:
+    """Return the bytes that the network dropped, for congestion or not, over the bytes sent. Reference: [CCmatic] s.3."""
+    sent = window.total("sent_bytes")
+    return _lost_bytes(window) / sent if sent > 0 else UNDEFINED
+
+
+def loss_packets_per_rtt(window: RunWindow) -> float:
+    """Return the mean number of packets lost per Rm. Reference: [CCmatic] figure 16."""
+    seconds = sum(last - first for first, last in window.rows()) * window.result.scenario.log_s
+    rtt_s = min(window.result.scenario.flows[flow].rtt_s for flow in window.flows)
+    return _lost_bytes(window) / window.result.scenario.mss_bytes / (seconds / rtt_s)
+
+
+def loss_events_per_s(window: RunWindow) -> float:
+    """Return the loss events per second and flow; losses within one Rm are one event. Reference: RFC 5348 s.5.2."""
+    log, log_s = window.result.flow_log, window.result.scenario.log_s
+    events, seconds = 0, 0.0
+    for flow in window.flows:
+        for first, last in window.rows(flow):
+            lost = np.diff((log["dropped_bytes"] + log["random_lost_bytes"])[first : last + 1, flow])
+            events += measures.loss_events(np.arange(len(lost)) * log_s, lost, window.result.scenario.flows[flow].rtt_s)
+            seconds += (last - first) * log_s
+    return events / seconds if seconds > 0 else UNDEFINED
+
+
+def loss_event_rate(window: RunWindow) -> float:
+    """Return the loss events over the packets sent, what TCP formulas call p. Reference: [4CP] s.2.1.1; RFC 5348 s.5.2."""
+    seconds = sum(window.seconds(flow) for flow in window.flows)
+    packets = window.total("sent_bytes") / window.result.scenario.mss_bytes
+    return loss_events_per_s(window) * seconds / packets if packets > 0 else UNDEFINED
+
+
+def queue_max_bdp(window: RunWindow) -> float:
+    """Return the largest logged queue of the first link in units of its rate times the smallest Rm.
+
+    Reference: [CCmatic] figure 15.
+    """
+    rtt_s = min(flow.rtt_s for flow in window.result.scenario.flows)
+    return float((window.link("queue_bytes") / (window.link("rate_Bps") * rtt_s)).max())
+
+
+def queue_mean_share(window: RunWindow) -> float:
+    """Return the mean queue of the first link over its buffer; not a number where the buffer is infinite."""
+    log = window.result.link_log["queue_byte_s"][:, 0]
+    seconds = sum(last - first for first, last in window.rows()) * window.result.scenario.log_s
+    mean_bytes = sum(log[last] - log[first] for first, last in window.rows()) / seconds
+    buffer_bytes = window.result.scenario.links[0].buffer_bytes
+    return float(mean_bytes) / buffer_bytes if math.isfinite(buffer_bytes) else UNDEFINED
+
+
+def jain_index(window: RunWindow) -> float:
+    """Return Jain's index of the flows' throughputs. Reference: Jain, Chiu, Hawe 1984 (``ccenv.measures.jain``)."""
+    rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
+    return measures.jain(rates) if len(rates) else UNDEFINED
+
+
+def starvation_ratio(window: RunWindow) -> float:
+    """Return the largest throughput over the smallest, where a flow that got nothing counts as having got one segment.
+
+    Reference: [Starvation] s.5 (``ccenv.measures.starvation_ratio``).
+    """
+    seconds = np.array([window.seconds(flow) for flow in window.flows])
+    took_part = seconds > 0
+    least = window.result.scenario.mss_bytes / seconds[took_part]
+    return measures.starvation_ratio(np.maximum(window.rates_Bps[took_part], least)) if took_part.any() else UNDEFINED
+
+
+def s_fairness(window: RunWindow) -> float:
+    """Return the s of definition 2 over the second half of the run; a flow counts as having got at least one segment.
+
+    Reference: [Starvation] s.4.2 (``ccenv.measures.s_fairness``).
+    """
+    delivered = window.result.flow_log["goodput_bytes"][:, list(window.flows)]
+    return measures.s_fairness(window.result.time_s, np.maximum(delivered, window.result.scenario.mss_bytes))
+
+
+def power(window: RunWindow) -> float:
+    """Return utilisation * Rm / (Rm + mean queueing delay). Reference: Kleinrock 1979 (``ccenv.measures.power``)."""
+    if window.total("goodput_bytes") <= 0:
+        return 0.0
+    return measures.power(utilisation(window), window.rtt_s, queueing_delay_mean_s(window))
+
+
+def fair_power(window: RunWindow) -> float:
+    """Return power times Jain's index: the nominal score of ``standard-v1``.
+
+    Between 0 and about 1: full link, empty queue, equal shares. Of flows that compete, whoever starves the other loses as much
+    as whoever is starved.
+
+    Reference: power: Kleinrock 1979; the product with Jain's index is ccenv's own.
+    """
+    fairness = jain_index(window)
+    return power(window) * fairness if not math.isnan(fairness) else 0.0
+
+
+def convergence_time_s(window: RunWindow) -> float:
+    """Return when the newest of these flows is first within 20 % of an equal share of the link, for one second, after its start.
+
+    Reference: settling time (``ccenv.measures.convergence_time_s``), of rates averaged over half a second.
+    """
+    flow = max(window.flows, key=lambda f: window.result.scenario.flows[f].start_s)
+    times, rates, capacity = _half_seconds(window.result, flow)
+    start_s, share = window.result.scenario.flows[flow].start_s, float(capacity[-1]) / len(window.result.scenario.flows)
+    return measures.convergence_time_s(np.append(start_s, times), np.append(0.0, rates), share)
+
+
+def time_to_90_s(window: RunWindow) -> float:
+    """Return when the first of these flows first has 90 % of the link's rate over half a second, from the window's begin.
+
+    Reference: [CCmatic] figures 18 and 19.
+    """
+    times, rates, capacity = _half_seconds(window.result, window.flows[0])
+    begin = window.spans_s[0][0]
+    inside = times > begin
+    shares = rates[inside] / capacity[inside]
+    return measures.time_to_reach_s(np.append(begin, times[inside]), np.append(0.0, shares), 0.9)
+
+
+def _half_seconds(result: Result, flow: int, step_s: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the ends of half seconds from the flow's start on, its throughput and the link's rate in them."""
+    every = max(1, round(step_s / result.scenario.log_s))
+    first = round(result.scenario.flows[flow].start_s / result.scenario.log_s)
+    rows = np.arange(first, len(result.flow_log), every)
+    rates = np.diff(result.flow_log["goodput_bytes"][rows, flow]) / (every * result.scenario.log_s)
+    return rows[1:] * result.scenario.log_s, rates, result.link_log["rate_Bps"][rows[1:] - 1, 0]
+
+
+def response_time_s(window: RunWindow) -> float:
+    """Return the mean time of the transfers of flows with finite, or with batches of, transfers that were offered in the window.
+
+    Transfers that had not ended with the run are left out.
+
+    Reference: flow completion time (Dukkipati, McKeown 2006); [4CP] s.4.3.2.
+    """
+    found: list[float] = []
+    scenario = window.result.scenario
+    for flow in window.flows:
+        spec, work = scenario.flows[flow], scenario.flows[flow].workload
+        if work.kind == "finite":
+            done = float(window.result.finished_s[flow])
+            times = [(spec.start_s, done - spec.start_s)] if math.isfinite(done) else []
+        elif work.kind == "batches":
+            got = window.result.flow_log["goodput_bytes"][:, flow]
+            size = math.ceil(work.size_bytes / scenario.mss_bytes - 1e-9) * scenario.mss_bytes
+            took = measures.completion_times_s(window.result.time_s, got, size, work.every_s, spec.start_s)
+            times = [(spec.start_s + k * work.every_s, seconds) for k, seconds in enumerate(took)]
+        else:
+            continue
+        found += [seconds for at, seconds in times if any(low <= at < high for low, high in window.spans_s)]
+    return sum(found) / len(found) if found else UNDEFINED
+
+
+@dataclass(frozen=True)
+class RunMetric(Measure):
+    """One line of the table: a measure with the function that computes it; its docstring is the definition.
+
+    Attributes:
+        compute: of a window of a run.
+    """
+
+    compute: Callable[[RunWindow], float]
+
+
+RUN_METRICS: dict[str, RunMetric] = {
+    metric.name: metric
+    for metric in (
+        RunMetric("utilisation", "utilisation", "", "higher", utilisation),
+        RunMetric("throughput_mbps", "throughput", "Mbit/s", "higher", throughput_mbps),
+        RunMetric("queueing_delay_mean_s", "mean queueing delay", "s", "lower", queueing_delay_mean_s),
+        RunMetric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower", queueing_delay_p95_s),
+        RunMetric("one_way_delay_s", "one-way delay", "s", "lower", one_way_delay_s),
+        RunMetric("rtt_mean_s", "mean RTT", "s", "lower", rtt_mean_s),
+        RunMetric("rtt_min_s", "smallest RTT", "s", "lower", rtt_min_s),
+        RunMetric("rtt_max_s", "largest RTT", "s", "lower", rtt_max_s),
+        RunMetric("loss_fraction", "loss", "", "lower", loss_fraction),
+        RunMetric("loss_packets_per_rtt", "loss per Rm", "packets", "lower", loss_packets_per_rtt),
+        RunMetric("loss_events_per_s", "loss events", "1/s", "lower", loss_events_per_s),
+        RunMetric("loss_event_rate", "loss event rate", "", "lower", loss_event_rate),
+        RunMetric("queue_max_bdp", "largest queue", "BDP", "lower", queue_max_bdp),
+        RunMetric("queue_mean_share", "mean share of the buffer", "", "lower", queue_mean_share),
+        RunMetric("jain_index", "Jain index", "", "higher", jain_index),
+        RunMetric("starvation_ratio", "largest : smallest throughput", "", "lower", starvation_ratio),
+        RunMetric("s_fairness", "s of s-fairness", "", "lower", s_fairness),
+        RunMetric("power", "power", "", "higher", power),
+        RunMetric("fair_power", "fair power", "", "higher", fair_power),
+        RunMetric("convergence_time_s", "convergence time", "s", "lower", convergence_time_s),
+        RunMetric("time_to_90_s", "time to 90 % of the link", "s", "lower", time_to_90_s),
+        RunMetric("response_time_s", "response time", "s", "lower", response_time_s),
+    )
+}
+
+
+def get_run_metric(name: str) -> RunMetric:
+    """Return the metric of a name, without ``[flows]`` and ``@window``. Raises UnknownNameError with suggestions."""
+    if name not in RUN_METRICS:
+        raise unknown_name("metric of the packet engine", name, RUN_METRICS)
+    return RUN_METRICS[name]
+
+
+def measure_run(result: Result, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
+    """Return a metric over some flows and spans.
+
+    Args:
+        result: the run.
+        name: of the metric.
+        spans_s: (from, to) in seconds.
+        group: name of the flows, as in the scenario; None: all.
+
+    Raises:
+        InputError: if there is no such metric or no such flow.
+    """
+    names = [flow.name or flow.sender for flow in result.scenario.flows]
+    flows = tuple(i for i, own in enumerate(names) if group is None or own == group)
+    if not flows:
+        raise unknown_name("flow", str(group), set(names))
+    return get_run_metric(name).compute(RunWindow(result, tuple(spans_s), flows))

@@ -1,0 +1,268 @@
+"""Suites of the packet engine: networks with parameters, cells, records, references."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ccenv.benchmarks.packet_cells import PacketCell, packet_cells_of
+from ccenv.benchmarks.packet_suite import PacketSuite, parse_metric
+from ccenv.benchmarks.parquet import PARQUET, read_parquet
+from ccenv.benchmarks.players import agent_player
+from ccenv.benchmarks.references import check, value_of
+from ccenv.benchmarks.runner import evaluate, run_suite
+from ccenv.benchmarks.suite import load_suite, suite_of
+from ccenv.benchmarks.suite_base import Quantity, Reference
+from ccenv.benchmarks.template import expand, substitute
+from ccenv.cli.main import main
+from ccenv.config import validate
+from ccenv.errors import InputError
+from ccenv.simulation import simulate
+
+
+def small_packets(**changes: Any) -> dict[str, Any]:
+    """A grid of two buffers and a drawn rate for the agent, and one fixed network: six cells per agent and seed."""
+    data: dict[str, Any] = {
+        "format": "ccenv-suite",
+        "format_version": 1,
+        "name": "packets",
+        "version": 1,
+        "engine": "packet",
+        "duration_s": 3,
+        "warm_up_s": 1,
+        "seeds": [1, 2],
+        "agents": ["reno"],
+        "scenarios": [
+            {
+                "name": "grid",
+                "parameters": {"rate": {"low": 4, "high": 16}, "rtt": 20, "buffer": [0.5, 2]},
+                "network": {
+                    "links": [{"rate_mbps": "$rate", "buffer_bdp": "$buffer"}],
+                    "flows": [{"sender": "$agent", "rtt_ms": "$rtt", "jitter": {"kind": "batch", "max_rtts": 0.5}}],
+                },
+            },
+            {
+                "name": "fixed",
+                "windows": {"late": [[2, 3]]},
+                "network": {
+                    "links": [{"rate_mbps": 8, "buffer_packets": 20}],
+                    "flows": [{"name": "a", "sender": "reno", "rtt_ms": 20}, {"name": "b", "sender": "cubic", "rtt_ms": 40}],
+                },
+            },
+        ],
+        "metrics": {"utilisation": "higher", "jain_index": "higher", "throughput_mbps[b]@late": "higher"},
+    }
+    return {**data, **changes}
+
+
+def packets(**changes: Any) -> PacketSuite:
+    """The same, validated."""
+    return validate(PacketSuite, small_packets(**changes), "packets.yaml")
+
+
+def cells(**changes: Any) -> list[PacketCell]:
+    """Its cells for Reno."""
+    return packet_cells_of(packets(**changes), [agent_player("reno")])
+
+
+def test_cells_are_the_grid_and_the_fixed_network() -> None:
+    found = cells()
+    assert [cell.name for cell in found] == [
+        "grid[buffer=0.5]/reno/network/1",
+        "grid[buffer=0.5]/reno/network/2",
+        "grid[buffer=2]/reno/network/1",
+        "grid[buffer=2]/reno/network/2",
+        "fixed/network/network/1",
+        "fixed/network/network/2",
+    ]
+    assert len({cell.key for cell in found}) == 6
+    rates = [cell.parameters["rate"] for cell in found[:2]]
+    assert all(4 <= rate <= 16 for rate in rates)
+    assert rates[0] != rates[1]
+    assert found[0].metrics == ("utilisation", "jain_index")
+    assert found[4].metrics == ("utilisation", "jain_index", "throughput_mbps[b]@late")
+
+
+def test_a_record_is_what_the_simulator_gives() -> None:
+    cell = cells()[4]
+    result = simulate(
+        {
+            "duration_s": 3,
+            "warmup_s": 1,
+            "seed": cell.engine_seed,
+            "links": [{"rate_mbps": 8, "buffer_packets": 20}],
+            "flows": [{"name": "a", "sender": "reno", "rtt_ms": 20}, {"name": "b", "sender": "cubic", "rtt_ms": 40}],
+        }
+    )
+    flows, record = result.summary()["flows"], cell.run()
+    rates = [flow["throughput_mbps"] for flow in flows]
+    assert record["metrics"]["utilisation"] == pytest.approx(sum(rates) / 8, rel=1e-9)
+    assert record["metrics"]["jain_index"] == pytest.approx(sum(rates) ** 2 / (2 * sum(r * r for r in rates)), rel=1e-9)
+    grown = result.flow_log["goodput_bytes"][[200, 300], 1]
+    assert record["metrics"]["throughput_mbps[b]@late"] == pytest.approx((grown[1] - grown[0]) / 125e3, rel=1e-9)
+
+
+def test_backends_pieces_and_parquet_give_the_same(tmp_path: Path) -> None:
+    suite = packets()
+    whole = run_suite(suite, tmp_path / "whole", pictures=False)
+    run_suite(suite, tmp_path / "pieces", only=["fixed/*"], pictures=False)
+    run_suite(suite, tmp_path / "pieces", limit=1, pictures=False)
+    run_suite(suite, tmp_path / "pieces", backend="processes", workers=2, pictures=False)
+    assert whole["n_cells"] == 6
+    assert (tmp_path / "whole" / "cells.jsonl").read_bytes() == (tmp_path / "pieces" / "cells.jsonl").read_bytes()
+    assert (tmp_path / "whole" / PARQUET).read_bytes() == (tmp_path / "pieces" / PARQUET).read_bytes()
+    records = [json.loads(line) for line in (tmp_path / "whole" / "cells.jsonl").read_text().splitlines()]
+    table = read_parquet(tmp_path / "whole" / PARQUET)
+    assert table["metric.utilisation"] == [record["metrics"]["utilisation"] for record in records]
+    assert table["parameter.buffer"] == [0.5, 0.5, 2, 2, None, None]
+    again = evaluate(suite, "reno", seeds=[2])
+    assert [r["metrics"] for r in again] == [r["metrics"] for r in records if r["seed"] == 2]
+    assert suite_of(json.loads((tmp_path / "whole" / "manifest.json").read_text())["suite"], "manifest") == suite
+
+
+def test_other_seeds_play_other_paths() -> None:
+    records = evaluate(packets(), "reno", seeds=[7])
+    assert [record["seed"] for record in records] == [7, 7, 7]
+    assert records[0]["parameters"]["rate"] != evaluate(packets(), "reno", seeds=[8])[0]["parameters"]["rate"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"engine": "pakcet"}, "Did you mean 'packet'"),
+    ({"duration": 3}, "Did you mean 'duration_s'"),
+    ({"warm_up_s": 3}, "warm_up_s 3 is not below duration_s 3"),
+    ({"metrics": {"utilisation": "higher", "jane_index": "higher"}}, "Did you mean 'jain_index'"),
+    ({"metrics": {"utilisation": "higher", "throughput_mbps[b": "higher"}}, "not of the form"),
+    ({"scenarios": [{"name": "x", "network": {"links": [], "flows": [{"rtt_ms": "$rt"}]}}]}, "$rt is no parameter"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_refusals_name_the_key(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        suite_of(small_packets(**changes), "packets.yaml")
+    assert message in str(caught.value)
+
+
+def test_a_network_that_cannot_be_names_its_case() -> None:
+    scenarios = [{"name": "bad", "network": {"links": [{"rate_mbps": -1}], "flows": [{"sender": "reno", "rtt_ms": 20}]}}]
+    with pytest.raises(InputError, match=r"scenario bad: .*rate"):
+        cells(scenarios=scenarios, agents=[])
+
+
+def test_parameters_go_into_texts_and_whole_values() -> None:
+    template = {"sender": "fourcp_fixed:tarp=$tarp", "rtt_ms": "$rtt", "keep": "$agent"}
+    found = substitute(template, {"tarp": 0.000618, "rtt": 100})
+    assert found == {"sender": "fourcp_fixed:tarp=0.000618", "rtt_ms": 100, "keep": "$agent"}
+    with pytest.raises(InputError, match="Did you mean 'rtt'"):
+        substitute({"a": "${rt}"}, {"rtt": 1})
+
+
+def test_pyramid_is_the_papers() -> None:
+    """[4CP] s.5.1: of h = 2 flows in T = 8 the first is there from 2 to 8 and the second from 4 to 6."""
+    flow = {"name": "short", "sender": "reno", "rtt_ms": 100, "pyramid": {"period_s": 8, "height": 2}}
+    network, windows = expand({"links": [], "flows": [flow]}, duration_s=17, key=1)
+    spans = [(f["start_s"], f["stop_s"]) for f in network["flows"]]
+    assert spans == [(2, 8), (4, 6), (10, 16), (12, 14)]
+    assert windows["phase0"] == [(0.5, 2), (8.5, 10)]
+    assert windows["phase1"] == [(2.5, 4), (6.5, 8), (10.5, 12), (14.5, 16)]
+    assert windows["phase2"] == [(4.5, 6), (12.5, 14)]
+
+
+def test_web_has_the_mean_gap_and_the_pareto_sizes() -> None:
+    flow = {"sender": "reno", "rtt_ms": 40, "web": {"mean_size_bytes": 12000, "mean_gap_s": 0.5}}
+    network, _ = expand({"flows": [flow]}, duration_s=1000, key=3)
+    sizes = sorted(f["workload"]["size_bytes"] for f in network["flows"])
+    assert len(sizes) == pytest.approx(2000, abs=4 * math.sqrt(2000))
+    assert sizes[0] >= 2000  # the smallest of a Pareto distribution of shape 1.2 and mean 12000
+    assert sizes[len(sizes) // 2] == pytest.approx(2000 * 2 ** (1 / 1.2), rel=0.15)
+    assert expand({"flows": [flow]}, duration_s=1000, key=3)[0] == network
+
+
+def test_copies_relative_times_and_rate_steps() -> None:
+    link = {"rate_mbps": 10, "rate_steps": [{"time_s": 1, "rate_times": 0.5}]}
+    flow = {"sender": "reno", "rtt_ms": 50, "copies": 3, "start_every_rtts": 2, "jitter": {"kind": "constant", "max_rtts": 0.5}}
+    network, _ = expand({"links": [link], "flows": [flow]}, 10, 1)
+    assert network["links"][0]["rate_steps"] == [{"time_s": 1, "rate_mbps": 5}]
+    assert [f["start_s"] for f in network["flows"]] == [0, pytest.approx(0.1), pytest.approx(0.2)]
+    assert network["flows"][0]["jitter"] == {"kind": "constant", "max_s": 0.025}
+
+
+def test_metric_names() -> None:
+    assert parse_metric("power") == ("power", None, "run")
+    assert parse_metric("throughput_mbps[4CP auto]@phase0") == ("throughput_mbps", "4CP auto", "phase0")
+
+
+RECORDS = [
+    {
+        "scenario": f"grid[n={n}]",
+        "agent": agent,
+        "adversary": "network",
+        "seed": 1,
+        "parameters": {"n": n},
+        "metrics": {"m": value},
+    }
+    for agent, n, value in (("a", 1, 1.0), ("a", 2, 4.0), ("a", 4, 8.0), ("b", 1, 3.0), ("b", 2, None))
+]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [
+        ({"agent": "a"}, 13 / 3),
+        ({"agent": "a", "aggregate": "min", "where": {"n": [2, 4]}}, 4.0),
+        ({"agent": "a", "aggregate": "max", "where": {"n": {"high": 2}}}, 4.0),
+        ({"agent": "a", "aggregate": "delta_sensitivity"}, 3.0),
+        ({"agent": "a", "aggregate": "slope", "over": "n", "where": {"n": [1, 2]}}, 3.0),
+        ({"scenario": "grid[n=1]", "aggregate": "sum"}, 4.0),
+        ({"scenario": "other"}, None),
+        ({"agent": "b", "where": {"n": 2}}, None),
+    ],
+)
+def test_quantities_by_hand(quantity: dict[str, Any], expected: float | None) -> None:
+    found = value_of(RECORDS, Quantity(metric="m", **quantity))
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize(
+    ("claim", "agreement"),
+    [
+        ({"value": 4.0}, "reproduced"),
+        ({"value": 12.0, "neutral": 1}, "same direction"),
+        ({"value": 12.0}, "not reproduced"),
+        ({"value": 0.5, "neutral": 1}, "not reproduced"),
+        ({"at_least": 4.0}, "reproduced"),
+        ({"at_most": 4.0}, "not reproduced"),
+        ({"above": {"metric": "m", "agent": "b"}}, "reproduced"),
+        ({"below": {"metric": "m", "agent": "b"}}, "not reproduced"),
+        ({"value": 4.0, "scenario": "nowhere"}, "not measured"),
+    ],
+)
+def test_agreement_by_hand(claim: dict[str, Any], agreement: str) -> None:
+    found = check(RECORDS, Reference(metric="m", source="by hand", **{"agent": "a", **claim}))
+    assert found["agreement"] == agreement
+
+
+def test_standard_is_what_it_says() -> None:
+    suite = load_suite("standard-v1")
+    assert isinstance(suite, PacketSuite)
+    assert {scenario.name for scenario in suite.scenarios} == {
+        "one", "shallow", "deep", "flows", "versus", "rtts", "jitter", "steps", "loss"
+    }  # fmt: skip
+    found = packet_cells_of(suite, [agent_player("reno")])
+    counts = {len(cell.network["flows"]) for cell in found}
+    assert counts == {1, 2, 4, 8}
+    record = next(cell for cell in found if cell.scenario == "versus[other=cubic]").run()
+    assert 0 < record["metrics"]["fair_power"] < 1
+    assert record["metrics"]["fair_power"] == pytest.approx(record["metrics"]["power"] * record["metrics"]["jain_index"])
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "packets.yaml"
+    file.write_text(yaml.safe_dump(small_packets()), encoding="utf-8")
+    assert main(["bench", "run", str(file), "--out", str(tmp_path / "run"), "--limit", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_missing"] == 4
+    assert main(["bench", "run", str(file), "--out", str(tmp_path / "run")]) == 0
+    assert "suite packets version 1" in capsys.readouterr().out
