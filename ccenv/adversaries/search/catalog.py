@@ -19,8 +19,12 @@ for _name, _summary in (
     ("cem", "cross-entropy method over periodic patterns of 1-4 Rm (parameters population, elite)"),
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.search.{_name}:search", tags=("search",), summary=_summary)
+for _name, _summary in (
+    ("slow_link", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),
+):
+    SEARCHES.add(_name, f"ccenv.adversaries.emulation.{_name}:search", tags=("emulation",), summary=_summary)
 
-PANEL: tuple[str, ...] = ("corners", "random", "cem")
+PANEL: tuple[str, ...] = ("corners", "slow_link", "random", "cem")
 """The adversaries of an attack if nobody names others."""
 
 
