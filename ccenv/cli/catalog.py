@@ -82,8 +82,9 @@ def _agent_text(entry: Entry) -> str:
 
 def _adversaries() -> list[Item]:
     from ccenv.adversaries import ADVERSARIES
+    from ccenv.adversaries.search import SEARCHES
 
-    return _registered("adversaries", ADVERSARIES, _source_text)
+    return [item for registry in (ADVERSARIES, SEARCHES) for item in _registered("adversaries", registry, _source_text)]
 
 
 def _source_text(entry: Entry) -> str:

@@ -68,10 +68,12 @@ class SlowLink:
         emulation, wanted = holds[worst]
         adversary = recorded(moves[worst], "slow_link")
         found = Found(adversary, trace=game.trace(adversary))
+        exact = [i for i, (one, _) in enumerate(holds) if one.jitter_steps <= jitter_steps]
         found.details = {
             "emulated_rate_share": float(shares[worst // len(STAY_SHARES)]),
             "left_after_each_rtt": STAY_SHARES[worst % len(STAY_SHARES)],
             "longest_delay_rtts": emulation.jitter_steps / game.scene.steps_per_rtt,
+            "worst_with_delay_within_D": float(utilisation[exact].min()) if exact else None,
         }
         found.preconditions = _preconditions(game, found, emulation.jitter_steps <= jitter_steps, wanted)
         return found

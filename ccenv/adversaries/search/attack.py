@@ -25,7 +25,8 @@ class Finding:
     """The worst that one adversary found.
 
     Attributes:
-        adversary: its spec.
+        adversary: its name; where several specs have one name, the spec.
+        spec: name and parameters.
         worst_utilisation: measured on the recorded trace, as the game counts it.
         legal: the independent checker accepts the trace.
         violations: what it says otherwise.
@@ -37,6 +38,7 @@ class Finding:
     """
 
     adversary: str
+    spec: str
     worst_utilisation: float
     legal: bool
     violations: tuple[str, ...]
@@ -48,7 +50,9 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; the trace is left out."""
-        data = {name: getattr(self, name) for name in ("worst_utilisation", "legal", "flow_steps", "seconds")}
+        data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
+        if "ratio" in self.details:
+            data["ratio"] = self.details["ratio"]
         if self.violations:
             data["violations"] = list(self.violations)
         if self.preconditions:
@@ -65,7 +69,7 @@ class AttackResult:
         scene: who played where.
         budget_flow_steps: what was allowed.
         seed: of the searches.
-        by_adversary: spec -> finding, in the order given.
+        by_adversary: name -> finding, in the order given; where several specs have one name, spec -> finding.
     """
 
     sender: str
@@ -152,7 +156,7 @@ def attack(
         calm_rtts: Rm at the start in which the network is kind.
         report: called with the flow-steps spent and allowed.
         finished: called with each finding.
-        known: findings of an earlier, interrupted call with the same arguments, by spec.
+        known: findings of an earlier, interrupted call with the same arguments, by name.
 
     Returns:
         AttackResult: with the trace of each finding.
@@ -178,37 +182,47 @@ def attack(
     searches = _searches(adversaries)
     findings: dict[str, Finding] = {}
     spent = 0
-    for spec in sorted(searches, key=lambda name: searches[name].weight > 0):
-        if known and spec in known:
-            findings[spec] = known[spec]
+    for name in sorted(searches, key=lambda name: searches[name].search.weight > 0):
+        if known and name in known:
+            findings[name] = known[name]
         else:
-            share = _share(spec, searches, findings, budget_flow_steps - spent)
-            findings[spec] = _run(spec, searches[spec], scene, share, seed, spent, budget_flow_steps, report)
+            share = _share(name, searches, findings, budget_flow_steps - spent)
+            findings[name] = _run(name, searches[name], scene, share, seed, spent, budget_flow_steps, report)
             if finished is not None:
-                finished(findings[spec])
-        spent += findings[spec].flow_steps
-    ordered = {spec: findings[spec] for spec in searches}
+                finished(findings[name])
+        spent += findings[name].flow_steps
+    ordered = {name: findings[name] for name in searches}
     return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
 
 
-def _searches(adversaries: Sequence[str]) -> dict[str, Search]:
+@dataclass(frozen=True)
+class _Named:
+    """A search and the spec that it was built from."""
+
+    spec: str
+    search: Search
+
+
+def _searches(adversaries: Sequence[str]) -> dict[str, _Named]:
     if isinstance(adversaries, str) or not adversaries:
         raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
     if len(set(adversaries)) != len(adversaries):
         raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
-    return {spec: make_search(spec) for spec in adversaries}
+    short = [spec.partition(":")[0] for spec in adversaries]
+    names = [name if short.count(name) == 1 else spec for name, spec in zip(short, adversaries, strict=True)]
+    return {name: _Named(spec, make_search(spec)) for name, spec in zip(names, adversaries, strict=True)}
 
 
-def _share(spec: str, searches: dict[str, Search], done: dict[str, Finding], left: int) -> int:
+def _share(name: str, searches: dict[str, _Named], done: dict[str, Finding], left: int) -> int:
     """Return the part of what is left of the budget that the next search gets."""
-    weight = searches[spec].weight
-    waiting = sum(search.weight for name, search in searches.items() if name not in done)
+    weight = searches[name].search.weight
+    waiting = sum(one.search.weight for other, one in searches.items() if other not in done)
     return left if weight == 0 else max(0, int(left * weight / waiting))
 
 
 def _run(
-    spec: str,
-    search: Search,
+    name: str,
+    named: _Named,
     scene: Scene,
     budget: int,
     seed: int,
@@ -218,18 +232,19 @@ def _run(
 ) -> Finding:
     game = Game(scene, None if report is None else lambda steps: report(spent + steps, total))
     begin = time.perf_counter()
-    found = search.run(game, budget, seed)
+    found = named.search.run(game, budget, seed)
     seconds = time.perf_counter() - begin
     if found.trace is not None:
         trace = found.trace
     elif found.adversary is not None:
         trace = game.trace(found.adversary)
     else:
-        raise InputError(f"adversary {spec!r} came back with nothing to play")
+        raise InputError(f"adversary {named.spec!r} came back with nothing to play")
     violations = tuple(violation.message for violation in check_trace(trace))
     return Finding(
-        spec,
-        game.measure(trace),
+        name,
+        named.spec,
+        game.measure(trace, found.first_row),
         not violations,
         violations,
         game.flow_steps,

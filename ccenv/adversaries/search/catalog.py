@@ -21,6 +21,8 @@ for _name, _summary in (
     SEARCHES.add(_name, f"ccenv.adversaries.search.{_name}:search", tags=("search",), summary=_summary)
 for _name, _summary in (
     ("slow_link", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),
+    ("strong_starvation", "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)"),
+    ("starvation", "theorem 1 of [Starvation]: one of two flows starves (parameters ratio, converge_rtts)"),
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.emulation.{_name}:search", tags=("emulation",), summary=_summary)
 

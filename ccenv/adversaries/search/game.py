@@ -81,12 +81,14 @@ class Found:
     Attributes:
         adversary: the moves, playable; None where ``trace`` says it all.
         trace: of the worst run, if the search made it itself (another path, several flows).
+        first_row: row of that trace at which the measured window starts, if not the scene's.
         preconditions: name -> whether it held, or the measured value; for constructions.
         details: anything JSON can hold that helps to understand or replicate the finding.
     """
 
     adversary: Adversary | None = None
     trace: Trace | None = None
+    first_row: int | None = None
     preconditions: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -223,15 +225,16 @@ class Game:
         engine.advance(self.n_steps)
         return engine.trace(0)
 
-    def measure(self, trace: Trace) -> float:
-        """Return the utilisation of a trace as the game counts it."""
+    def measure(self, trace: Trace, first_row: int | None = None) -> float:
+        """Return the utilisation of a trace as the game counts it, from a row on (by default after the warm-up)."""
+        first = self.first_row if first_row is None else first_row
         if self.scene.timing == "smt":
             per_step = trace.header.path.link_rate_Bps * trace.header.dt_s
-            served = trace.S[self.first_row :].sum(axis=1)[:, None]
+            served = trace.S[first:].sum(axis=1)[:, None]
             return float(worst_window(served, np.array([per_step]), trace.grid.jitter_steps[0])[0])
-        window = slice(self.first_row + 1, None)
+        window = slice(first + 1, None)
         capacity = float(trace.link_rate_Bps[window].sum()) * trace.header.dt_s
-        return float((trace.S[-1] - trace.S[self.first_row]).sum()) / capacity
+        return float((trace.S[-1] - trace.S[first]).sum()) / capacity
 
 
 def worst_window(served: np.ndarray, per_step_bytes: np.ndarray, jitter_steps: int) -> np.ndarray:

@@ -1,0 +1,128 @@
+"""``ccenv attack``: look for the network that hurts a sender most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from ccenv.adversaries.search import AttackResult
+    from ccenv.path import Path as NetworkPath
+
+RUNS = Path("runs") / "attack"
+NEEDS_RATIO = ("starvation", "strong_starvation")
+
+
+def command(
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="A sender: name, program (.json), checkpoint or folder of a run.")
+    ],
+    *,
+    model: Annotated[str, typer.Option(help="Network model: cbr_delay, ccac or strong.")] = "ccac",
+    path: Annotated[str, typer.Option(help="deep | shallow | long_jitter | infinite (docs/adversaries.md).")] = "deep",
+    link_rate_mbps: Annotated[float | None, typer.Option(help="C instead of the path's.")] = None,
+    rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
+    jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
+    buffer_bdp: Annotated[float | None, typer.Option(help="Buffer in units of C*Rm instead of the path's.")] = None,
+    adversary: Annotated[
+        list[str] | None,
+        typer.Option(help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel."),
+    ] = None,
+    ratio: Annotated[float | None, typer.Option(help="Throughput ratio that the starvation adversaries aim at.")] = None,
+    budget: Annotated[int, typer.Option(help="Engine steps of flows, all adversaries together.")] = 20_000_000,
+    seed: Annotated[int, typer.Option(help="Decides searches and senders.")] = 0,
+    timing: Annotated[str, typer.Option(help="engine, or smt: proof timing, one step per Rm.")] = "engine",
+    steps_per_rtt: Annotated[int | None, typer.Option(help="K, engine steps per Rm; default 8, in proof timing 1.")] = None,
+    warmup_rtts: Annotated[int, typer.Option(help="Rm before the measured window; the attack runs already.")] = 60,
+    window_rtts: Annotated[int, typer.Option(help="Rm measured.")] = 60,
+    calm_rtts: Annotated[int, typer.Option(help="Rm at the start in which the network is kind.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of result and traces; runs/attack/... by default.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard what an interrupted attack has finished.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Attack a sender with every adversary of a panel; the traces found are checked and stored.
+
+    The same command goes on with an interrupted attack.
+
+    Example: ccenv attack copa --model ccac
+    Example: ccenv attack vegas --adversary starvation --ratio 20
+    """
+    from ccenv.adversaries.search import PANEL, attack
+    from ccenv.adversaries.search.store import AttackFolder
+    from ccenv.agents import make_sender
+    from ccenv.benchmarks.hashing import code_hash, hash_of, sender_hash
+    from ccenv.cli.progress import progress_bar
+
+    sender = make_sender(agent)
+    where = _path(path, link_rate_mbps, rtt_ms, jitter_rtts, buffer_bdp)
+    adversaries = _with_ratio(adversary or list(PANEL), ratio)
+    settings: dict[str, Any] = {
+        "model": model,
+        "adversaries": adversaries,
+        "budget_flow_steps": budget,
+        "seed": seed,
+        "timing": timing,
+        "steps_per_rtt": steps_per_rtt,
+        "warmup_rtts": warmup_rtts,
+        "window_rtts": window_rtts,
+        "calm_rtts": calm_rtts,
+    }
+    key = hash_of({**settings, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
+    folder = AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh)
+    with progress_bar(f"attack {sender.name}") as show:
+        result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
+    data = folder.finish(result)
+    if json:
+        print_json(data)
+        return
+    _print(result)
+    print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}")
+
+
+def _path(
+    name: str, link_rate_mbps: float | None, rtt_ms: float | None, jitter_rtts: float | None, buffer_bdp: float | None
+) -> NetworkPath:
+    """Return a named path with some of its numbers replaced."""
+    from ccenv.adversaries.search import attack_path
+    from ccenv.path import MBPS_IN_BPS, make_path
+
+    base = attack_path(name)
+    if link_rate_mbps is None and rtt_ms is None and jitter_rtts is None and buffer_bdp is None:
+        return base
+    base_rtt_s = base.flows[0].rtt_s
+    rtt = base_rtt_s * 1e3 if rtt_ms is None else rtt_ms
+    jitter = base.flows[0].jitter_s / base_rtt_s if jitter_rtts is None else jitter_rtts
+    return make_path(
+        link_rate_mbps=base.link_rate_Bps / MBPS_IN_BPS if link_rate_mbps is None else link_rate_mbps,
+        rtt_ms=rtt,
+        jitter_ms=jitter * rtt,
+        buffer_bdp=base.buffer_bytes / base.bdp_bytes if buffer_bdp is None else buffer_bdp,
+        mss_bytes=base.mss_bytes,
+    )
+
+
+def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
+    """Pass ``--ratio`` on to the adversaries that read it."""
+    from ccenv.errors import InputError
+
+    if ratio is None:
+        return adversaries
+    if not any(name in NEEDS_RATIO for name in adversaries):
+        raise InputError(f"--ratio is for the adversaries {' and '.join(NEEDS_RATIO)}; give --adversary starvation")
+    return [f"{name}:ratio={ratio:g}" if name in NEEDS_RATIO else name for name in adversaries]
+
+
+def _print(result: AttackResult) -> None:
+    rows = []
+    for name, finding in result.by_adversary.items():
+        failed = [key for key, held in finding.preconditions.items() if held is False]
+        ratio = [f"ratio {finding.details['ratio']:.4g}"] if "ratio" in finding.details else []
+        told = "; ".join(ratio + [f"not {key}" for key in failed])
+        rows.append([name, finding.worst_utilisation, finding.legal, finding.flow_steps, finding.seconds, told])
+    scene = result.scene
+    title = f"{result.sender} on {scene.model}: worst utilisation {result.worst_utilisation:.4f}, by {result.worst_adversary}"
+    print_table(title, ["adversary", "utilisation", "legal", "flow-steps", "seconds", ""], rows)

@@ -1,0 +1,85 @@
+"""``ccenv attack``: JSON, traces on disk, resuming, one clear line for wrong input."""
+
+import json
+
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.legality import check_trace
+from ccenv.trace import load_trace
+
+QUICK = ["--budget", "60000", "--steps-per-rtt", "4", "--warmup-rtts", "10", "--window-rtts", "10"]
+
+
+def attack(capsys, *arguments):
+    code = main(["attack", *arguments, *QUICK, "--json"])
+    out, err = capsys.readouterr()
+    return code, (json.loads(out) if out else None), err
+
+
+def test_prints_and_stores_the_worst(capsys, tmp_path):
+    out = tmp_path / "attack"
+    code, data, _ = attack(capsys, "cc_qdel", "--out", str(out))
+    assert code == 0
+    assert data["legal"] is True
+    assert data["worst_utilisation"] == min(f["worst_utilisation"] for f in data["by_adversary"].values())
+    trace = load_trace(data["trace"])
+    assert not check_trace(trace)
+    gained = trace.S[-1, 0] - trace.S[40, 0]
+    assert gained / (trace.header.path.link_rate_Bps * 10 * 0.04) == pytest.approx(data["worst_utilisation"])
+
+
+def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
+    from ccenv.adversaries.search import cem
+
+    out = tmp_path / "attack"
+    first = attack(capsys, "copa", "--out", str(tmp_path / "other"))[1]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cem.Cem, "run", interrupted)
+        assert main(["attack", "copa", *QUICK, "--out", str(out)]) == 130
+    capsys.readouterr()
+    again = attack(capsys, "copa", "--out", str(out))[1]
+    for data in (first, again):
+        for entry in data["by_adversary"].values():
+            del entry["seconds"], entry["trace"]
+    assert again["by_adversary"] == first["by_adversary"]
+
+
+def test_starvation_with_a_ratio(capsys, tmp_path):
+    code = main(["attack", "vegas", "--adversary", "starvation", "--ratio", "20", "--out", str(tmp_path / "a"), "--json"])
+    data = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert data["by_adversary"]["starvation"]["ratio"] >= 20
+    assert all(data["by_adversary"]["starvation"]["preconditions"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["copa", "--adversary", "starvatoin"], "starvation"),
+        (["cpoa"], "copa"),
+        (["copa", "--model", "ccaac"], "ccac"),
+        (["copa", "--path", "depe"], "deep"),
+        (["copa", "--model", "ideal"], "no choice"),
+        (["copa", "--ratio", "20"], "--adversary starvation"),
+        (["copa", "--jitter-rtts", "0.3"], "whole number of steps"),
+        (["external"], "unknown agent"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys, tmp_path, arguments, message):
+    code, _, err = attack(capsys, *arguments, "--out", str(tmp_path / "a"))
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_another_attack_in_the_folder_is_refused(capsys, tmp_path):
+    out = tmp_path / "attack"
+    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
+    code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "random")
+    assert code == 2
+    assert "--fresh" in err
