@@ -21,6 +21,12 @@ AGENTS.add("bbr2", _CLASSIC + "bbr2:sender", tags=("classic",), summary="BBR ver
 AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-01)")
 AGENTS.add("vivace", _CLASSIC + "vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
 AGENTS.add("allegro", _CLASSIC + "allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
+AGENTS.add(
+    "allegro_linux",
+    _CLASSIC + "allegro_linux:sender",
+    tags=("classic",),
+    summary="PCC Allegro as in the authors' Linux module",
+)
 AGENTS.add("fast", _CLASSIC + "fast:sender", tags=("classic",), summary="FAST (Wei, Jin, Low, Hegde 2006)")
 AGENTS.add("ledbat", _CLASSIC + "ledbat:sender", tags=("classic",), summary="LEDBAT (RFC 6817)")
 AGENTS.add("illinois", _CLASSIC + "illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from packet_link import run_link
 from signals_play import fresh_state
+from signals_play import loss as loss_signal
 from steady_flow import BDP_MSS, LINK, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
@@ -35,7 +36,8 @@ def decide(state, *, up, down):
     """Finish the experiment with these losses of the faster and the slower interval of each pair."""
     rates = [state.rate_0_Bps, state.rate_1_Bps, state.rate_2_Bps, state.rate_3_Bps]
     losses = [(up if rate > state.rate_Bps else down)[i // 2] for i, rate in enumerate(rates)]
-    state.loss_0, state.loss_1, state.loss_2, state.loss_3 = losses
+    for i, loss in enumerate(losses):
+        state[f"acked_{i}_bytes"], state[f"lost_{i}_bytes"] = 1e6 * (1 - loss), 1e6 * loss
     allegro._decide.py_func(state)
 
 
@@ -80,11 +82,11 @@ def test_allegro_moves_faster_until_the_utility_falls():
     decide(state, up=(0.0, 0.0), down=(0.0, 0.0))
     rates = [float(state.rate_Bps)]
     for _ in range(3):
-        state.rate_0_Bps, state.loss_0 = state.rate_Bps, 0.0
+        state.rate_0_Bps, state.acked_0_bytes, state.lost_0_bytes = state.rate_Bps, 1e6, 0.0
         allegro._decide.py_func(state)
         rates.append(float(state.rate_Bps))
     assert [b / a - 1 for a, b in pairwise(rates)] == pytest.approx([0.02, 0.03, 0.04])
-    state.rate_0_Bps, state.loss_0 = state.rate_Bps, 0.1
+    state.rate_0_Bps, state.acked_0_bytes, state.lost_0_bytes = state.rate_Bps, 9e5, 1e5
     allegro._decide.py_func(state)
     assert state.rate_Bps == rates[-2]
     assert state.mode == allegro.DECIDING
@@ -93,7 +95,7 @@ def test_allegro_moves_faster_until_the_utility_falls():
 def test_allegro_grows_through_two_percent_of_loss():
     """[Starvation] s.5.4: it is resilient to random loss below 5 %."""
     for share, grows in ((0.02, True), (0.12, False)):
-        flow = Steady(make_sender("allegro"), pieces=50)
+        flow = Steady(make_sender("allegro:initial_window_mss=10"), pieces=50)
         flow.step()
         flow.state.mode = allegro.DECIDING
         first = float(flow.state.rate_Bps)
@@ -110,3 +112,16 @@ def test_allegro_fills_a_link_with_less_than_five_percent_of_loss():
     assert run.rate_Bps(8, 20) > 0.97 * RATE_Bps
     lost = sum(size for now, size, *_ in run.losses if now > 8)
     assert 0 < lost < 0.05 * (run.rate_Bps(8, 20) * 12 + lost)
+
+
+def test_allegro_starts_at_two_segments_per_round_trip():
+    flow = Steady(make_sender("allegro"), pieces=20)
+    flow.step()
+    assert flow.state.rate_Bps == 2 * 1500 / flow.rtt_s
+    assert flow.state.interval_s == pytest.approx(10 * 1500 / flow.state.rate_Bps)  # ten segments: five round trips
+
+
+def test_allegro_decides_anew_after_a_timeout_at_the_same_rate():
+    state = deciding(step=0.05)
+    allegro.on_loss(state, loss_signal(lost_bytes=1500.0, timeout=1.0))
+    assert (state.rate_Bps, state.step, state.receiving) == (1e6, 0.01, 0.0)

@@ -4,7 +4,7 @@ import pytest
 from steady_flow import MSS, RTT_S, Steady
 
 from ccenv.agents import make_sender
-from ccenv.agents.classic import vivace
+from ccenv.agents.classic import pcc, vivace
 
 
 def probing(rate_Bps=6.25e6, pieces=200):
@@ -40,7 +40,7 @@ def test_rtt_slope_is_that_of_the_regression(slope):
         now_s = flow.now_s + RTT_S / flow.pieces
         flow.step(rtt_s=(RTT_S + slope * now_s) / (1 + slope))
     assert flow.state.slope_0 == pytest.approx(slope, rel=1e-6)
-    assert flow.state.loss_0 == 0.0
+    assert flow.state.lost_0_bytes == 0.0
 
 
 def test_slope_of_a_constant_rtt_is_zero():
@@ -50,21 +50,35 @@ def test_slope_of_a_constant_rtt_is_zero():
     assert flow.state.slope_0 == 0.0
 
 
-def test_loss_share_counts_the_interval_being_received():
-    flow = probing()
-    acked, lost = 0.0, 0.0
-    while flow.state.receiving < 1:
-        receiving = flow.now_s + RTT_S / flow.pieces - RTT_S >= flow.state.edge_0_s - 1e-9
-        size = flow.state.cwnd_bytes / flow.pieces
+@pytest.mark.parametrize("lost_in", [0, 1])
+def test_a_loss_belongs_to_the_interval_in_which_it_was_sent(lost_in):
+    """It is found when three later segments are acknowledged: what ACKs of up to three segments bring is charged before."""
+    flow = probing(pieces=400)  # a signal acknowledges a fraction of a segment
+    state = flow.state
+    while state.receiving <= lost_in:
         flow.step()
-        if receiving and flow.state.receiving < 1:
-            acked += size
-            if acked > 5 * size and lost < 20 * MSS:  # well inside the interval
-                flow.lose(MSS, new_episode=0.0)
-                lost += MSS
-    assert lost == 20 * MSS
-    assert flow.state.loss_0 == pytest.approx(lost / (lost + acked), rel=0.01)
-    assert flow.state.sum_lost_bytes == 0.0
+    assert state.settling == lost_in
+    flow.lose(MSS, new_episode=0.0)  # the last segment of the interval
+    assert (state.lost_0_bytes, state.lost_1_bytes) == ((MSS, 0.0) if lost_in == 0 else (0.0, MSS))
+    if lost_in == 0:
+        while state.settling == 0:
+            flow.step()
+        assert state.sum_acked_bytes == pytest.approx(3 * MSS, abs=2 * state.cwnd_bytes / flow.pieces)
+
+
+def test_losses_of_before_an_experiment_are_not_charged_to_it():
+    flow = probing(pieces=400)
+    while flow.state.sum_acked_bytes == 0.0:
+        flow.lose(MSS, new_episode=0.0)
+        flow.step()
+    flow.lose(MSS, new_episode=0.0)
+    assert flow.state.lost_0_bytes == 0.0
+
+
+def test_loss_share():
+    assert pcc.loss_share(0.0, 0.0) == 0.0
+    assert pcc.loss_share(98.0, 2.0) == pytest.approx(0.02)
+    assert pcc.loss_share(0.0, 5.0) == 1.0
 
 
 def test_an_interval_is_long_enough_for_ten_segments():

@@ -90,3 +90,51 @@ def test_vivace_uses_a_link_with_a_short_queue():
     assert queueing_s.mean() < 0.005
     lost = sum(size for now, size, *_ in run.losses if now > 12)
     assert lost < 1e-3 * run.column("delivered_bytes")[-1]
+
+
+def outcome(state, *, slopes, losses=(0.0, 0.0), faster_first=True):
+    """Finish an experiment of two intervals at 1.05 and 0.95 of the rate."""
+    rates = (1.05, 0.95) if faster_first else (0.95, 1.05)
+    order = (0, 1) if faster_first else (1, 0)
+    for i in (0, 1):
+        loss = losses[order[i]]
+        state[f"rate_{i}_Bps"] = rates[i] * float(state.rate_Bps)
+        state[f"slope_{i}"] = slopes[order[i]]
+        state[f"acked_{i}_bytes"], state[f"lost_{i}_bytes"] = 1e6 * (1 - loss), 1e6 * loss
+    vivace._decide.py_func(state)
+
+
+def ready(rate_Bps=10 * MBPS):
+    state = fresh_state(make_sender("vivace"))
+    vivace.init(state)
+    state.srtt_s, state.rate_Bps, state.mode = 0.04, rate_Bps, vivace.PROBING
+    return state
+
+
+@pytest.mark.parametrize("faster_first", [True, False])
+@pytest.mark.parametrize("odd", [{"slopes": (-0.1, 0.1)}, {"slopes": (0.0, 0.0), "losses": (0.0, 0.02)}])
+def test_vivace_measures_again_when_faster_seems_to_be_better(odd, faster_first):
+    """A faster interval with a falling RTT, or with less loss, decides nothing by itself."""
+    state = ready()
+    outcome(state, **odd, faster_first=faster_first)
+    assert (state.rate_Bps, state.checking) == (10 * MBPS, 1.0)
+    outcome(state, slopes=(0.1, 0.0), faster_first=faster_first)  # the second look says: slower
+    assert state.rate_Bps == pytest.approx(9.5 * MBPS)
+    assert state.checking == 0.0
+
+
+def test_vivace_takes_the_mean_of_two_outcomes_that_make_no_sense():
+    """1 and 3 % of loss at 950 Mbit/s, none at 1050: the gradient is that of x^0.9 and of 2 % (11.35 x L)."""
+    state = ready(rate_Bps=1e3 * MBPS)
+    base = (1050**0.9 - 950**0.9) / 100
+    outcome(state, slopes=(0.0, 0.0), losses=(0.0, 0.01))
+    outcome(state, slopes=(0.0, 0.0), losses=(0.0, 0.03))
+    expected = base + 11.35 * 950 * (0.01 + 0.03) / 2 / 100
+    assert state.rate_Bps / MBPS == pytest.approx(1e3 + expected)
+
+
+def test_vivace_slopes_that_are_noise_are_not_doubted():
+    state = ready()
+    outcome(state, slopes=(-0.009, 0.009))
+    assert state.checking == 0.0
+    assert state.rate_Bps > 10 * MBPS

@@ -55,6 +55,8 @@ def test_shipped_scenarios_are_valid(name: str) -> None:
         ("two_bbr_40_80", 5.0),
         ("reno_delack4", 1.5),
         ("cubic_delack4", 1.5),
+        ("vivace_ack_60ms", 5.0),
+        ("allegro_loss", 5.0),
     ],
 )
 def test_starvation_has_the_direction_and_size_of_the_paper(name: str, least: float) -> None:

@@ -3,7 +3,8 @@
 Four monitor intervals, two pairs at r(1 + eps) and r(1 - eps), decide the direction when both pairs agree on the utility
 u = x (1 - L) Sigmoid(L - 0.05) - x L; then the rate moves on, faster each time, until the utility falls.
 
-Deviations: those of ``pcc``; x is the rate that was set.
+Deviations: those of ``pcc``; x is the rate that was set, as in the authors' Linux module; a time-out abandons the experiment
+and begins a new one, as in the module (the paper has no time-outs).
 """
 
 from __future__ import annotations
@@ -15,11 +16,23 @@ from typing import Any
 from numba import njit
 
 from ccenv.agents.classic import pcc
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.agents.classic.pcc import bounded, count_loss, draw, fell_short, init_intervals, receive, send_on, start_experiment
+from ccenv.agents.classic.common import classic_sender, initial_window
+from ccenv.agents.classic.pcc import (
+    MIN_INTERVAL_MSS,
+    bounded,
+    count_loss,
+    draw,
+    fell_short,
+    init_intervals,
+    loss_share,
+    receive,
+    send_on,
+    start_experiment,
+)
 from ccenv.engine.signals import state_record
 from ccenv.sender import ClassicSender
 
+FIRST_WINDOW_MSS = 2.0  # NSDI 2015 s.3.2: the first rate is 2 MSS/RTT
 STARTING, DECIDING, ADJUSTING = 0.0, 1.0, 2.0
 SIGMOID_STEEPNESS = 100.0  # NSDI 2015 s.2.2: alpha
 LOSS_LIMIT = 0.05  # NSDI 2015 s.2.2: the loss rate that it tolerates
@@ -38,7 +51,7 @@ STATE = state_record(
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
+def sender(initial_window_mss: float = FIRST_WINDOW_MSS) -> ClassicSender:
     """Build a PCC Allegro sender.
 
     Args:
@@ -92,18 +105,18 @@ def _experiment(state: Any, now_s: float) -> None:
     rate = state.rate_Bps
     length = MIN_INTERVAL_RTTS + (MAX_INTERVAL_RTTS - MIN_INTERVAL_RTTS) * draw(state)
     if state.mode != DECIDING:
-        start_experiment(state, now_s, 1, length, rate, rate, rate, rate)
+        start_experiment(state, now_s, 1, length, MIN_INTERVAL_MSS, rate, rate, rate, rate)
         return
     state.order = math.floor(4.0 * draw(state))
     up, down = rate * (1.0 + state.step), rate * (1.0 - state.step)
     r0, r1 = (up, down) if state.order < 2.0 else (down, up)
     r2, r3 = (up, down) if state.order % 2.0 == 0.0 else (down, up)
-    start_experiment(state, now_s, 4, length, r0, r1, r2, r3)
+    start_experiment(state, now_s, 4, length, MIN_INTERVAL_MSS, r0, r1, r2, r3)
 
 
 @njit(cache=True, error_model="numpy")
 def _decide(state: Any) -> None:
-    first = utility(state.rate_0_Bps, state.loss_0)
+    first = utility(state.rate_0_Bps, loss_share(state.acked_0_bytes, state.lost_0_bytes))
     if state.mode == STARTING:
         if first > state.last_utility:
             state.last_utility = first
@@ -124,9 +137,9 @@ def _decide(state: Any) -> None:
 @njit(cache=True, error_model="numpy")
 def _compare_pairs(state: Any, u0: float) -> None:
     """Move if both pairs agree, else try again with a larger step (NSDI 2015 s.3.2)."""
-    u1 = utility(state.rate_1_Bps, state.loss_1)
-    u2 = utility(state.rate_2_Bps, state.loss_2)
-    u3 = utility(state.rate_3_Bps, state.loss_3)
+    u1 = utility(state.rate_1_Bps, loss_share(state.acked_1_bytes, state.lost_1_bytes))
+    u2 = utility(state.rate_2_Bps, loss_share(state.acked_2_bytes, state.lost_2_bytes))
+    u3 = utility(state.rate_3_Bps, loss_share(state.acked_3_bytes, state.lost_3_bytes))
     up_a, down_a = (u0, u1) if state.rate_0_Bps > state.rate_1_Bps else (u1, u0)
     up_b, down_b = (u2, u3) if state.rate_2_Bps > state.rate_3_Bps else (u3, u2)
     if up_a > down_a and up_b > down_b:
@@ -155,10 +168,9 @@ def _move(state: Any) -> None:
 
 
 def on_loss(state: Any, loss: Any) -> None:
-    """Count the loss; halve the rate and begin anew after a time-out."""
+    """Count the loss; begin a new decision after a time-out, whose experiment tells nothing."""
     count_loss(state, loss.lost_bytes)
     if loss.timeout > 0.0 and state.rate_Bps > 0.0:
-        state.rate_Bps = bounded(state, pcc.TIMEOUT_FACTOR * state.rate_Bps)
         state.mode = DECIDING
         state.step = MIN_STEP
         _experiment(state, loss.now_s)

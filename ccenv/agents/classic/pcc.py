@@ -1,13 +1,14 @@
 """Monitor intervals of PCC Allegro and PCC Vivace: send at trial rates one after the other, then see what came of them.
 
-An experiment is one to four intervals in a row, each at its own rate. A signal belongs to the interval in which the
-acknowledged bytes were sent. While the results of an experiment are on their way the sender keeps its base rate.
+An experiment is one to four intervals in a row, each at its own rate. An acknowledged byte belongs to the interval in which
+it was sent, and so does a loss: it is found when three later segments are acknowledged. While the results of an experiment
+are on their way the sender keeps its base rate.
 
-Deviations (both papers): an experiment's results are awaited before the next begins, as in the Linux module, instead of
-overlapping with it; the rate of an interval is the one that was set, not a count of packets; a loss belongs to the interval
-whose ACKs are arriving when it is found; the window is two BDP of the current rate and smoothed RTT (the papers have none);
-a time-out halves the rate; an experiment that sent less than three quarters of what was planned lowers the rate to what it
-sent, or to half, and decides nothing.
+Deviations (both papers): an experiment's results are awaited before the next begins, as in the authors' Linux module, instead
+of overlapping with it; the rate of an interval is the one that was set, not a count of packets; the window is two BDP of the
+current rate and smoothed RTT (that of the module; the papers have none); an experiment that sent less than three quarters of
+what was planned lowers the rate to what it sent, or to half, and decides nothing (the authors' user-space code does so
+where more than 10 Mbit/s are missing).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from numba import njit
 from ccenv.agents.classic.common import smoothed_rtt
 from ccenv.engine.rng import uniform
 
-MIN_INTERVAL_MSS = 10.0  # Allegro s.3.1: an interval is long enough for ten packets
+MIN_INTERVAL_MSS = 10.0  # NSDI 2015 s.3.1: an interval is long enough for ten packets
 CWND_GAIN = 2.0
 MIN_CWND_MSS = 4.0
 MAX_RATE_Bps = 1e12  # far above any link: keeps an unlimited start finite
-TIMEOUT_FACTOR = 0.5
+LATER_MSS = 3.0  # acknowledged later: RFC 6675 DupThresh
 SENT_SHARE = 0.75  # of what was planned, below which an experiment decides nothing
+SMALLEST_SHARE = 0.5  # of the rate, that one such experiment leaves
 
 FIELDS = (
     "initial_window_mss",  # parameter
@@ -36,9 +38,8 @@ FIELDS = (
     "sending",  # interval being sent; n_intervals: all sent
     "receiving",  # interval whose ACKs arrive
     "interval_s",
+    "settling",  # interval to which losses that are found belong; n_intervals: all results are in
     "limited",  # 1 if the application limited the experiment
-    "planned_bytes",  # of the intervals received: rate times length
-    "measured_bytes",  # of the intervals received: acknowledged or lost
     "edge_0_s",  # start of each interval, end of the last
     "edge_1_s",
     "edge_2_s",
@@ -48,17 +49,20 @@ FIELDS = (
     "rate_1_Bps",
     "rate_2_Bps",
     "rate_3_Bps",
-    "loss_0",  # share of the bytes of each interval that was lost
-    "loss_1",
-    "loss_2",
-    "loss_3",
+    "acked_0_bytes",  # of the bytes of each interval
+    "acked_1_bytes",
+    "acked_2_bytes",
+    "acked_3_bytes",
+    "lost_0_bytes",
+    "lost_1_bytes",
+    "lost_2_bytes",
+    "lost_3_bytes",
     "slope_0",  # dRTT/dT of each interval, seconds per second
     "slope_1",
     "slope_2",
     "slope_3",
     # sums over the interval being received, weighted by bytes; times are since its start
     "sum_acked_bytes",
-    "sum_lost_bytes",
     "sum_t",
     "sum_tt",
     "sum_rtt",
@@ -75,17 +79,20 @@ def draw(state: Any) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def start_experiment(state: Any, now_s: float, n: int, length_rtts: float, r0: float, r1: float, r2: float, r3: float) -> None:
-    """Begin n intervals at rates r0, r1, ... (bytes/s), each so many smoothed RTTs long."""
+def start_experiment(
+    state: Any, now_s: float, n: int, length_rtts: float, length_mss: float, r0: float, r1: float, r2: float, r3: float
+) -> None:
+    """Begin n intervals at rates r0, r1, ... (bytes/s), each at least so many smoothed RTTs and segments long."""
     state.n_intervals = n
     state.sending = 0.0
     state.receiving = 0.0
+    state.settling = 0.0
     state.limited = 0.0
-    state.planned_bytes = 0.0
-    state.measured_bytes = 0.0
     state.edge_0_s = now_s
     state.rate_0_Bps, state.rate_1_Bps, state.rate_2_Bps, state.rate_3_Bps = r0, r1, r2, r3
-    state.interval_s = max(length_rtts * state.srtt_s, MIN_INTERVAL_MSS * state.mss_bytes / state.rate_Bps)
+    state.acked_0_bytes = state.acked_1_bytes = state.acked_2_bytes = state.acked_3_bytes = 0.0
+    state.lost_0_bytes = state.lost_1_bytes = state.lost_2_bytes = state.lost_3_bytes = 0.0
+    state.interval_s = max(length_rtts * state.srtt_s, length_mss * state.mss_bytes / state.rate_Bps)
     _clear_sums(state)
     _set_rate(state, r0)
 
@@ -93,7 +100,6 @@ def start_experiment(state: Any, now_s: float, n: int, length_rtts: float, r0: f
 @njit(cache=True, error_model="numpy")
 def _clear_sums(state: Any) -> None:
     state.sum_acked_bytes = 0.0
-    state.sum_lost_bytes = 0.0
     state.sum_t = 0.0
     state.sum_tt = 0.0
     state.sum_rtt = 0.0
@@ -162,8 +168,8 @@ def receive(state: Any, ack: Any) -> bool:
         and sent_s >= _edge_s(state, state.receiving + 1.0)
     ):
         _close_interval(state)
-    if state.receiving >= state.n_intervals:
-        return True
+    if state.settling < state.receiving and state.sum_acked_bytes > LATER_MSS * state.mss_bytes:
+        state.settling = state.receiving
     t_s = sent_s - _edge_s(state, state.receiving)
     if t_s >= 0.0:
         if state.sum_acked_bytes == 0.0:
@@ -174,36 +180,35 @@ def receive(state: Any, ack: Any) -> bool:
         state.sum_tt += ack.acked_bytes * t_s * t_s
         state.sum_rtt += ack.acked_bytes * rtt_s
         state.sum_t_rtt += ack.acked_bytes * t_s * rtt_s
-    return False
+    return bool(state.settling >= state.n_intervals)
 
 
 @njit(cache=True, error_model="numpy")
 def _close_interval(state: Any) -> None:
-    """Set loss share and RTT slope (linear regression over the bytes: Vivace s.4.2) of the interval received."""
+    """Set acknowledged bytes and RTT slope (linear regression over the bytes: Vivace s.4.3) of the interval received."""
     s = state
-    loss = 0.0
-    if s.sum_lost_bytes > 0.0:
-        loss = s.sum_lost_bytes / (s.sum_lost_bytes + s.sum_acked_bytes)
     slope = 0.0
     if s.sum_acked_bytes > 0.0:
         spread = s.sum_tt - s.sum_t * s.sum_t / s.sum_acked_bytes
         if spread > 1e-9 * s.sum_tt:
             slope = (s.sum_t_rtt - s.sum_t * s.sum_rtt / s.sum_acked_bytes) / spread
-    rate_Bps = s.rate_0_Bps if s.receiving == 0.0 else (s.rate_1_Bps if s.receiving == 1.0 else s.rate_2_Bps)
-    if s.receiving == 3.0:
-        rate_Bps = s.rate_3_Bps
-    s.planned_bytes += rate_Bps * (_edge_s(s, s.receiving + 1.0) - _edge_s(s, s.receiving))
-    s.measured_bytes += s.sum_acked_bytes + s.sum_lost_bytes
+    s.settling = s.receiving
     if s.receiving == 0.0:
-        s.loss_0, s.slope_0 = loss, slope
+        s.acked_0_bytes, s.slope_0 = s.sum_acked_bytes, slope
     elif s.receiving == 1.0:
-        s.loss_1, s.slope_1 = loss, slope
+        s.acked_1_bytes, s.slope_1 = s.sum_acked_bytes, slope
     elif s.receiving == 2.0:
-        s.loss_2, s.slope_2 = loss, slope
+        s.acked_2_bytes, s.slope_2 = s.sum_acked_bytes, slope
     else:
-        s.loss_3, s.slope_3 = loss, slope
+        s.acked_3_bytes, s.slope_3 = s.sum_acked_bytes, slope
     s.receiving += 1.0
     _clear_sums(s)
+
+
+@njit(cache=True, error_model="numpy")
+def loss_share(acked_bytes: float, lost_bytes: float) -> float:
+    """Return the share of an interval's bytes that was lost."""
+    return lost_bytes / (acked_bytes + lost_bytes) if lost_bytes > 0.0 else 0.0
 
 
 @njit(cache=True, error_model="numpy")
@@ -212,10 +217,18 @@ def fell_short(state: Any) -> bool:
 
     A sender held up by the receive window measures nothing but its own pauses. One experiment halves the rate at most.
     """
-    if state.measured_bytes >= SENT_SHARE * state.planned_bytes:
+    s = state
+    planned_bytes = s.rate_0_Bps * (s.edge_1_s - s.edge_0_s)
+    sent_bytes = s.acked_0_bytes + s.lost_0_bytes
+    if s.n_intervals > 1.0:
+        planned_bytes += s.rate_1_Bps * (s.edge_2_s - s.edge_1_s)
+        sent_bytes += s.acked_1_bytes + s.lost_1_bytes
+    if s.n_intervals > 2.0:
+        planned_bytes += s.rate_2_Bps * (s.edge_3_s - s.edge_2_s) + s.rate_3_Bps * (s.edge_4_s - s.edge_3_s)
+        sent_bytes += s.acked_2_bytes + s.lost_2_bytes + s.acked_3_bytes + s.lost_3_bytes
+    if sent_bytes >= SENT_SHARE * planned_bytes:
         return False
-    share = max(state.measured_bytes / state.planned_bytes, TIMEOUT_FACTOR)
-    state.rate_Bps = bounded(state, share * state.rate_Bps)
+    s.rate_Bps = bounded(s, max(sent_bytes / planned_bytes, SMALLEST_SHARE) * s.rate_Bps)
     return True
 
 
@@ -231,6 +244,15 @@ def init_intervals(state: Any) -> None:
 
 @njit(cache=True, error_model="numpy")
 def count_loss(state: Any, lost_bytes: float) -> None:
-    """Charge a loss to the interval being received, if its first byte may have arrived."""
-    if state.n_intervals > 0.0 and state.receiving < state.n_intervals and state.sum_acked_bytes > 0.0:
-        state.sum_lost_bytes += lost_bytes
+    """Charge a loss to the interval in which it was sent, as far as the ACKs so far tell."""
+    s = state
+    if s.n_intervals == 0.0 or (s.receiving == 0.0 and s.sum_acked_bytes <= LATER_MSS * s.mss_bytes):
+        return  # sent before the experiment
+    if s.settling == 0.0:
+        s.lost_0_bytes += lost_bytes
+    elif s.settling == 1.0:
+        s.lost_1_bytes += lost_bytes
+    elif s.settling == 2.0:
+        s.lost_2_bytes += lost_bytes
+    elif s.settling == 3.0:
+        s.lost_3_bytes += lost_bytes

@@ -15,7 +15,18 @@ from numba import njit
 
 from ccenv.agents.classic import pcc
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.agents.classic.pcc import bounded, count_loss, draw, fell_short, init_intervals, receive, send_on, start_experiment
+from ccenv.agents.classic.pcc import (
+    MIN_INTERVAL_MSS,
+    bounded,
+    count_loss,
+    draw,
+    fell_short,
+    init_intervals,
+    loss_share,
+    receive,
+    send_on,
+    start_experiment,
+)
 from ccenv.engine.signals import state_record
 from ccenv.path import MBPS_IN_BPS
 from ccenv.sender import ClassicSender
@@ -30,6 +41,7 @@ FIRST_BOUND = 0.05  # NSDI 2018 s.5: omega_0, largest change in units of the rat
 BOUND_STEP = 0.1  # NSDI 2018 s.5: delta, growth of the bound
 LINEAR_ROUNDS = 3.0  # NSDI 2018 s.5: the amplifier is tau up to here, then 2 tau - 3
 SLOPE_TOLERANCE = 0.01  # NSDI 2018 s.4.2: smaller slopes of the RTT are noise
+TIMEOUT_FACTOR = 0.5  # NSDI 2018 s.4.3: results that do not come halve the rate
 INTERVAL_RTTS = 1.0  # NSDI 2018 s.5
 
 STATE = state_record(
@@ -38,6 +50,8 @@ STATE = state_record(
     "direction",  # of the last change
     "same_direction",  # changes in a row
     "bound_steps",  # k of the bound omega_0 + k delta
+    "checking",  # 1: the experiment repeats one whose outcome made no sense
+    "doubted_gradient",  # of that one
 )
 
 
@@ -55,9 +69,13 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
 def utility(rate_Bps: float, slope: float, loss: float) -> float:
     """Return u(x), x in Mbit/s (NSDI 2018 s.4)."""
     x = rate_Bps / MBPS_IN_BPS
-    if abs(slope) < SLOPE_TOLERANCE:
-        slope = 0.0
-    return float(x**EXPONENT - LATENCY_COEFFICIENT * x * slope - LOSS_COEFFICIENT * x * loss)
+    return float(x**EXPONENT - LATENCY_COEFFICIENT * x * filtered(slope) - LOSS_COEFFICIENT * x * loss)
+
+
+@njit(cache=True, error_model="numpy")
+def filtered(slope: float) -> float:
+    """Return the slope of the RTT, 0 where it is noise (NSDI 2018 s.4.3)."""
+    return slope if abs(slope) >= SLOPE_TOLERANCE else 0.0
 
 
 @njit(cache=True, error_model="numpy")
@@ -76,6 +94,8 @@ def init(state: Any) -> None:
     state.direction = 0.0
     state.same_direction = 0.0
     state.bound_steps = 0.0
+    state.checking = 0.0
+    state.doubted_gradient = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -97,16 +117,17 @@ def on_ack(state: Any, ack: Any) -> None:
 def _experiment(state: Any, now_s: float) -> None:
     rate = state.rate_Bps
     if state.mode == STARTING:
-        start_experiment(state, now_s, 1, INTERVAL_RTTS, rate, rate, rate, rate)
+        start_experiment(state, now_s, 1, INTERVAL_RTTS, MIN_INTERVAL_MSS, rate, rate, rate, rate)
         return
     sign = 1.0 if draw(state) < 0.5 else -1.0
     first, second = rate * (1.0 + sign * PROBE_STEP), rate * (1.0 - sign * PROBE_STEP)
-    start_experiment(state, now_s, 2, INTERVAL_RTTS, first, second, rate, rate)
+    start_experiment(state, now_s, 2, INTERVAL_RTTS, MIN_INTERVAL_MSS, first, second, rate, rate)
 
 
 @njit(cache=True, error_model="numpy")
 def _decide(state: Any) -> None:
-    first = utility(state.rate_0_Bps, state.slope_0, state.loss_0)
+    loss_0 = loss_share(state.acked_0_bytes, state.lost_0_bytes)
+    first = utility(state.rate_0_Bps, state.slope_0, loss_0)
     if state.mode == STARTING:
         if first > state.last_utility:
             state.last_utility = first
@@ -115,8 +136,19 @@ def _decide(state: Any) -> None:
             state.mode = PROBING
             state.rate_Bps = bounded(state, 0.5 * state.rate_Bps)
         return
-    second = utility(state.rate_1_Bps, state.slope_1, state.loss_1)
-    gradient = (first - second) / ((state.rate_0_Bps - state.rate_1_Bps) / MBPS_IN_BPS)
+    loss_1 = loss_share(state.acked_1_bytes, state.lost_1_bytes)
+    second = utility(state.rate_1_Bps, state.slope_1, loss_1)
+    faster = (state.rate_0_Bps - state.rate_1_Bps) / MBPS_IN_BPS
+    gradient = (first - second) / faster
+    # Sending faster does not cause less loss or shorter queues: measured again, and the mean taken if that says the same.
+    abnormal = faster * (loss_0 - loss_1) < 0.0 or faster * (filtered(state.slope_0) - filtered(state.slope_1)) < 0.0
+    if abnormal and state.checking == 0.0:
+        state.checking = 1.0
+        state.doubted_gradient = gradient
+        return
+    if abnormal:
+        gradient = 0.5 * (gradient + state.doubted_gradient)
+    state.checking = 0.0
     _follow(state, gradient)
 
 
@@ -146,8 +178,9 @@ def on_loss(state: Any, loss: Any) -> None:
     """Count the loss; halve the rate and begin anew after a time-out."""
     count_loss(state, loss.lost_bytes)
     if loss.timeout > 0.0 and state.rate_Bps > 0.0:
-        state.rate_Bps = bounded(state, pcc.TIMEOUT_FACTOR * state.rate_Bps)
+        state.rate_Bps = bounded(state, TIMEOUT_FACTOR * state.rate_Bps)
         state.mode = PROBING
+        state.checking = 0.0
         _experiment(state, loss.now_s)
 
 
