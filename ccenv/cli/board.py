@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.board_operator import evaluate, round_command, submit
 from ccenv.cli.board_submission import check, pack
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
-for command in (pack, check):
+for command in (pack, check, submit, evaluate):
     app.command()(command)
+app.command("round")(round_command)
 
 RUNS = Path("runs")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ccenv.benchmarks.suite import load_suite
 from ccenv.config import shipped_names
+from ccenv.leaderboard.stages import EnvelopeStage, Stage, SuiteStage
 
 # Nominal suite first, then the one with the adversary panel; before they ship, the small ones take their places.
 _WANTED = (("standard-v1", "quick"), ("worst-case-v1", "attack"))
+ENVELOPE_BUDGET_S = 120.0
 
 
 def default_suites() -> tuple[str, ...]:
@@ -19,3 +23,17 @@ def nominal_suite() -> str:
     """Return name/version of the suite whose score ranks the senders."""
     suite = load_suite(default_suites()[0])
     return f"{suite.name}/{suite.version}"
+
+
+def make_stages(suites: Sequence[str], budget_s: float, traces: bool) -> list[Stage]:
+    """Return the stages of an evaluation.
+
+    Args:
+        suites: names or files; empty: the board's own.
+        budget_s: for the verified envelope; 0: without.
+        traces: whether worst traces are stored beside their views.
+    """
+    stages: list[Stage] = [SuiteStage(load_suite(name), traces) for name in suites or default_suites()]
+    if budget_s > 0:
+        stages.append(EnvelopeStage(budget_s))
+    return stages

@@ -1,0 +1,81 @@
+"""The operator's folder: database, secrets of the rounds, and work that is not finished."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.store import Store, sqlite_url
+
+DATABASE = "board.db"
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a board lives.
+
+    Attributes:
+        folder: of the database file, the secrets and unfinished work.
+        database: SQLAlchemy URL, or None for a SQLite file in the folder.
+    """
+
+    folder: FilePath
+    database: str | None = None
+
+    def open(self) -> Store:
+        """Open the board's database and make it if there is none. Raises CcenvError if the folder cannot be made."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CcenvError(f"{self.folder}: cannot be made ({error.strerror})") from None
+        return Store(self.database or sqlite_url(self.folder / DATABASE))
+
+    def exists(self) -> bool:
+        """Tell whether there is a board."""
+        return self.database is not None or (self.folder / DATABASE).is_file()
+
+    def open_existing(self) -> Store:
+        """Open a board that is there. Raises InputError if there is none."""
+        if not self.exists():
+            raise InputError(f"{self.folder}: there is no board yet; hand something in: ccenv board submit DIR")
+        return self.open()
+
+    def work(self, submission: str) -> FilePath:
+        """Return the folder of unfinished work on a submission."""
+        return self.folder / "work" / submission[:16]
+
+    def new_secret(self, number: int) -> bytes:
+        """Return the secret of a round; drawn from the system and kept in a file that only its owner reads, once."""
+        file = self._secret_file(number)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return self.secret(number)  # of a start that was interrupted before the round was stored
+        except OSError as error:
+            raise CcenvError(f"{file}: cannot be written ({error.strerror})") from None
+        with os.fdopen(handle, "w", encoding="ascii") as out:
+            secret = os.urandom(_SECRET_BYTES)
+            out.write(secret.hex() + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        return secret
+
+    def secret(self, number: int) -> bytes:
+        """Return the secret of a round. Raises CcenvError if its file is missing or damaged."""
+        file = self._secret_file(number)
+        try:
+            secret = bytes.fromhex(file.read_text(encoding="ascii").strip())
+        except OSError as error:
+            raise CcenvError(f"{file}: the secret of round {number} cannot be read ({error.strerror})") from None
+        except ValueError:
+            raise CcenvError(f"{file}: the secret of round {number} is damaged") from None
+        if len(secret) != _SECRET_BYTES:
+            raise CcenvError(f"{file}: the secret of round {number} has {len(secret)} bytes, not {_SECRET_BYTES}")
+        return secret
+
+    def _secret_file(self, number: int) -> FilePath:
+        return self.folder / "secrets" / f"round-{number}.hex"

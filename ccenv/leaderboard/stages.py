@@ -1,0 +1,194 @@
+"""The stages of an evaluation: a suite played with the submission's own seeds, and the verified envelope."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Protocol
+
+from ccenv import __version__
+from ccenv.benchmarks.hashing import code_hash, plain, sender_hash
+from ccenv.benchmarks.provenance import machine, now
+from ccenv.benchmarks.runner import run_suite
+from ccenv.benchmarks.store import CELLS
+from ccenv.benchmarks.suite import Suite
+from ccenv.errors import InputError, require_extra
+from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.rounds import evaluation_suite, secret_of
+from ccenv.leaderboard.store import Store
+from ccenv.leaderboard.submit import Entrant
+from ccenv.leaderboard.trace_view import view_of
+from ccenv.trace import load_trace
+
+EVALUATION, ENVELOPE = "evaluation", "envelope"
+VIEW = ".view.json"
+
+Content = tuple[dict[str, Any], dict[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a stage works with.
+
+    Attributes:
+        entrant: who is evaluated.
+        store, home: the board.
+        folder: of unfinished work on this submission.
+        backend, workers: of the benchmark runner.
+        progress: called with finished and all parts.
+    """
+
+    entrant: Entrant
+    store: Store
+    home: Home
+    folder: FilePath
+    backend: str
+    workers: int | None
+    progress: Callable[[int, int], None]
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every record of a stage begins with."""
+        record = self.entrant.record
+        return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
+
+
+class Stage(Protocol):
+    """One thing that is done with a submission.
+
+    Attributes:
+        name: for people and folders.
+        kind: of the record.
+        track: of the submissions that it is for.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the record."""
+
+    @property
+    def track(self) -> str:
+        """Track of the submissions."""
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Return the beginning of the slot that says "was done once", and the whole slot of doing it now."""
+
+    def run(self, job: Job) -> Content:
+        """Do it, or continue it; return the record and its files."""
+
+
+@dataclass(frozen=True)
+class SuiteStage:
+    """A suite, played by a sender with the seeds of its submission.
+
+    Attributes:
+        suite: as published.
+        traces: whether the worst trace is stored; its view always is, and the trace can be made again.
+    """
+
+    suite: Suite
+    traces: bool = True
+    kind = EVALUATION
+    track = "sender"
+
+    @property
+    def name(self) -> str:
+        """Name of the suite."""
+        return self.suite.name
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Once per version of the suite and of the code."""
+        stem = f"{EVALUATION}/{submission}/{self.suite.sha256}/"
+        return stem, stem + code_hash()
+
+    def run(self, job: Job) -> Content:
+        """Play what is not finished yet."""
+        record = job.entrant.record
+        secret = secret_of(job.store, job.home, record.round)
+        played = evaluation_suite(self.suite, secret, record.submission)
+        folder = job.folder / self.name
+        spec = job.entrant.write_player(job.folder / "player")
+        manifest = run_suite(
+            played, folder, extra_agents=[spec], backend=job.backend, workers=job.workers, progress=job.progress, pictures=True
+        )
+        if not manifest["complete"]:
+            raise InputError(f"{record.card.name}: {manifest['n_missing']} cells of suite {self.name} are missing")
+        manifest["agents"] = [{**agent, "spec": record.card.spec or record.card.name} for agent in manifest["agents"]]
+        files = {CELLS: (folder / CELLS).read_bytes()}
+        for entry in manifest["summary"]:
+            files |= self._worst_files(folder, entry["worst_case"])
+        content = {
+            **job.head,
+            "stage": self.name,
+            "round": record.round,
+            "suite": plain(self.suite.model_dump()),
+            "suite_sha256": self.suite.sha256,
+            "manifest": manifest,
+        }
+        return content, files
+
+    def _worst_files(self, folder: FilePath, worst: dict[str, Any] | None) -> dict[str, bytes]:
+        """Return the worst trace and its view; take the picture out, which the view replaces."""
+        if worst is None or worst.get("trace") is None:
+            return {}
+        trace = folder / worst["trace"]
+        worst["plot"] = None
+        view = (json.dumps(view_of(load_trace(trace)), separators=(",", ":"), allow_nan=False) + "\n").encode()
+        files = {worst["trace"] + VIEW: view}
+        if self.traces:
+            files[worst["trace"]] = trace.read_bytes()
+        return files
+
+
+@dataclass(frozen=True)
+class EnvelopeStage:
+    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so.
+
+    Attributes:
+        budget_s: wall seconds for the whole table.
+        samples: T.
+    """
+
+    budget_s: float
+    samples: int = 7
+    name = "envelope"
+    kind = ENVELOPE
+    track = "sender"
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Once per version of ccenv, length and budget."""
+        stem = f"{ENVELOPE}/{submission}/"
+        return stem, f"{stem}{__version__}/T{self.samples}/{self.budget_s:g}s"
+
+    def run(self, job: Job) -> Content:
+        """Compute the table."""
+        require_extra("z3", "verify")
+        from ccenv.smt.envelope import EnvelopeRun, run_envelope
+
+        spec = job.entrant.write_player(job.folder / "player")
+        content = {**job.head, "stage": self.name, "T": self.samples, "budget_s": self.budget_s, "machine": machine()}
+        content["player_sha256"] = sender_hash(job.entrant.player)  # type: ignore[arg-type]
+        job.progress(0, 1)
+        try:
+            table = run_envelope(EnvelopeRun(spec, self.samples, None, self.budget_s))
+        except InputError as error:
+            return {**content, "rows": [], "reason": str(error)[:500], "solver": "", "setting_name": "none", "seconds": 0.0}, {}
+        job.progress(1, 1)
+        rows = [{key: row.get(key) for key in _ROW} for row in table["rows"]]
+        return {
+            **content,
+            "rows": rows,
+            "reason": "",
+            "solver": table["solver"],
+            "setting_name": table["setting_name"],
+            "seconds": table["seconds"],
+        }, {}
+
+
+_ROW = ("model", "buffer", "metric", "unit", "verdict", "bound", "beyond", "seconds", "reason", "query_sha256")

@@ -1,0 +1,258 @@
+"""The board's database: records that are only ever added, chained by hashes, with their files, in one transaction each.
+
+Any database that SQLAlchemy knows will do; without one it is a SQLite file. What :meth:`Store.append` returned is on disk; what a
+crash interrupted is not there at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from ccenv.benchmarks.hashing import canonical_json
+from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.files import parse_json
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+START = hashlib.sha256(b"ccenv board").hexdigest()
+_ATTEMPTS = 20
+
+
+class EditedRecordError(CcenvError):
+    """A record, a file or the chain is not what was stored."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A record as it lies in the database.
+
+    Attributes:
+        number: 1, 2, 3, ...
+        kind: what it says.
+        subject: hash of the submission that it is about, or "".
+        slot: what may exist once.
+        content: the record.
+        sha256: hash of kind, subject, slot and content.
+        chain: hash of the chain before it and of sha256.
+    """
+
+    number: int
+    kind: str
+    subject: str
+    slot: str
+    content: dict[str, Any]
+    sha256: str
+    chain: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Name -> hash of the files that belong to it."""
+        return dict(self.content.get("files", {}))
+
+
+class TakenError(InputError):
+    """What was to be stored is there already."""
+
+
+class Store:
+    """An open database.
+
+    Args:
+        url: SQLAlchemy URL such as ``sqlite:///board.db`` or ``postgresql+psycopg://host/name``.
+
+    Raises:
+        MissingExtraError: without SQLAlchemy.
+        InputError: for a URL that is none, or a database that a newer ccenv made.
+        CcenvError: if the database cannot be reached.
+    """
+
+    def __init__(self, url: str) -> None:
+        require_extra("sqlalchemy", "board")
+        import sqlalchemy
+        from sqlalchemy import event, exc
+
+        from ccenv.leaderboard.schema import migrate
+
+        try:
+            self._engine = sqlalchemy.create_engine(url)
+        except (exc.ArgumentError, exc.NoSuchModuleError) as error:
+            raise InputError(f"--database {_shown(url)}: not a URL of a database that is known here ({_first(error)})") from None
+        except ModuleNotFoundError as error:
+            raise InputError(f"--database {_shown(url)}: its driver is not installed ({error})") from None
+        if self._engine.dialect.name == "sqlite":
+            event.listen(self._engine, "connect", _sqlite_connect)
+            event.listen(self._engine, "begin", _sqlite_begin)
+        with self._transaction() as connection:
+            migrate(connection)
+
+    def __enter__(self) -> Store:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the database."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        from sqlalchemy import exc
+
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except exc.IntegrityError:
+            raise
+        except exc.SQLAlchemyError as error:
+            raise CcenvError(f"the board's database: {_first(error)}") from None
+
+    def append(self, kind: str, subject: str, slot: str, content: Mapping[str, Any], files: Mapping[str, bytes]) -> Stored:
+        """Store a record and its files: all of it or nothing, and on disk when this returns.
+
+        Args:
+            kind: what it says.
+            subject: hash of a submission, or "".
+            slot: what may exist once, such as one evaluation of a submission in a suite by one version of the code.
+            content: plain JSON; ``files`` is added.
+            files: name -> content.
+
+        Raises:
+            TakenError: if the slot is taken.
+            CcenvError: if the database refuses.
+        """
+        from sqlalchemy import exc, select
+
+        from ccenv.leaderboard.schema import FILES, RECORDS
+
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+        text = canonical_json({**content, "files": hashes})
+        for _ in range(_ATTEMPTS):
+            try:
+                with self._transaction() as connection:
+                    if connection.execute(select(RECORDS.c.number).where(RECORDS.c.slot == slot)).first():
+                        raise TakenError(f"the board has this already: {kind} {slot}")
+                    last = connection.execute(select(RECORDS.c.number, RECORDS.c.chain).order_by(RECORDS.c.number.desc())).first()
+                    number, before = (last[0] + 1, last[1]) if last else (1, START)
+                    sha256 = record_hash(kind, subject, slot, text)
+                    row = {"number": number, "kind": kind, "subject": subject, "slot": slot, "content": text}
+                    row |= {"sha256": sha256, "chain": chained(before, sha256)}
+                    there = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
+                    for name, digest in hashes.items():
+                        if digest not in there:
+                            connection.execute(FILES.insert().values(sha256=digest, content=files[name]))
+                            there.add(digest)
+                    connection.execute(RECORDS.insert().values(**row))
+                return _stored(row)
+            except exc.IntegrityError:  # another writer took the number or the slot meanwhile
+                continue
+        raise CcenvError("the board's database is too busy: another process keeps writing")
+
+    def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
+        """Return records in the order in which they were stored.
+
+        Raises:
+            EditedRecordError: if one is not what was stored.
+        """
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.schema import RECORDS
+
+        query = select(RECORDS).order_by(RECORDS.c.number)
+        if kind is not None:
+            query = query.where(RECORDS.c.kind == kind)
+        if subject is not None:
+            query = query.where(RECORDS.c.subject == subject)
+        with self._transaction() as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+        return [_stored(row) for row in rows]
+
+    def file(self, sha256: str) -> bytes:
+        """Return a file by its hash.
+
+        Raises:
+            EditedRecordError: if it is not there or not what was stored.
+        """
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.schema import FILES
+
+        with self._transaction() as connection:
+            content = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == sha256)).scalar()
+        if content is None:
+            raise EditedRecordError(f"file {sha256[:12]} of the board is missing")
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise EditedRecordError(f"file {sha256[:12]} of the board was edited: its hash is another")
+        return bytes(content)
+
+    def check(self) -> int:
+        """Check every record, the chain and every file; return how many records there are.
+
+        Raises:
+            EditedRecordError: naming the first that is not what was stored.
+        """
+        records = self.records()
+        before = START
+        for expected, record in enumerate(records, start=1):
+            if record.number != expected:
+                raise EditedRecordError(f"record {expected} of the board is missing")
+            if record.chain != chained(before, record.sha256):
+                raise EditedRecordError(f"record {record.number} of the board does not follow the one before it")
+            before = record.chain
+        for digest in sorted({digest for record in records for digest in record.files.values()}):
+            self.file(digest)
+        return len(records)
+
+
+def record_hash(kind: str, subject: str, slot: str, text: str) -> str:
+    """Return the hash of a record from what it consists of."""
+    return hashlib.sha256("\n".join((kind, subject, slot, text)).encode()).hexdigest()
+
+
+def chained(before: str, sha256: str) -> str:
+    """Return the chain's next hash."""
+    return hashlib.sha256(f"{before}\n{sha256}".encode()).hexdigest()
+
+
+def _stored(row: Mapping[str, Any]) -> Stored:
+    if record_hash(row["kind"], row["subject"], row["slot"], row["content"]) != row["sha256"]:
+        raise EditedRecordError(f"record {row['number']} of the board was edited: its hash is another")
+    content = parse_json(row["content"], f"record {row['number']}")
+    parts = {name: row[name] for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
+    return Stored(**parts, content=content)
+
+
+def sqlite_url(file: FilePath) -> str:
+    """Return the URL of a SQLite file."""
+    return f"sqlite:///{file}"
+
+
+def _sqlite_connect(connection: Any, _: Any) -> None:
+    """Take transactions into our own hands; wait for other writers; a commit is on disk."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _sqlite_begin(connection: Any) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _first(error: Exception) -> str:
+    cause = getattr(error, "orig", None) or error
+    lines = str(cause).strip().splitlines()
+    return lines[0][:200] if lines else type(cause).__name__
+
+
+def _shown(url: str) -> str:
+    """Return a URL without what may be a password."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://...@{tail}" if at else url[:80]

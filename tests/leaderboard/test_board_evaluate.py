@@ -1,0 +1,235 @@
+"""From a submission to stored records: own seeds, resumable stages, quantised weights, nothing twice."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_suite import small_suite
+from submission_folders import CARD, make_good
+
+pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
+
+from ccenv.benchmarks.hashing import sender_hash
+from ccenv.cli.main import main
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import parse_json
+from ccenv.leaderboard import evaluate as evaluate_module
+from ccenv.leaderboard.evaluate import evaluate, tasks_of
+from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.rounds import close_round, commitment, evaluation_seeds, revealed, secret_of
+from ccenv.leaderboard.stages import VIEW, EnvelopeStage, SuiteStage
+from ccenv.leaderboard.store import Store
+from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.reader import read_submission
+from ccenv.leaderboard.submit import entrants, submit_folder, submit_reviewed
+from ccenv.sender import MlpSender
+from ccenv.trace import load_trace
+
+SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
+STAGE = SuiteStage(SUITE)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "board")
+
+
+def submitted(home: Home, tmp_path: Path) -> None:
+    """A board with a program and a classic CCA."""
+    pack("cc_qdel", CARD, tmp_path / "program")
+    with home.open() as store:
+        submit_folder(store, home, tmp_path / "program")
+        submit_reviewed(store, home, "reno")
+
+
+def comparable(store: Store) -> list[dict[str, Any]]:
+    """What the stages stored, without times."""
+    out = []
+    for record in store.records("evaluation"):
+        content = json.loads(json.dumps(record.content))
+        del content["recorded_at"], content["manifest"]["finished_at"]
+        out.append(content)
+    return out
+
+
+def test_a_submission_is_evaluated_with_its_own_seeds(home: Home, tmp_path: Path) -> None:
+    submitted(home, tmp_path)
+    with home.open() as store:
+        evaluate(store, home, tasks_of(store, [STAGE]))
+        first, second = store.records("evaluation")
+        secret = secret_of(store, home, 1)
+        for record in (first, second):
+            manifest = record.content["manifest"]
+            seeds = evaluation_seeds(secret, SUITE.sha256, record.subject, 2)
+            assert tuple(manifest["suite"]["seeds"]) == seeds
+            assert record.content["suite"]["seeds"] == [1, 2]  # as published
+            cells = [parse_json(line, "cell") for line in store.file(record.files["cells.jsonl"]).splitlines()]
+            assert len(cells) == manifest["n_cells"] == 4
+            assert {cell["seed"] for cell in cells} == set(seeds)
+            worst = manifest["summary"][0]["worst_case"]
+            assert worst["value"] == min(cell["metrics"]["utilisation"] for cell in cells)
+            (tmp_path / "worst.npz").write_bytes(store.file(record.files[worst["trace"]]))
+            trace = load_trace(tmp_path / "worst.npz")
+            view = parse_json(store.file(record.files[worst["trace"] + VIEW]), "view")
+            delivered = np.diff([0.0, *view["time_s"]]) @ np.array(view["flows"][0]["delivered_mbps"]) * 1e6 / 8
+            assert delivered == pytest.approx(trace.S[-1, 0] - trace.S[0, 0], rel=1e-3)
+        assert first.content["manifest"]["suite"]["seeds"] != second.content["manifest"]["suite"]["seeds"]
+        assert tasks_of(store, [STAGE]) == []
+        assert store.check() == 5
+    assert not any((home.folder / "work").iterdir())
+
+
+def test_seeds_need_the_secret_and_the_submission() -> None:
+    seeds = evaluation_seeds(b"s" * 32, "a" * 64, "b" * 64, 50)
+    assert len(set(seeds)) == 50
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert seeds == evaluation_seeds(b"s" * 32, "a" * 64, "b" * 64, 50)
+    for other in (
+        evaluation_seeds(b"t" * 32, "a" * 64, "b" * 64, 50),
+        evaluation_seeds(b"s" * 32, "c" * 64, "b" * 64, 50),
+        evaluation_seeds(b"s" * 32, "a" * 64, "c" * 64, 50),
+    ):
+        assert not set(seeds) & set(other)
+
+
+def test_rounds(home: Home, tmp_path: Path) -> None:
+    submitted(home, tmp_path)
+    with home.open() as store:
+        secret = home.secret(1)
+        assert store.records("round")[0].content["commitment"] == commitment(secret)
+        assert secret.hex() not in str([record.content for record in store.records()])
+        assert (home.folder / "secrets" / "round-1.hex").stat().st_mode & 0o077 == 0
+        close_round(store, home)
+        assert revealed(store) == {1: secret.hex()}
+        submit_reviewed(store, home, "cubic")
+        assert [entrant.record.round for entrant in entrants(store)] == [1, 1, 2]
+        (home.folder / "secrets" / "round-2.hex").write_text("00" * 32)
+        with pytest.raises(CcenvError, match="not the one that was committed to"):
+            evaluate(store, home, tasks_of(store, [STAGE], only=["cubic"]))
+        assert store.records("evaluation") == []
+
+
+def test_what_is_on_the_board_already_is_refused(home: Home, tmp_path: Path) -> None:
+    submitted(home, tmp_path)
+    pack("cc_qdel", Card("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "stolen")
+    pack("cc_probe_fast", Card("Someone Else", "MIT", "quick/1", name="cc_qdel"), tmp_path / "same_name")
+    with home.open() as store:
+        for folder in ("program", "stolen"):
+            with pytest.raises(InputError, match="replayed: the board has exactly this program as 'cc_qdel' by Ada Lovelace"):
+                submit_folder(store, home, tmp_path / folder)
+        with pytest.raises(InputError, match="replayed"):
+            submit_reviewed(store, home, "reno")
+        with pytest.raises(InputError, match="the name 'cc_qdel' is taken"):
+            submit_folder(store, home, tmp_path / "same_name")
+        with pytest.raises(InputError, match="pack it"):
+            submit_reviewed(store, home, "cc_qdel")
+        assert store.check() == 3
+
+
+def test_what_is_scored_are_the_weights_on_the_grid(home: Home, tmp_path: Path) -> None:
+    folder = make_good("policy", tmp_path / "policy")
+    with home.open() as store:
+        submit_folder(store, home, folder)
+        (record,) = evaluate(store, home, tasks_of(store, [STAGE]))
+    player = read_submission(folder).player
+    assert isinstance(player, MlpSender)
+    assert record.content["manifest"]["agents"][0]["sha256"] == sender_hash(player)
+
+
+def stopped(home: Home, tmp_path: Path, moment: str) -> int:
+    """Evaluate in a child that dies at a moment; return its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+
+            def progress(done: int, total: int) -> None:
+                if moment == f"cell {done}":
+                    os._exit(9)
+
+            class Dying(Store):
+                def append(self, *arguments: Any) -> Any:
+                    if moment == "before storing":
+                        os._exit(9)
+                    stored = super().append(*arguments)
+                    if moment == "after storing":
+                        os._exit(9)
+                    return stored
+
+            if moment == "player written":
+                evaluate_module.Job = lambda *a: os._exit(9)  # type: ignore[assignment, misc]
+            with Dying(f"sqlite:///{home.folder / 'board.db'}") as store:
+                evaluate(store, home, tasks_of(store, [STAGE]), progress=progress)
+            os._exit(0)
+        except BaseException:  # a child must not return into the tests
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_killed_at_every_stage(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted(home, tmp_path)
+    moments = ["player written", "cell 0", "cell 4", "before storing", "after storing", "cell 0", "before storing"]
+    counts = []
+    for moment in moments:
+        assert stopped(home, tmp_path, moment) == 9
+        with home.open() as store:
+            store.check()
+            counts.append(len(store.records("evaluation")))
+    assert counts == [0, 0, 0, 0, 1, 1, 1]
+    with home.open() as store:
+        evaluate(store, home, tasks_of(store, [STAGE]))
+        resumed = comparable(store)
+        store.check()
+    other = Home(tmp_path / "other")
+    (other.folder / "secrets").mkdir(parents=True)
+    (other.folder / "secrets" / "round-1.hex").write_bytes((home.folder / "secrets" / "round-1.hex").read_bytes())
+    submitted(other, tmp_path)
+    with other.open() as store:
+        evaluate(store, other, tasks_of(store, [STAGE]))
+        assert comparable(store) == resumed  # as if nothing had happened
+    assert len(resumed) == 2
+
+
+def test_the_envelope_and_a_sender_without_an_encoding(home: Home, tmp_path: Path) -> None:
+    pytest.importorskip("z3", reason="the extra verify is not installed")
+    pack("cc_qdel", CARD, tmp_path / "program")
+    with home.open() as store:
+        submit_folder(store, home, tmp_path / "program")
+        submit_reviewed(store, home, "bbr1")
+        evaluate(store, home, tasks_of(store, [EnvelopeStage(0.5, samples=3)]))
+        program, classic = (record.content for record in store.records("envelope"))
+        assert {row["verdict"] for row in program["rows"]} <= {"verified", "refuted", "unknown"}
+        assert all(row["bound"] is None for row in program["rows"] if row["verdict"] != "verified")
+        assert len(program["rows"]) > 10
+        assert classic["rows"] == []
+        assert "no encoding" in classic["reason"]
+        assert tasks_of(store, [EnvelopeStage(0.5, samples=3)]) == []
+        assert len(tasks_of(store, [EnvelopeStage(9.0, samples=3)])) == 2  # a larger budget is worth doing again
+        assert tasks_of(store, [EnvelopeStage(9.0, samples=3)], pending=True) == []
+
+
+def test_names_and_emptiness(home: Home, tmp_path: Path) -> None:
+    with home.open() as store:
+        with pytest.raises(InputError, match="nothing was handed in"):
+            tasks_of(store, [STAGE])
+        submit_reviewed(store, home, "reno")
+        with pytest.raises(InputError, match="Did you mean 'reno'"):
+            tasks_of(store, [STAGE], only=["renno"])
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run: Callable[..., int] = lambda *words: main(["board", *words])  # noqa: E731
+    assert run("evaluate") == 2
+    assert "there is no board yet" in capsys.readouterr().err
+    assert run("submit", "reno", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "reno"
+    assert run("submit", "absent") == 2
+    assert "not a folder" in capsys.readouterr().err
+    assert run("evaluate", "--budget", "-1") == 2
+    assert run("round", "--json") == 0
+    assert json.loads(capsys.readouterr().out.strip())["rounds"][0]["secret"] is None
+    assert run("round", "clsoe") == 2
