@@ -12,7 +12,7 @@ import hmac
 from typing import Any
 
 from ccenv.benchmarks.provenance import now
-from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.store import Store, TakenError
@@ -45,7 +45,7 @@ def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: i
     return tuple(seeds)
 
 
-def evaluation_suite(suite: Suite, secret: bytes, submission: str) -> Suite:
+def evaluation_suite(suite: SuiteBase, secret: bytes, submission: str) -> SuiteBase:
     """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone."""
     seeds = evaluation_seeds(secret, suite.sha256, submission, len(suite.seeds))
     return suite.model_copy(update={"seeds": seeds, "agents": (), "references": ()})

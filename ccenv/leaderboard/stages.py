@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from ccenv import __version__
+from ccenv.benchmarks.cells import Cell, play, values_of
 from ccenv.benchmarks.hashing import code_hash, plain, sender_hash
+from ccenv.benchmarks.players import Player, agent_player
 from ccenv.benchmarks.provenance import machine, now
-from ccenv.benchmarks.runner import run_suite
-from ccenv.benchmarks.store import CELLS
-from ccenv.benchmarks.suite import Suite
-from ccenv.errors import InputError, require_extra
+from ccenv.benchmarks.report import TRACES
+from ccenv.benchmarks.runner import cells_for, run_suite
+from ccenv.benchmarks.store import CELLS, parse_cells
+from ccenv.benchmarks.suite_base import SuiteBase
+from ccenv.errors import EngineError, InputError, require_extra
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store import Store
 from ccenv.leaderboard.submit import Entrant
 from ccenv.leaderboard.trace_view import view_of
-from ccenv.trace import load_trace
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
 VIEW = ".view.json"
@@ -92,7 +95,7 @@ class SuiteStage:
         traces: whether the worst trace is stored; its view always is, and the trace can be made again.
     """
 
-    suite: Suite
+    suite: SuiteBase
     traces: bool = True
     kind = EVALUATION
     track = "sender"
@@ -115,14 +118,13 @@ class SuiteStage:
         folder = job.folder / self.name
         spec = job.entrant.write_player(job.folder / "player")
         manifest = run_suite(
-            played, folder, extra_agents=[spec], backend=job.backend, workers=job.workers, progress=job.progress, pictures=True
+            played, folder, extra_agents=[spec], backend=job.backend, workers=job.workers, progress=job.progress, pictures=False
         )
         if not manifest["complete"]:
             raise InputError(f"{record.card.name}: {manifest['n_missing']} cells of suite {self.name} are missing")
+        cells = (folder / CELLS).read_bytes()
+        files = {CELLS: cells, **self._worst_files(played, agent_player(spec, record.card.spec), manifest["summary"][0], cells)}
         manifest["agents"] = [{**agent, "spec": record.card.spec or record.card.name} for agent in manifest["agents"]]
-        files = {CELLS: (folder / CELLS).read_bytes()}
-        for entry in manifest["summary"]:
-            files |= self._worst_files(folder, entry["worst_case"])
         content = {
             **job.head,
             "stage": self.name,
@@ -133,16 +135,23 @@ class SuiteStage:
         }
         return content, files
 
-    def _worst_files(self, folder: FilePath, worst: dict[str, Any] | None) -> dict[str, bytes]:
-        """Return the worst trace and its view; take the picture out, which the view replaces."""
-        if worst is None or worst.get("trace") is None:
+    def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
+        """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
+        worst = entry["worst_case"]
+        cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
+        if not isinstance(cell, Cell):
             return {}
-        trace = folder / worst["trace"]
-        worst["plot"] = None
-        view = (json.dumps(view_of(load_trace(trace)), separators=(",", ":"), allow_nan=False) + "\n").encode()
-        files = {worst["trace"] + VIEW: view}
+        trace = play(cell)
+        recorded = next(record for record in parse_cells(lines, FilePath(CELLS)) if record["key"] == cell.key)
+        if values_of(cell, trace) != recorded["metrics"]:
+            raise EngineError(f"cell {cell.name}: played again it has other metrics than its record")
+        worst["trace"] = f"{TRACES}/{cell.key}.npz"
+        view = json.dumps(view_of(trace), separators=(",", ":"), allow_nan=False) + "\n"
+        files = {worst["trace"] + VIEW: view.encode()}
         if self.traces:
-            files[worst["trace"]] = trace.read_bytes()
+            with tempfile.TemporaryDirectory() as scratch:
+                trace.save(FilePath(scratch) / "trace.npz")
+                files[worst["trace"]] = (FilePath(scratch) / "trace.npz").read_bytes()
         return files
 
 
