@@ -80,6 +80,6 @@ def test_wrong_input_is_one_line(capsys, tmp_path, arguments, message):
 def test_another_attack_in_the_folder_is_refused(capsys, tmp_path):
     out = tmp_path / "attack"
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
-    code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "random")
+    code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "random_search")
     assert code == 2
     assert "--fresh" in err

@@ -15,7 +15,7 @@ SEARCHES = Registry("adversary")
 
 for _name, _summary in (
     ("corners", "all constant moves of 0, 1 (and 1/2) per choice"),
-    ("random", "random periodic patterns of 1-4 Rm"),
+    ("random_search", "random periodic patterns of 1-4 Rm"),
     ("cem", "cross-entropy method over periodic patterns of 1-4 Rm (parameters population, elite)"),
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.search.{_name}:search", tags=("search",), summary=_summary)
@@ -26,7 +26,7 @@ for _name, _summary in (
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.emulation.{_name}:search", tags=("emulation",), summary=_summary)
 
-PANEL: tuple[str, ...] = ("corners", "slow_link", "random", "cem")
+PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem")
 """The adversaries of an attack if nobody names others."""
 
 

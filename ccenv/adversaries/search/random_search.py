@@ -11,15 +11,15 @@ from ccenv.adversaries.search.patterns import PERIODS_RTTS, affordable
 
 
 @dataclass(frozen=True)
-class Random:
+class RandomSearch:
     """Draw patterns of 1-4 Rm, half of them uniform in [0, 1], half of zeros and ones; keep the worst."""
 
     weight: float = 1.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst of as many patterns as the budget allows."""
-        draw = generator(seed, "random")
-        left = affordable(game, budget_flow_steps, "random")
+        draw = generator(seed, "random_search")
+        left = affordable(game, budget_flow_steps, "random_search")
         best, best_moves, best_period, tried = np.inf, np.empty(0), 0, 0
         while left > 0:
             period = PERIODS_RTTS[tried // CHUNK % len(PERIODS_RTTS)]
@@ -32,9 +32,9 @@ class Random:
             if utilisation[worst] < best:
                 best, best_moves, best_period = float(utilisation[worst]), moves[worst].copy(), period
             left, tried = left - n, tried + n
-        return Found(recorded(best_moves, "random"), details={"period_rtts": best_period, "tried": tried})
+        return Found(recorded(best_moves, "random_search"), details={"period_rtts": best_period, "tried": tried})
 
 
-def search() -> Random:
+def search() -> RandomSearch:
     """Build the search."""
-    return Random()
+    return RandomSearch()
