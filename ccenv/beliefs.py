@@ -164,14 +164,14 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
     if settings.rtt_known == 0:
         if not np.isfinite(fl.rtt_min_steps):
             return  # nothing was acknowledged yet: no RTT, no bound
-        rtt_extra = max(0.0, fl.rtt_min_steps - rtt)
+        rtt_extra = max(0.0, fl.rtt_min_steps - fl.lag_steps)
         jitter += np.int64(math.ceil(rtt_extra))
     served = load(ring, s_at + (n & mask))
     newest = s_at + (n & mask) + mask + 1
-    window = min(settings.window_rtts * rtt, mask - rtt)
+    window = min(settings.window_rtts * rtt, mask - fl.lag_steps)
 
     # Which steps were utilised: judge all steps that S(n) can judge (and that the rings still hold).
-    oldest = n + rtt - mask + fl.probe_window_steps
+    oldest = n + fl.lag_steps - mask + fl.probe_window_steps
     if fl.judged_step < oldest and n - jitter > oldest:
         fl.judged_step = oldest
         fl.utilised_run_steps = 0
@@ -214,7 +214,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
             fl.C_U_Bps = min(fl.C_U_Bps, bound)
 
     # Queueing delay of the newest acknowledged byte.
-    delay_steps = max(0.0, fl.rtt_now_steps - rtt - rtt_extra)
+    delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
     fl.qdel_U_s = delay_steps * dt_s
     fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
     fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s

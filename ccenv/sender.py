@@ -12,6 +12,8 @@ import numpy as np
 from ccenv.errors import InputError
 from ccenv.programs import Program
 
+LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
+
 
 @dataclass(frozen=True)
 class ClassicSender:
@@ -38,10 +40,18 @@ class ClassicSender:
 
 @dataclass(frozen=True)
 class ProgramSender:
-    """A belief program; its rate is decided once per propagation RTT."""
+    """A belief program; its rate is decided once per propagation RTT.
+
+    Attributes:
+        name: registry name.
+        program: what decides.
+        start: what decides before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are
+            found lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: nothing.
+    """
 
     name: str
     program: Program
+    start: Program | None = None
 
 
 @dataclass(frozen=True)

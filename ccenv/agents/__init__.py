@@ -51,6 +51,12 @@ AGENTS.add(
     summary=_LISTING + "CCA4, constant loss on CBR-delay (parameters k, alpha_mss)",
 )
 AGENTS.add("cc_probe_qdel", _SYNTHESIZED + "cc_probe_qdel", tags=("synthesized",), summary=_LISTING + "CCA5, probes by delay")
+AGENTS.add(
+    "cc_probe_slow_k",
+    _SYNTHESIZED + "cc_probe_slow_k",
+    tags=("started",),
+    summary="cc_probe_slow of [CCmatic] s.6.4 and App. H: cc_qdel until the first large loss, alpha 5 segments",
+)
 
 _PROXIES = "ccenv.agents.proxies:"
 AGENTS.add(

@@ -60,7 +60,8 @@ def sender_hash(sender: Sender) -> str:
     if isinstance(sender, ProgramSender):
         from ccenv.programs import to_data
 
-        return hash_of({"kind": "program", "program": to_data(sender.program)})
+        start = {"start": to_data(sender.start)} if sender.start else {}
+        return hash_of({"kind": "program", "program": to_data(sender.program), **start})
     if isinstance(sender, MlpSender):
         digest = hashlib.sha256(canonical_json(["mlp", sender.activation, sender.observation_version]).encode())
         for array in (*sender.weights, *sender.biases):

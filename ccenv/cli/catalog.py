@@ -72,7 +72,8 @@ def _agent_text(entry: Entry) -> str:
 
     sender = make_sender(entry.name)
     if isinstance(sender, ProgramSender):
-        return pseudo_code(sender.program)
+        first = f"{pseudo_code(sender.start)}\n\nuntil the first large loss, then\n\n" if sender.start else ""
+        return first + pseudo_code(sender.program)
     if isinstance(sender, MlpSender):
         sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
         layers = " -> ".join(str(size) for size in sizes)

@@ -123,6 +123,16 @@ def load(typing_context, address, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def pointer_at(typing_context, address):  # type: ignore[no-untyped-def]
+    """Return an address as what ``numba.carray`` takes."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
 def store(typing_context, address, index, value):  # type: ignore[no-untyped-def]
     """Set element ``index`` of a float64 array that starts at ``address``."""
 

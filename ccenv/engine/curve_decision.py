@@ -11,6 +11,7 @@ from ccenv.engine.mlp import mlp_action
 from ccenv.engine.observation import fill_observation
 from ccenv.programs import INPUT_INDEX
 from ccenv.programs.compiled import evaluate_at
+from ccenv.sender import LARGE_LOSS_SEGMENTS
 
 MLP_RANGE_LOG2 = 3.0  # an action in [-1, 1] is log2(rate / C_L) / 3
 
@@ -50,12 +51,24 @@ def close_interval(fl, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def decide_by_program(ev, fl, flow, k, first_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
-    """Let a belief program choose the rate of the next interval; it may hold it for several."""
+def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
+    """Return the rate that a belief program chooses at step k; it may hold it for several intervals.
+
+    Until the first large loss the program at start_row decides, then that at main_row; they are the same for most senders.
+    """
     close_interval(fl, k)
+    if fl.lost_last_interval_bytes > LARGE_LOSS_SEGMENTS * ev.mss_bytes:
+        fl.program_stage = 1
     fill_inputs(ev, fl, inputs_at)
-    rate, hold = evaluate_at(nodes_at, first_row, inputs_at)
+    rate, hold = evaluate_at(nodes_at, start_row if fl.program_stage == 0 else main_row, inputs_at)
     fl.decision_step = k + np.int64(hold) * fl.rtt_steps
+    return rate
+
+
+@njit(cache=True, error_model="numpy")
+def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
+    """Let a belief program choose the rate of the next interval."""
+    rate = run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at)
     if not rate > 0.0:
         fail(ev, ERROR_SENDER, flow, k)
         rate = ev.mss_bytes / fl.rtt_s
@@ -63,9 +76,9 @@ def decide_by_program(ev, fl, flow, k, first_row, nodes_at, inputs_at):  # type:
 
 
 @njit(cache=True, error_model="numpy")
-def decide_by_policy(ev, fl, k, weights, shapes, observation, scratch):  # type: ignore[no-untyped-def]
-    """Let a small policy choose the rate of the next interval."""
+def choose_rate(ev, fl, k, weights, shapes, observation, scratch):  # type: ignore[no-untyped-def]
+    """Return the rate that a small policy chooses at step k for the next interval."""
     close_interval(fl, k)
     fill_observation(ev, fl, observation)
     action = mlp_action(weights, shapes, fl.sender_index, observation, scratch)
-    fl.rate_Bps = max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (MLP_RANGE_LOG2 * action))
+    return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (MLP_RANGE_LOG2 * action))

@@ -12,7 +12,7 @@ from numba import njit, prange
 
 from ccenv.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.calls import call_1, load, store
-from ccenv.engine.curve_decision import close_interval, decide_by_policy, decide_by_program
+from ccenv.engine.curve_decision import choose_rate, close_interval, decide_by_program
 from ccenv.engine.curve_network import (
     admit_tokens,
     at,
@@ -165,9 +165,10 @@ def advance_range(  # type: ignore[no-untyped-def]
                         call_1(sender_calls[fl.sender_index, 0], run.states_at + (r0 + i) * run.state_bytes)
                         take_decision(ev, fl, state, i, k)
                     if fl.sender_kind == _PROGRAM:
-                        decide_by_program(ev, fl, i, k - 1, first_rows[fl.sender_index], run.nodes_at, inputs_at)
+                        rows = fl.sender_index
+                        decide_by_program(ev, fl, i, k - 1, first_rows[rows, 0], first_rows[rows, 1], run.nodes_at, inputs_at)
                     elif fl.sender_kind == _MLP:
-                        decide_by_policy(ev, fl, k - 1, mlp_weights, mlp_shapes, own_observation, own_scratch)
+                        fl.rate_Bps = choose_rate(ev, fl, k - 1, mlp_weights, mlp_shapes, own_observation, own_scratch)
                     else:
                         close_interval(fl, k - 1)
                 send(fl, k, dt_s)
@@ -282,9 +283,10 @@ def advance_range(  # type: ignore[no-untyped-def]
                     log.rtt_s = fl.rtt_now_steps * dt_s
                 if k >= fl.decision_step:
                     if fl.sender_kind == _PROGRAM:
-                        decide_by_program(ev, fl, i, k, first_rows[fl.sender_index], run.nodes_at, inputs_at)
+                        rows = fl.sender_index
+                        decide_by_program(ev, fl, i, k, first_rows[rows, 0], first_rows[rows, 1], run.nodes_at, inputs_at)
                     elif fl.sender_kind == _MLP:
-                        decide_by_policy(ev, fl, k, mlp_weights, mlp_shapes, own_observation, own_scratch)
+                        fl.rate_Bps = choose_rate(ev, fl, k, mlp_weights, mlp_shapes, own_observation, own_scratch)
                     else:
                         close_interval(fl, k)
             ev.step = k

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.beliefs import TIE, ReferenceBeliefs
+from ccenv.engine.reference_decision import Interval
 from ccenv.engine.signals import ACK, LOSS, TICK
 from ccenv.path import FlowPath
-from ccenv.programs import decide
-from ccenv.sender import ClassicSender, HeldSender, ProgramSender, Sender
+from ccenv.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
 
 if TYPE_CHECKING:
     from ccenv.engine.curve_reference import ReferenceCurveEngine
@@ -61,7 +61,7 @@ class ReferenceFlow:
         self.srtt = self.rttvar = 0.0
         self.delay_floor = 0
         self.q_U: Any = 0
-        self.lost_since_decision: Any = 0
+        self.interval = Interval()
         self.utilised = False
         self.next_decision = self.start
         program = sender.program if isinstance(sender, ProgramSender) else None
@@ -125,9 +125,8 @@ class ReferenceFlow:
     def decide(self, k: int) -> None:
         """Choose the rate for the next interval."""
         hold = 1
-        if isinstance(self.sender, ProgramSender):
+        if isinstance(self.sender, (ProgramSender, MlpSender)):
             b, rtt_s = self.beliefs, self.rtt * self.engine.dt_s
-            delay = max(0, self.rtt_steps - self.rtt)
             inputs = {
                 "C_L": b.C_L,
                 "C_U": b.C_U,
@@ -136,15 +135,13 @@ class ReferenceFlow:
                 "rate": self.rate,
                 "q_U/Rm": self.q_U / rtt_s,
                 "qdel_L": max(0, self.delay_floor - self.jitter) * self.engine.dt_s,
-                "qdel_U": delay * self.engine.dt_s,
+                "qdel_U": max(0, self.rtt_steps - self.lag) * self.engine.dt_s,
                 "Rm": rtt_s,
                 "q_U": self.q_U,
                 "MSS": self.engine.path.mss_bytes,
                 "utilised": self.utilised,
-                "loss": self.lost_since_decision > 0,
             }
-            self.rate, hold = decide(self.sender.program, inputs)
-        self.lost_since_decision = 0
+            self.rate, hold = self.interval.close(self.sender, inputs, self.A[-1], self.inflight)
         self.next_decision = k + hold * self.rtt
 
     def find_losses(self, n: int, k: int) -> tuple[Any, int, bool]:
@@ -184,7 +181,7 @@ class ReferenceFlow:
                 if self._moves:
                     self._hold_anew(k)
             lost, newest_loss, timeout = self.find_losses(n, k)
-            self.lost_since_decision += lost
+            self.interval.lost_bytes += lost
             if n > self.start:
                 self.beliefs.update(self.E[: n + 1], self.L[: n + 1], self.S[: n + 1])
                 x = n - self.jitter

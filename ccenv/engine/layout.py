@@ -68,6 +68,7 @@ FLOW_DTYPE = np.dtype(
         ("rate_Bps", "<f8"),
         ("cwnd_bytes", "<f8"),
         ("decision_step", "<i8"),  # next decision instant
+        ("program_stage", "<i8"),  # of a belief program: 0 start, 1 after the first large loss
         # curves at the newest step
         ("A", "<f8"),
         ("E", "<f8"),

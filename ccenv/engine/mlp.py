@@ -16,16 +16,17 @@ ACTIVATIONS = {"tanh": 0, "relu": 1}
 
 # Columns of a shape row: where the weights start, number of layers, activation, then the width of each layer.
 _OFFSET, _LAYERS, _ACTIVATION, _FIRST_WIDTH = range(4)
+SHAPE_WIDTH = _FIRST_WIDTH + MAX_LAYERS + 1
 
 
 def pack_mlps(senders: Sequence[MlpSender]) -> tuple[np.ndarray, np.ndarray]:
     """Pack policies for the kernel.
 
     Returns:
-        tuple: weights, flat float64 (per layer W row by row, then b); shapes, int64 (n, 4 + MAX_LAYERS).
+        tuple: weights, flat float64 (per layer W row by row, then b); shapes, int64 (n, SHAPE_WIDTH).
     """
     flat: list[np.ndarray] = []
-    shapes = np.zeros((max(1, len(senders)), _FIRST_WIDTH + MAX_LAYERS + 1), dtype=np.int64)
+    shapes = np.zeros((max(1, len(senders)), SHAPE_WIDTH), dtype=np.int64)
     offset = 0
     for row, sender in zip(shapes, senders, strict=False):
         widths = [w.shape[0] for w in sender.weights] + [sender.weights[-1].shape[1]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.adversary import ScriptedAdversary
 from ccenv.engine.calls import address_of
-from ccenv.engine.packet_beliefs import RATE_HOLDER, build_grids
+from ccenv.engine.packet_beliefs import RATE_HOLDER, Grids
 from ccenv.engine.packet_kernel import advance
 from ccenv.engine.packet_layout import (
     BOX_DTYPE,
@@ -34,7 +34,7 @@ from ccenv.engine.packet_layout import (
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.errors import EngineError, InputError, did_you_mean
-from ccenv.sender import ClassicSender, HeldSender, ProgramSender, Sender, bare
+from ccenv.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender, bare
 
 TICK_S = 0.01  # of CCAs and adversaries
 RTO_MIN_S = 0.2  # as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
@@ -189,16 +189,16 @@ class PacketEngine:
         n = len(self.senders)
         self._calls, self._templates = np.zeros((n, 4), np.int64), np.zeros((n, STATE_SLOTS))
         self._states = np.zeros(n, STATE_DTYPE)
-        programs: list[tuple[int, ProgramSender]] = []
+        gridded: list[tuple[int, ProgramSender | MlpSender]] = []
         for row, sender in enumerate(self.senders):
             if isinstance(sender, HeldSender):
                 self._hold_acks(row, sender)
             cca = bare(sender)
-            if isinstance(cca, ProgramSender):
-                programs.append((row, cca))
+            if isinstance(cca, (ProgramSender, MlpSender)):
+                gridded.append((row, cca))
                 cca = RATE_HOLDER
             if not isinstance(cca, ClassicSender):
-                raise InputError(f"flow {row}: sender {cca.name!r} cannot run per packet; classic CCAs and belief programs can")
+                raise InputError(f"flow {row}: sender {cca.name!r} cannot run per packet; it has no rule of its own")
             self._calls[row] = [
                 address_of(cca.init, cca.state),
                 address_of(cca.on_ack, cca.state, ACK),
@@ -211,13 +211,12 @@ class PacketEngine:
                     raise InputError(f"sender {cca.name!r} has no parameter {name!r}.{did_you_mean(name, names)}")
                 self._templates[row, names.index(name)] = value
             self._flows[row]["sender_index"] = row
-        self._n_grids = len(programs)
+        self._n_grids = len(gridded)
         seen_rtts_s = [
             sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.rtt_s
             for sender, spec in zip(self.senders, self.network.flows, strict=True)
         ]
-        self._grids, self._beliefs, kept = build_grids(programs, self.network, self._flows, seen_rtts_s)
-        self._keep += kept
+        self._grids = Grids(gridded, self.network, self._flows, seen_rtts_s)
 
     def _hold_acks(self, row: int, proxy: HeldSender) -> None:
         flow = self._flows[row]
@@ -270,14 +269,14 @@ class PacketEngine:
         first_box = first_flow + n_flows + self._n_pipes
         tree[first_box : first_box + self._n_boxes] = 0.0
         first_grid = first_box + self._n_boxes
-        tree[first_grid : first_grid + self._n_grids] = self._grids["next_s"][: self._n_grids]
+        tree[first_grid : first_grid + self._n_grids] = self._grids.grids["next_s"][: self._n_grids]
         tree[first_grid + self._n_grids : first_grid + self._n_grids + 2] = TICK_S, 0.0
         for node in range(leaves - 1, 0, -1):
             best = 2 * node if tree[2 * node] <= tree[2 * node + 1] else 2 * node + 1
             tree[node], tree[2 * leaves + node] = tree[best], tree[2 * leaves + best]
         run = self._run = np.zeros(1, RUN_DTYPE)
         run["n_links"], run["n_flows"], run["n_pipes"], run["n_boxes"] = n_links, n_flows, self._n_pipes, self._n_boxes
-        run["n_grids"], run["grids_at"] = self._n_grids, self._grids.ctypes.data
+        run["n_grids"], run["grids_at"] = self._n_grids, self._grids.grids.ctypes.data
         run["mss_bytes"], run["seed"], run["tick_s"], run["log_s"] = self.network.mss_bytes, self.seed, TICK_S, self.log_s
         run["rto_min_s"], run["ticks"] = RTO_MIN_S, 1
         run["tree_at"], run["tree_leaves"] = tree.ctypes.data, leaves
@@ -299,7 +298,7 @@ class PacketEngine:
         while at_s < end_s:
             at_s = min(end_s, at_s + SLICE_S)
             advance(
-                self._run, self._links, self._flows, self._pipes, self._boxes, self._grids, self._states,
+                self._run, self._links, self._flows, self._pipes, self._boxes, self._grids.grids, self._states,
                 self._states.view("<f8").reshape(len(self._states), STATE_SLOTS), self._templates, self._calls, *self._signals,
                 self._changes, self.flow_log, self.link_log, at_s, self._max_events,
             )  # fmt: skip
@@ -332,9 +331,9 @@ class PacketEngine:
         return self._flows[name].copy()
 
     def beliefs(self) -> dict[int, dict[str, float]]:
-        """Return the belief bounds of the flows with programs, by flow: C_L_Bps, C_U_Bps, C_L_lambda_Bps, q_U_bytes."""
+        """Return C_L_Bps, C_U_Bps, C_L_lambda_Bps and q_U_bytes of the flows with programs or policies, by flow."""
         names = ("C_L_Bps", "C_U_Bps", "C_L_lambda_Bps", "q_U_bytes")
-        return {flow: {name: float(record[name][0]) for name in names} for flow, record in self._beliefs.items()}
+        return {flow: {name: float(record[name][0]) for name in names} for flow, record in self._grids.beliefs.items()}
 
     def link(self, name: str) -> np.ndarray:
         """Return a copy of a field of LINK_DTYPE, one entry per link."""

@@ -1,9 +1,10 @@
-"""Belief programs per packet: the beliefs of ``ccenv.beliefs`` on a grid of STEPS_PER_RTT steps per Rm of the flow.
+"""Belief programs and policies per packet: the beliefs of ``ccenv.beliefs`` on a grid of STEPS_PER_RTT steps per Rm of the flow.
 
 At each step the curves are read off the packets: A is what was sent, L what the network has lost (known one Rm later, as in
 the curve engine), S(t) the transmissions acknowledged by t + Rm. A whole packet arrives when its last byte does, at most
 MSS/C later than its bytes would. Without jitter, one step of D covers that where an Rm carries at least STEPS_PER_RTT packets;
-with jitter D stays what it is, and the bounds hold up to one packet per window.
+with jitter D stays what it is, and the bounds hold up to one packet per window. Decisions are those of ``curve_decision``, once
+per Rm.
 """
 
 from __future__ import annotations
@@ -14,25 +15,29 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba import carray, njit
 from numba.core.errors import NumbaExperimentalFeatureWarning
 
 from ccenv.beliefs import BeliefSettings, reciprocal_table, reset_beliefs, settings_record, update_beliefs, update_queue_bound
-from ccenv.engine.calls import address_of, load, store
-from ccenv.engine.curve_decision import close_interval, fill_inputs
+from ccenv.engine.calls import address_of, load, pointer_at, store
+from ccenv.engine.curve_decision import choose_rate, run_program
 from ccenv.engine.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.layout import ring_length
+from ccenv.engine.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
+from ccenv.engine.observation import N_OBSERVATION
 from ccenv.engine.packet_layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet_spec import NetworkSpec
+from ccenv.engine.players import check_policy, stack_senders
 from ccenv.engine.signals import state_record
-from ccenv.programs import INPUTS, compile_program
-from ccenv.programs.compiled import evaluate_at
-from ccenv.sender import ClassicSender, ProgramSender
+from ccenv.programs import INPUTS
+from ccenv.sender import ClassicSender, MlpSender, ProgramSender
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
 warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)
 
 STEPS_PER_RTT = 8
 PACKET_STEPS = 1  # of jitter at least, for a packet's own time on the link
+ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
 HISTORY_RTTS = 24  # of the rings: belief windows and the queueing delay over which L_free and S can be apart
 
 # Beliefs, their settings, and what the grid needs besides.
@@ -43,13 +48,23 @@ BELIEFS_DTYPE = np.dtype(
         ("mss_bytes", "<f8"),
         ("dt_s", "<f8"),
         ("start_s", "<f8"),
+        ("path_rtt_s", "<f8"),  # without what a proxy adds
         ("step", "<i8"),
         ("mask", "<i8"),
         ("ring_at", "<i8"),
-        ("nodes_at", "<i8"),
-        ("inputs_at", "<i8"),
         ("reciprocals_at", "<i8"),
         ("loss_proves", "<i8"),
+        # of programs
+        ("nodes_at", "<i8"),
+        ("inputs_at", "<i8"),
+        ("start_row", "<i8"),
+        ("main_row", "<i8"),
+        # of policies
+        ("weights_at", "<i8"),
+        ("n_weights", "<i8"),
+        ("shapes_at", "<i8"),
+        ("observation_at", "<i8"),
+        ("scratch_at", "<i8"),
     ]
 )
 
@@ -61,14 +76,15 @@ def hold_rate(state: Any) -> None:
 
 
 def ignore(state: Any, signal: Any) -> None:
-    """Do nothing: programs act on their grid."""
+    """Do nothing: programs and policies act on their grid."""
 
 
-RATE_HOLDER = ClassicSender("belief program", state_record("unused"), hold_rate, ignore, ignore, ignore)
+RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ignore, ignore, ignore)
 
 
-def step_beliefs(grid: Any, beliefs: Any, flow: Any) -> None:
-    """Advance a flow's curves and beliefs by one step; at a decision instant let its program choose the rate."""
+@njit(cache=True, error_model="numpy")
+def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
+    """Advance a flow's curves and beliefs by one step of its grid; return the step."""
     if beliefs.step < 0:
         reset_beliefs(beliefs, beliefs.mss_bytes)
         beliefs.rate_Bps = beliefs.C_L_Bps
@@ -79,19 +95,28 @@ def step_beliefs(grid: Any, beliefs: Any, flow: Any) -> None:
     lost_bytes = flow.dropped_bytes + flow.random_lost_bytes
     beliefs.sent_bytes = flow.sent_bytes - beliefs.A
     beliefs.A = flow.sent_bytes
+    beliefs.acked_bytes = flow.acked_count * beliefs.mss_bytes
     store(ring, e_at + (k & mask), flow.sent_bytes - lost_bytes)
     store(ring, l_at + (k & mask), lost_bytes)
-    n = k - beliefs.rtt_steps
-    if n >= 1:
-        served = flow.acked_count * beliefs.mss_bytes
-        store(ring, n & mask, served)
-        store(ring, (n & mask) + mask + 1, served)
-        p = max(beliefs.ack_sent_step, n - mask + beliefs.rtt_steps)
+    # What a proxy holds ACKs for beyond (or below) the Rm that the sender goes by: known, as in the curve engine.
+    shift_s = beliefs.path_rtt_s + flow.hold_s - beliefs.rtt_s
+    n = k - beliefs.rtt_steps - np.int64(math.ceil(shift_s / beliefs.dt_s - ROUNDING))
+    if n > beliefs.heard_step:
+        served = beliefs.acked_bytes
+        first = beliefs.heard_step + 1
+        before = load(ring, (first - 1) & mask)
+        for x in range(first, n + 1):  # more than one where a hold has become shorter
+            value = served if x == n else before + (served - before) * (x - first + 1) / (n - first + 1)
+            store(ring, x & mask, value)
+            store(ring, (x & mask) + mask + 1, value)
+        beliefs.heard_step = n
+        p = max(beliefs.ack_sent_step, k - mask)
         while p < n and load(ring, e_at + (p & mask)) < served:
             p += 1
         beliefs.ack_sent_step = p
         beliefs.delay_floor_steps = n - p
-        beliefs.rtt_now_steps = max(float(beliefs.rtt_steps), flow.rtt_s / beliefs.dt_s)
+        seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
+        beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
         known = load(ring, l_at + (n & mask))
         beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
@@ -101,58 +126,115 @@ def step_beliefs(grid: Any, beliefs: Any, flow: Any) -> None:
             beliefs.loss_proves == 1, beliefs, beliefs.reciprocals_at,
         )  # fmt: skip
     update_queue_bound(beliefs, beliefs.sent_bytes, flow.inflight_bytes, beliefs.dt_s)
+    return k
+
+
+def step_program(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the flow's belief program choose the rate."""
+    k = take_step(beliefs, flow)
     if k >= beliefs.decision_step:
-        close_interval(beliefs, k)
-        fill_inputs(beliefs, beliefs, beliefs.inputs_at)
-        rate_Bps, hold = evaluate_at(beliefs.nodes_at, 0, beliefs.inputs_at)
-        beliefs.rate_Bps = rate_Bps
-        beliefs.decision_step = k + int(hold) * beliefs.rtt_steps
+        beliefs.rate_Bps = run_program(
+            beliefs, beliefs, k, beliefs.start_row, beliefs.main_row, beliefs.nodes_at, beliefs.inputs_at
+        )
     grid.rate_Bps = beliefs.rate_Bps
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
-def build_grids(
-    programs: Sequence[tuple[int, ProgramSender]], network: NetworkSpec, flows: np.ndarray, rtts_s: Sequence[float]
-) -> tuple[np.ndarray, dict[int, np.ndarray], list[np.ndarray]]:
-    """Build the grids of the flows with belief programs.
+def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the flow's policy choose the rate."""
+    k = take_step(beliefs, flow)
+    if k >= beliefs.decision_step:
+        beliefs.rate_Bps = choose_rate(
+            beliefs,
+            beliefs,
+            k,
+            carray(pointer_at(beliefs.weights_at), beliefs.n_weights, np.float64),
+            carray(pointer_at(beliefs.shapes_at), (1, SHAPE_WIDTH), np.int64),
+            carray(pointer_at(beliefs.observation_at), N_OBSERVATION, np.float64),
+            carray(pointer_at(beliefs.scratch_at), (2, MAX_WIDTH), np.float64),
+        )
+    grid.rate_Bps = beliefs.rate_Bps
+    grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
-    Args:
-        programs: index of the flow and its program.
-        network: links and flows.
-        flows: the engine's flow records, which the grids read.
-        rtts_s: Rm that the sender of each flow goes by.
 
-    Returns:
-        tuple: GRID_DTYPE records, at least one; BELIEFS_DTYPE records by flow; the arrays that must live as long as they.
+class Grids:
+    """The grids of the flows with belief programs or policies.
+
+    Attributes:
+        grids: GRID_DTYPE records, at least one.
+        beliefs: BELIEFS_DTYPE records by flow.
     """
-    grids = np.zeros(max(1, len(programs)), GRID_DTYPE)
-    kept: list[np.ndarray] = []
-    by_flow: dict[int, np.ndarray] = {}
-    for row, (index, sender) in enumerate(programs):
-        spec = network.flows[index]
-        program = compile_program(sender.program)
-        beliefs = np.zeros(1, BELIEFS_DTYPE)
-        dt_s = rtts_s[index] / STEPS_PER_RTT
+
+    def __init__(
+        self,
+        senders: Sequence[tuple[int, ProgramSender | MlpSender]],
+        network: NetworkSpec,
+        flows: np.ndarray,
+        rtts_s: Sequence[float],
+    ) -> None:
+        """Build them.
+
+        Args:
+            senders: index of the flow and its sender.
+            network: links and flows.
+            flows: the engine's flow records, which the grids read.
+            rtts_s: Rm that the sender of each flow goes by.
+        """
+        self.grids = np.zeros(max(1, len(senders)), GRID_DTYPE)
+        self.beliefs: dict[int, np.ndarray] = {}
+        self._flows, self._keep = flows, [reciprocal_table()]
+        for row, (index, sender) in enumerate(senders):
+            if isinstance(sender, ProgramSender):
+                beliefs = self._new_beliefs(network, index, rtts_s[index], sender.program.probe_window_rtts)
+                step = self._put_program(beliefs, sender)
+            else:
+                beliefs = self._new_beliefs(network, index, rtts_s[index], 1)
+                step = self._put_policy(beliefs, sender)
+            self.beliefs[index] = beliefs
+            grid = self.grids[row]
+            grid["flow"], grid["next_s"], grid["rate_Bps"] = index, network.flows[index].start_s, 1.0
+            grid["step_at"] = address_of(step, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)
+            grid["beliefs_at"] = beliefs.ctypes.data
+            grid["flow_at"] = flows.ctypes.data + index * FLOW_DTYPE.itemsize
+
+    def _at(self, array: np.ndarray) -> int:
+        """Keep an array for as long as the grids live; return its address."""
+        self._keep.append(array)
+        return int(array.ctypes.data)
+
+    def _new_beliefs(self, network: NetworkSpec, index: int, rtt_s: float, probe_rtts: int) -> np.ndarray:
+        spec, beliefs = network.flows[index], np.zeros(1, BELIEFS_DTYPE)
+        dt_s = rtt_s / STEPS_PER_RTT
         jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter.max_s / dt_s - 1e-9))
-        probe_steps = program.probe_window_rtts * STEPS_PER_RTT
-        length = ring_length(HISTORY_RTTS * STEPS_PER_RTT + 2 * probe_steps + jitter_steps)
-        ring, inputs, nodes = np.zeros(4 * length), np.zeros(len(INPUTS)), np.ascontiguousarray(program.nodes)
-        reciprocals = reciprocal_table()
         settings = settings_record(BeliefSettings())
         for name in settings.dtype.names or ():
             beliefs[name] = settings[name]
-        beliefs["rtt_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, jitter_steps
-        beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtts_s[index], jitter_steps * dt_s, dt_s
-        beliefs["probe_window_steps"], beliefs["mss_bytes"], beliefs["start_s"] = probe_steps, network.mss_bytes, spec.start_s
+        # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
+        held_s = spec.rtt_s + float(self._flows["hold_s"][index]) - rtt_s
+        lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
+        beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps
+        beliefs["path_rtt_s"] = spec.rtt_s
+        beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtt_s, jitter_steps * dt_s, dt_s
+        beliefs["probe_window_steps"] = probe_rtts * STEPS_PER_RTT
+        beliefs["mss_bytes"], beliefs["start_s"] = network.mss_bytes, spec.start_s
         beliefs["rtt_min_steps"], beliefs["rtt_now_steps"], beliefs["step"] = np.inf, STEPS_PER_RTT, -1
-        beliefs["ring_at"], beliefs["mask"], beliefs["nodes_at"] = ring.ctypes.data, length - 1, nodes.ctypes.data
-        beliefs["inputs_at"], beliefs["reciprocals_at"] = inputs.ctypes.data, reciprocals.ctypes.data
+        beliefs["reciprocals_at"] = self._keep[0].ctypes.data
         drop_tail = all(network.links[link].discipline == "drop_tail" for link in network.route_of(index))
         beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
-        grids[row]["flow"], grids[row]["next_s"], grids[row]["rate_Bps"] = index, spec.start_s, 1.0
-        grids[row]["step_at"] = address_of(step_beliefs, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)
-        grids[row]["beliefs_at"] = beliefs.ctypes.data
-        grids[row]["flow_at"] = flows.ctypes.data + index * FLOW_DTYPE.itemsize
-        by_flow[index] = beliefs
-        kept += [ring, inputs, nodes, reciprocals]
-    return grids, by_flow, kept
+        length = ring_length((HISTORY_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + jitter_steps)
+        beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
+        return beliefs
+
+    def _put_program(self, beliefs: np.ndarray, sender: ProgramSender) -> Any:
+        nodes, rows = stack_senders([sender])
+        beliefs["nodes_at"], beliefs["inputs_at"] = self._at(nodes), self._at(np.zeros(len(INPUTS)))
+        beliefs["start_row"], beliefs["main_row"] = rows[0]
+        return step_program
+
+    def _put_policy(self, beliefs: np.ndarray, sender: MlpSender) -> Any:
+        check_policy(sender)
+        weights, shapes = pack_mlps([sender])
+        beliefs["weights_at"], beliefs["n_weights"], beliefs["shapes_at"] = self._at(weights), len(weights), self._at(shapes)
+        beliefs["observation_at"] = self._at(np.zeros(N_OBSERVATION))
+        beliefs["scratch_at"] = self._at(np.zeros((2, MAX_WIDTH)))
+        return step_policy

@@ -1,9 +1,9 @@
 """The packet engine's event loop, compiled. The plain reference is ``packet_reference``.
 
 Event sources: rate changes, links (end of a service), flows (ACK, pacing, application and time-out timers, start), pipes
-(arrival at a further hop), boxes (an adversary's decision), grids (steps of a belief
-program), the tick of all CCAs, the log. A winner tree holds the next time
-of each; at equal times the source with the lowest number is first, so a run is a function of its inputs alone.
+(arrival at a further hop), boxes (an adversary's decision), grids (steps of a belief program or policy), the tick of all CCAs,
+the log. A winner tree holds the next time of each; at equal times the source with the lowest number is first, so a run is a
+function of its inputs alone.
 """
 
 from __future__ import annotations

@@ -15,11 +15,12 @@ from ccenv.adversary import ScriptedAdversary
 from ccenv.engine.packet import TICK_S
 from ccenv.engine.packet_layout import LOSS_COUNTER
 from ccenv.engine.packet_reference_flow import ReferenceFlow
+from ccenv.engine.packet_reference_grid import ReferenceGrid
 from ccenv.engine.packet_reference_link import NEVER, Packet, ReferenceLink, new_record
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.rng import uniform
 from ccenv.engine.signals import MOVE, VIEW
-from ccenv.sender import Sender
+from ccenv.sender import MlpSender, ProgramSender, Sender, bare
 
 
 class PacketReference:
@@ -45,6 +46,11 @@ class PacketReference:
         self.players = {f.index: (adversaries or {})[f.spec.jitter.adversary] for f in self.boxes}
         self.views = {f.index: self._view(f) for f in self.boxes}
         self.box_states = {i: new_record(p.state, **p.parameters) for i, p in self.players.items()}
+        self.grids = []
+        for flow, sender in zip(self.flows, senders, strict=True):
+            inner = bare(sender)
+            if isinstance(inner, (ProgramSender, MlpSender)):
+                self.grids.append(ReferenceGrid(flow, sender, inner, network))
         self.ticks = 1
 
     def _view(self, flow: ReferenceFlow) -> Any:
@@ -62,6 +68,7 @@ class PacketReference:
         sources += [(flow.time_s(), lambda t, f=flow: self._act(f, t)) for flow in self.flows]
         sources += [(pipe[0][0] if pipe else NEVER, lambda t, k=key: self._emerge(k, t)) for key, pipe in self.pipes.items()]
         sources += [(self._box_time_s(flow), lambda t, f=flow: self._decide(f, t)) for flow in self.boxes]
+        sources += [(grid.next_s, lambda t, g=grid: self._grid(g, t)) for grid in self.grids]
         sources.append((self.ticks * TICK_S, self._tick))
         rank = min(range(len(sources)), key=lambda i: (sources[i][0], i))
         return sources[rank][0], rank, sources[rank][1]
@@ -86,6 +93,10 @@ class PacketReference:
         self.ticks += 1
         for flow in self.flows:
             self._send(flow, now_s)
+
+    def _grid(self, grid: ReferenceGrid, now_s: float) -> None:
+        grid.flow.state.cwnd_bytes, grid.flow.state.pacing_rate_Bps = NEVER, grid.step()
+        self._send(grid.flow, now_s)
 
     def _act(self, flow: ReferenceFlow, now_s: float) -> None:
         flow.act(now_s)

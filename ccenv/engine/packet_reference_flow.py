@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet import RTO_MIN_S, STATE_DTYPE, TICK_S
+from ccenv.engine.packet_beliefs import RATE_HOLDER
 from ccenv.engine.packet_layout import JITTER_COUNTER, WORKLOAD_COUNTER
 from ccenv.engine.packet_receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet_reference_link import NEVER, Packet, new_record
@@ -17,7 +18,6 @@ from ccenv.engine.packet_transport import DUPLICATE_THRESHOLD, INITIAL_RTO_S, MA
 from ccenv.engine.packet_workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.engine.rng import uniform
 from ccenv.engine.signals import ACK, LOSS, TICK
-from ccenv.errors import InputError
 from ccenv.sender import ClassicSender, HeldSender, Sender, bare
 
 
@@ -31,9 +31,8 @@ class ReferenceFlow:
         self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
         self.held_rtts_s: list[float] = []
         cca = bare(sender)
-        if not isinstance(cca, ClassicSender):
-            raise InputError(f"sender {cca.name!r} is no classic CCA")
-        self.cca: ClassicSender = cca
+        self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else RATE_HOLDER
+        cca = self.cca
         self.return_s = network.return_s(index)
         self.route = network.route_of(index)
         self.state = new_record(STATE_DTYPE)
@@ -55,6 +54,7 @@ class ReferenceFlow:
         self.next_tx = self.next_segment = 0
         self.acked_later: list[int] = []
         self.recovery_tx = -1
+        self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
         self.backoff = 1.0
@@ -168,6 +168,7 @@ class ReferenceFlow:
             if not packet.lost:
                 self.inflight_bytes -= self.mss
             packet.acked = True
+            self.acked_count += 1
             if packet.segment not in self.confirmed:
                 self.confirmed.add(packet.segment)
                 acked += self.mss

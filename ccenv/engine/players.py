@@ -44,7 +44,7 @@ class SenderTable:
     Attributes:
         senders: B rows of N senders.
         kind, index: (B, N) codes of layout.SENDER_KINDS, and rows in the tables below.
-        nodes, first_rows: belief programs (``ccenv.programs.stack_programs``).
+        nodes, first_rows: belief programs (``stack_senders``).
         probe_rtts: (B, N) T* of C_L_lambda in Rm.
         hold_s, hold_window_s: (B, N) target_s and window_s of proxies that hold ACKs; 0 and infinite without.
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the classic CCAs.
@@ -67,25 +67,32 @@ class SenderTable:
             _distinct(players, ClassicSender),
             _distinct(players, MlpSender),
         )
-        compiled = [compile_program(s.program) for s in programs]
-        self.nodes: np.ndarray = np.zeros((1, 1))
-        self.first_rows: np.ndarray = np.zeros(1, np.int64)
-        if compiled:
-            self.nodes, self.first_rows = stack_programs(compiled)
+        self.nodes, self.first_rows = stack_senders(programs)
         self.has_classics = bool(classics)
         self.calls = np.array([_sender_calls(cca) for cca in classics] or [[0] * 4], np.int64)
         self.templates = np.array([_initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
         for policy in mlps:
-            _check_policy(policy)
+            check_policy(policy)
         self.mlp_weights, self.mlp_shapes = pack_mlps(mlps)
         self.mlp_width = MAX_WIDTH if mlps else 1
         index = {id(s): i for group in (programs, classics, mlps) for i, s in enumerate(group)}
-        probe = {id(s): c.probe_window_rtts for s, c in zip(programs, compiled, strict=True)}
+        probe = {id(s): s.program.probe_window_rtts for s in programs}
         self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(bare(s))]] for s in row] for row in table], np.int64)
         self.index = np.array([[index.get(id(bare(s)), 0) for s in row] for row in table], np.int64)
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
         self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
+
+
+def stack_senders(senders: Sequence[ProgramSender]) -> tuple[np.ndarray, np.ndarray]:
+    """Return all nodes, and per sender the first row of the program that it starts with and of the one that follows, (n, 2)."""
+    if not senders:
+        return np.zeros((1, 1)), np.zeros((1, 2), np.int64)
+    pairs = [(s.start or s.program, s.program) for s in senders]
+    distinct = list({id(p): p for pair in pairs for p in pair}.values())
+    nodes, rows = stack_programs([compile_program(p) for p in distinct])
+    row_of = {id(p): int(row) for p, row in zip(distinct, rows, strict=True)}
+    return np.ascontiguousarray(nodes), np.array([[row_of[id(p)] for p in pair] for pair in pairs], np.int64)
 
 
 def _sender_calls(cca: ClassicSender) -> list[int]:
@@ -97,7 +104,8 @@ def _sender_calls(cca: ClassicSender) -> list[int]:
     ]
 
 
-def _check_policy(policy: MlpSender) -> None:
+def check_policy(policy: MlpSender) -> None:
+    """Raise InputError unless a policy reads this version of the observation."""
     if policy.observation_version != OBSERVATION_VERSION or policy.weights[0].shape[0] != N_OBSERVATION:
         raise InputError(
             f"policy {policy.name!r} was trained on observation version {policy.observation_version}; "

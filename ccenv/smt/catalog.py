@@ -33,4 +33,6 @@ def smt_sender(spec: str) -> Any:
     if not isinstance(sender, ProgramSender):
         known = ", ".join(sorted(FACTORIES))
         raise InputError(f"agent {spec!r} has no encoding for the solver; belief programs have, and these by name: {known}")
+    if sender.start is not None:
+        raise InputError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
     return ProgramSmtSender(sender.program)

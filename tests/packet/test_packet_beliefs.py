@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,10 +12,14 @@ from hypothesis import strategies as st
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.curve import CurveEngine
+from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.engine.packet import PacketEngine
 from ccenv.engine.packet_beliefs import STEPS_PER_RTT
+from ccenv.engine.packet_reference import PacketReference
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.path import MBPS_IN_BPS, make_path
+from ccenv.programs import parse_program
+from ccenv.sender import HeldSender, MlpSender, ProgramSender
 
 MSS = 1500.0
 PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel")
@@ -57,3 +63,87 @@ def test_programs_use_the_link_as_in_the_curve_engine(name: str, buffer_bdp: flo
     curves.advance(round((seconds - warm_up_s) * steps_per_s))
     curve = (curves.totals()["S"][0, 0] - start) / rate_Bps / (seconds - warm_up_s)
     assert packet == pytest.approx(curve, abs=0.03)
+
+
+def policy(seed: int | None = None) -> MlpSender:
+    """Return a policy with random weights; without a seed, one whose action is always 1/3, that is the rate 2 C_L."""
+    if seed is None:
+        weights, biases = (np.zeros((N_OBSERVATION, 8)), np.zeros((8, 1))), (np.zeros(8), np.array([1 / 3]))
+    else:
+        rng = np.random.default_rng(seed)
+        weights = (rng.normal(0, 0.4, (N_OBSERVATION, 8)), rng.normal(0, 0.4, (8, 1)))
+        biases = (rng.normal(0, 0.2, 8), np.array([0.15]))
+    return MlpSender("policy", weights, biases, "tanh", OBSERVATION_VERSION)
+
+
+def network_of(n: int, **changes: object) -> NetworkSpec:
+    flows = [{"sender": "any", "rtt_s": 0.02 * (1 + i % 2), "start_s": 0.013 * i, **changes} for i in range(n)]
+    return NetworkSpec.model_validate({"links": [{"rate_Bps": 1.5e6, "buffer_bytes": 40 * MSS}], "flows": flows})
+
+
+@pytest.mark.parametrize(
+    ("names", "changes"),
+    [
+        (("cc_qdel", "cc_probe_drain"), {}),
+        (("cc_probe_slow", "cc_probe_slow_k:k=2"), {"jitter": {"kind": "batch", "max_s": 0.02}}),
+        (("cc_probe_qdel", "cc_probe_fast"), {"loss_rate": 0.02}),
+        (("lambda_proxy:target_s=0.05,window_s=0.3,inner=cc_qdel", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain"), {}),
+        (("policy 1", "policy 2", "reno"), {"loss_rate": 0.01}),
+        (("lambda_proxy policy", "policy 2"), {"jitter": {"kind": "constant", "max_s": 0.01}}),
+    ],
+)
+def test_kernel_equals_reference(names: tuple[str, ...], changes: dict) -> None:
+    """The bounds are summed in another order, so what is compared agrees to 1e-9 of its size, not to the last bit."""
+    made = {"lambda_proxy policy": HeldSender("held", policy(10), "lambda", 0.06, 0.2)}
+    senders = [made.get(n) or (policy(int(n[7:])) if n.startswith("policy") else make_sender(n)) for n in names]
+    network = network_of(len(names), **changes)
+    engine = PacketEngine(network, senders, duration_s=1.2, seed=5)
+    reference = PacketReference(network, senders, seed=5)
+    for until_s in (0.3, 0.6, 0.9, 1.2):
+        engine.advance(until_s)
+        reference.advance(until_s)
+        for field in ("sent_bytes", "found_lost_bytes", "goodput_bytes", "inflight_bytes", "dropped_bytes"):
+            assert engine.flow(field).tolist() == [getattr(flow, field) for flow in reference.flows], (until_s, field)
+        for grid in reference.grids:
+            found = engine.beliefs()[grid.flow.index]
+            bounds = (grid.bounds.C_L, grid.bounds.C_U, grid.bounds.C_L_lambda, grid.q_U)
+            assert list(found.values()) == pytest.approx(bounds, rel=1e-9, abs=1e-3), until_s
+            assert engine.flow("rate_Bps")[grid.flow.index] == pytest.approx(grid.rate_Bps, rel=1e-9), until_s
+
+
+def test_a_policy_does_what_a_program_with_its_rule_does() -> None:
+    """An action of 1/3 is the rate 2 C_L: the same run as that of the program, in both engines, to the last bit."""
+    rule = {"format": "ccenv-program", "version": 1, "name": "twice", "source": "none", "rule": {"rate": {"C_L": 2}}}
+    program = ProgramSender("twice", parse_program(json.dumps(rule).encode(), "twice"))
+    logs = []
+    for sender in (policy(), program):
+        engine = PacketEngine(network_of(2), [sender] * 2, duration_s=2.0)
+        engine.advance(2.0)
+        logs.append(engine.flow_log)
+    assert logs[0].tobytes() == logs[1].tobytes()
+    assert (logs[0]["goodput_bytes"][-1] > 50 * MSS).all()
+    path = make_path(link_rate_mbps=12, rtt_ms=20.0, jitter_ms=0.0, buffer_bdp=2)
+    totals = []
+    for sender in (policy(), program):
+        curves = CurveEngine([path], senders=[sender])
+        curves.advance(400)
+        totals.append(curves.totals()["S"])
+    assert totals[0].tolist() == totals[1].tolist()
+
+
+@pytest.mark.parametrize("buffer_bdp", [0.5, 8.0])
+def test_cc_probe_slow_k_is_cc_qdel_until_the_first_large_loss(buffer_bdp: float) -> None:
+    """[CCmatic] s.6.4: with deep buffers there is none, so that it stays cc_qdel."""
+    engines = [build(name, 6e6, 0.04, buffer_bdp, 0.04, 20.0) for name in ("cc_qdel", "cc_probe_slow_k")]
+    for engine in engines:
+        engine.advance(20.0)
+    lost = engines[0].flow_log["found_lost_bytes"][:, 0]
+    same = (engines[0].flow_log == engines[1].flow_log)[:, 0]
+    if buffer_bdp > 2:
+        assert same.all()
+        assert lost[-1] == 0
+    else:
+        first = int(np.argmax(engines[0].flow_log["dropped_bytes"][:, 0] > 3 * MSS))
+        assert same[:first].all()
+        late = slice(len(lost) // 2, None)
+        assert np.ptp(engines[1].flow_log["dropped_bytes"][late]) < 0.2 * np.ptp(engines[0].flow_log["dropped_bytes"][late])

@@ -48,8 +48,7 @@ def cc_probe_slow(k: int = 1, alpha_mss: int = 1) -> ProgramSender:
         k: T* in units of Rm, 1 to MAX_HOLD_RTTS.
         alpha_mss: alpha in segments, 1 to 100; a probe loses at most 2 alpha.
 
-    Deviation: the paper's packet runs start cc_probe_slow_k by cc_qdel until the first large loss; a program has no such
-    memory, so this one starts with its own additive ramp.
+    Deviation: it starts with its own additive ramp, as Listing 2 does; ``cc_probe_slow_k`` starts as the paper's packet runs.
     """
     probe_rtts = int(number("cc_probe_slow", "k", k, low=1, high=MAX_HOLD_RTTS, whole=True))
     alpha = Fraction(int(number("cc_probe_slow", "alpha_mss", alpha_mss, low=1, high=100, whole=True)))
@@ -64,3 +63,14 @@ def cc_probe_slow(k: int = 1, alpha_mss: int = 1) -> ProgramSender:
     name = f"cc_probe_slow_k{probe_rtts}" + ("" if alpha == 1 else f"_alpha{alpha}")
     program = replace(program, name=name, rule=rule, source="[CCmatic] s.6.2.1, cc_probe_slow_k", probe_window_rtts=probe_rtts)
     return ProgramSender(name, program)
+
+
+def cc_probe_slow_k(k: int = 1, alpha_mss: int = 5) -> ProgramSender:
+    """Build cc_probe_slow_k as [CCmatic] s.6.4 and App. H run it: cc_qdel until the first large loss, alpha = 5 segments.
+
+    Args:
+        k: T* in units of Rm, 1 to MAX_HOLD_RTTS; the paper does not say which its runs had.
+        alpha_mss: alpha in segments, 1 to 100; a probe loses at most 2 alpha.
+    """
+    slow = cc_probe_slow(k, alpha_mss)
+    return ProgramSender("cc_probe_slow_k", slow.program, start=shipped_program("cc_qdel"))
