@@ -45,4 +45,29 @@ class RecordedAdversary:
     periodic: bool = False
 
 
-Adversary = ScriptedAdversary | ExternalAdversary | RecordedAdversary
+@dataclass(frozen=True)
+class MlpAdversary:
+    """A frozen policy over the Network-v0 observation, evaluated in the kernel.
+
+    Attributes:
+        name: where it comes from.
+        weights: one (n_in, n_out) float64 array per layer; n_in is the length of the observation for the number of flows.
+        biases: one (n_out,) float64 array per layer.
+        activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear, its outputs clipped to [0, 1].
+        observation_version: version of the observation table that it was trained on.
+        columns: which move each output is, as a column of (waste, rate, service per flow, loss per flow); the others are kind.
+        decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
+        episode_rtts: length of the episodes that it was trained on: what its observation calls the share that is over.
+    """
+
+    name: str
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    activation: str
+    observation_version: int
+    columns: tuple[int, ...]
+    decision_steps: int = 0
+    episode_rtts: int = 64
+
+
+Adversary = ScriptedAdversary | ExternalAdversary | RecordedAdversary | MlpAdversary

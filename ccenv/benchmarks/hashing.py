@@ -10,7 +10,9 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary
+import numpy as np
+
+from ccenv.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
 
 # What decides the numbers of a cell. A change here makes stored cells stale; a change of reports or documentation does not.
@@ -63,11 +65,7 @@ def sender_hash(sender: Sender) -> str:
         start = {"start": to_data(sender.start)} if sender.start else {}
         return hash_of({"kind": "program", "program": to_data(sender.program), **start})
     if isinstance(sender, MlpSender):
-        digest = hashlib.sha256(canonical_json(["mlp", sender.activation, sender.observation_version]).encode())
-        for array in (*sender.weights, *sender.biases):
-            digest.update(canonical_json(list(array.shape)).encode())
-            digest.update(array.astype("<f8").tobytes())
-        return digest.hexdigest()
+        return _network_hash(["mlp", sender.activation, sender.observation_version], (*sender.weights, *sender.biases))
     if isinstance(sender, ClassicSender):
         return hash_of({"kind": "classic", "name": sender.name, "parameters": sender.parameters})
     return hash_of({"kind": "external", "name": sender.name})
@@ -79,8 +77,20 @@ def adversary_hash(adversary: Adversary) -> str:
         digest = hashlib.sha256(canonical_json(["recorded", list(adversary.moves.shape), adversary.periodic]).encode())
         digest.update(adversary.moves.astype("<f8").tobytes())
         return digest.hexdigest()
+    if isinstance(adversary, MlpAdversary):
+        about = [adversary.activation, adversary.observation_version, list(adversary.columns)]
+        about = ["mlp adversary", *about, adversary.decision_steps, adversary.episode_rtts]
+        return _network_hash(about, (*adversary.weights, *adversary.biases))
     parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
     return hash_of({"kind": type(adversary).__name__, "name": adversary.name, "parameters": parameters})
+
+
+def _network_hash(about: list[Any], arrays: tuple[np.ndarray, ...]) -> str:
+    digest = hashlib.sha256(canonical_json(about).encode())
+    for array in arrays:
+        digest.update(canonical_json(list(array.shape)).encode())
+        digest.update(array.astype("<f8").tobytes())
+    return digest.hexdigest()
 
 
 @cache

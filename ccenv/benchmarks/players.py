@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversary import ExternalAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.agents import make_sender
 from ccenv.benchmarks.hashing import adversary_hash, sender_hash
 from ccenv.errors import InputError
@@ -17,6 +17,7 @@ _KINDS: dict[type, str] = {
     MlpSender: "policy",
     ScriptedAdversary: "scripted",
     RecordedAdversary: "recorded",
+    MlpAdversary: "learned",
 }
 
 
@@ -26,7 +27,7 @@ class Player:
 
     Attributes:
         label: how tables call it.
-        kind: ``classic``, ``program`` or ``policy`` for senders, ``scripted`` or ``recorded`` for adversaries.
+        kind: ``classic``, ``program`` or ``policy`` for senders, ``scripted``, ``recorded`` or ``learned`` for adversaries.
         spec: what builds it.
         sha256: hash of what it is, so that a changed file is noticed.
     """

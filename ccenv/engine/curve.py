@@ -24,6 +24,7 @@ from ccenv.engine.layout import (
     SENDER_KINDS,
     ring_length,
 )
+from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.paths import PathArrays
 from ccenv.engine.players import AdversaryTable, SenderTable
@@ -43,7 +44,7 @@ PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more 
 DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
 LOSS_DETECTIONS = ("acks", "oracle")
-_STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states")  # of a snapshot, beside the logs
+_STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states", "_flow_moves")  # of a snapshot, beside the logs
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class CurveEngine:
         self._env_ring = np.zeros(B * ENV_RINGS * H)
         self._acks, self._losses, self._ticks = np.zeros(B, ACK), np.zeros(B, LOSS), np.zeros(B, TICK)
         self._inputs = np.zeros((B, len(INPUTS)))
-        self._observations = np.zeros((B, N_OBSERVATION))
+        self._observations = np.zeros((B, N_PATH + N * N_FLOW))  # the longer of the two kinds
         self._reciprocals = reciprocal_table()
         self._settings = settings_record(self.belief_settings or DEFAULT_BELIEFS)
         self._moves = np.ones((1, 2 + 2 * N))
@@ -156,7 +157,7 @@ class CurveEngine:
         self._observation_out = np.zeros((B, N, N_OBSERVATION), np.float32)
         self._states = np.zeros(B * N if self._senders.has_classics else 1, STATE_DTYPE)
         self._state_words = self._states.view("<f8").reshape(-1, STATE_SLOTS)
-        self._mlp_scratch = np.zeros((B, 2, self._senders.mlp_width))
+        self._mlp_scratch = np.zeros((B, 2, max(self._senders.mlp_width, self._players.mlp_width)))
         scripted = self._players.has_scripted
         self._adversary_states = np.zeros((B * N if scripted else 1, ADVERSARY_SLOTS))
         self._views = np.zeros(B if scripted else 1, VIEW)
@@ -293,7 +294,8 @@ class CurveEngine:
         arguments = (
             *self._kernel_arrays, self._moves, self._players.recorded, self._players.periodic,
             self._senders.first_rows, self._observations,
-            self._senders.mlp_weights, self._senders.mlp_shapes, self._mlp_scratch, self._settings,
+            self._senders.mlp_weights, self._senders.mlp_shapes, self._mlp_scratch,
+            self._players.mlp_weights, self._players.mlp_shapes, self._players.mlp_moves, self._settings,
             self._recorder.flow_log, self._recorder.env_log, n_steps,
         )  # fmt: skip
         if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:

@@ -1,4 +1,4 @@
-"""Decision instants: belief programs and small policies choose the rate of the next interval. Compiled."""
+"""Decision instants: programs and policies choose the rate of the next interval, or the network's next moves. Compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from numba import njit
 
 from ccenv.engine.calls import store
 from ccenv.engine.curve_network import ERROR_SENDER, fail
-from ccenv.engine.mlp import mlp_action
+from ccenv.engine.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_OUTPUTS, MLP_STEPS
+from ccenv.engine.mlp import mlp_action, mlp_outputs
+from ccenv.engine.network_observation import fill_network_observation
 from ccenv.engine.observation import fill_observation
 from ccenv.programs import INPUT_INDEX
 from ccenv.programs.compiled import evaluate_at
@@ -82,3 +84,49 @@ def choose_rate(ev, fl, k, weights, shapes, observation, scratch):  # type: igno
     fill_observation(ev, fl, observation)
     action = mlp_action(weights, shapes, fl.sender_index, observation, scratch)
     return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (MLP_RANGE_LOG2 * action))
+
+
+@njit(cache=True, error_model="numpy")
+def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):  # type: ignore[no-untyped-def]
+    """Let a policy choose the network's moves at its decision instants; in between they stay.
+
+    Args:
+        ev: environment record.
+        flow: records of all flows of the batch.
+        moves: their moves.
+        first_row: row of the environment's first flow.
+        n_flows: N.
+        step: engine steps taken so far.
+        weights: flat array of ``pack_mlps``.
+        shapes: shape rows of ``pack_mlps``.
+        outputs: rows of ``AdversaryTable.mlp_moves``.
+        observation: scratch for the input.
+        scratch: scratch of the network.
+    """
+    which = ev.adversary_index
+    per_rtt = flow[first_row].rtt_steps
+    for i in range(1, n_flows):
+        per_rtt = min(per_rtt, flow[first_row + i].rtt_steps)
+    every = outputs[which, MLP_STEPS] if outputs[which, MLP_STEPS] > 0 else per_rtt
+    if step % every != 0:
+        return
+    share_over = min(1.0, step / (outputs[which, MLP_EPISODE] * per_rtt))
+    fill_network_observation(ev, flow, first_row, n_flows, share_over, observation)
+    row = mlp_outputs(weights, shapes, which, observation, scratch)
+    for i in range(n_flows):
+        move = moves[first_row + i]
+        move.waste = 1.0
+        move.rate = 1.0
+        move.service = 1.0
+        move.loss = 0.0
+    for j in range(outputs[which, MLP_OUTPUTS]):
+        column = outputs[which, MLP_FIRST_COLUMN + j]
+        value = min(1.0, max(0.0, scratch[row, j]))
+        if column == 0:
+            moves[first_row].waste = value
+        elif column == 1:
+            moves[first_row].rate = value
+        elif column < 2 + n_flows:
+            moves[first_row + column - 2].service = value
+        else:
+            moves[first_row + column - 2 - n_flows].loss = value

@@ -12,7 +12,7 @@ from numba import njit, prange
 
 from ccenv.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.calls import call_1, load, store
-from ccenv.engine.curve_decision import choose_rate, close_interval, decide_by_program
+from ccenv.engine.curve_decision import choose_rate, close_interval, decide_by_program, play_policy
 from ccenv.engine.curve_network import (
     admit_tokens,
     at,
@@ -67,7 +67,7 @@ RUN_DTYPE = np.dtype(
 )
 
 _PROGRAM, _CLASSIC, _MLP = SENDER_KINDS["program"], SENDER_KINDS["classic"], SENDER_KINDS["mlp"]
-_RECORDED, _SCRIPTED = ADVERSARY_KINDS["recorded"], ADVERSARY_KINDS["scripted"]
+_RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", "scripted", "mlp"))
 # Columns of a row of moves: waste, rate, then service per flow, then loss per flow.
 WASTE, RATE, FIRST_SERVICE = 0, 1, 2
 
@@ -76,7 +76,8 @@ WASTE, RATE, FIRST_SERVICE = 0, 1, 2
 def advance_range(  # type: ignore[no-untyped-def]
     first, last, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
-    mlp_weights, mlp_shapes, mlp_scratch, settings, flow_log, env_log, n_steps,
+    mlp_weights, mlp_shapes, mlp_scratch, adversary_weights, adversary_shapes, adversary_outputs, settings, flow_log, env_log,
+    n_steps,
 ):  # fmt: skip
     """Advance environments first .. last - 1 by n_steps. All arrays are those of ``CurveEngine``."""
     run = runs[0]
@@ -120,6 +121,11 @@ def advance_range(  # type: ignore[no-untyped-def]
                         run.adversary_states_at + r * run.adversary_state_bytes, run.view_at + b * run.view_bytes,
                         run.move_at + r * run.move_bytes,
                     )  # fmt: skip
+            elif kind == _POLICY:
+                play_policy(
+                    ev, flow, flow_moves, r0, N, k - 1, adversary_weights, adversary_shapes, adversary_outputs, own_observation,
+                    own_scratch,
+                )  # fmt: skip
             elif kind == _RECORDED:
                 row = (k - 1) % recorded.shape[1] if recorded_period else min(k - 1, recorded.shape[1] - 1)
                 for i in range(N):
@@ -296,7 +302,8 @@ def advance_range(  # type: ignore[no-untyped-def]
 def advance_parallel(  # type: ignore[no-untyped-def]
     n_chunks, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
-    mlp_weights, mlp_shapes, mlp_scratch, settings, flow_log, env_log, n_steps,
+    mlp_weights, mlp_shapes, mlp_scratch, adversary_weights, adversary_shapes, adversary_outputs, settings, flow_log, env_log,
+    n_steps,
 ):  # fmt: skip
     """Advance all environments on several threads; environments share nothing, so the result is the same."""
     n_envs = env.shape[0]
@@ -305,5 +312,6 @@ def advance_parallel(  # type: ignore[no-untyped-def]
             chunk * n_envs // n_chunks, (chunk + 1) * n_envs // n_chunks,
             runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
             flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
-            mlp_weights, mlp_shapes, mlp_scratch, settings, flow_log, env_log, n_steps,
+            mlp_weights, mlp_shapes, mlp_scratch, adversary_weights, adversary_shapes, adversary_outputs, settings, flow_log,
+            env_log, n_steps,
         )  # fmt: skip

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numba import njit
 
 from ccenv.errors import InputError
-from ccenv.sender import MlpSender
 
 MAX_LAYERS = 6
 MAX_WIDTH = 256
@@ -19,16 +19,36 @@ _OFFSET, _LAYERS, _ACTIVATION, _FIRST_WIDTH = range(4)
 SHAPE_WIDTH = _FIRST_WIDTH + MAX_LAYERS + 1
 
 
-def pack_mlps(senders: Sequence[MlpSender]) -> tuple[np.ndarray, np.ndarray]:
+class Network(Protocol):
+    """What the kernel evaluates: weights (n_in, n_out) and biases (n_out,) per layer, and what lies between the layers."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def weights(self) -> tuple[np.ndarray, ...]:
+        """One (n_in, n_out) array per layer."""
+
+    @property
+    def biases(self) -> tuple[np.ndarray, ...]:
+        """One (n_out,) array per layer."""
+
+    @property
+    def activation(self) -> str:
+        """One of ACTIVATIONS."""
+
+
+def pack_mlps(networks: Sequence[Network]) -> tuple[np.ndarray, np.ndarray]:
     """Pack policies for the kernel.
 
     Returns:
         tuple: weights, flat float64 (per layer W row by row, then b); shapes, int64 (n, SHAPE_WIDTH).
     """
     flat: list[np.ndarray] = []
-    shapes = np.zeros((max(1, len(senders)), SHAPE_WIDTH), dtype=np.int64)
+    shapes = np.zeros((max(1, len(networks)), SHAPE_WIDTH), dtype=np.int64)
     offset = 0
-    for row, sender in zip(shapes, senders, strict=False):
+    for row, sender in zip(shapes, networks, strict=False):
         widths = [w.shape[0] for w in sender.weights] + [sender.weights[-1].shape[1]]
         if len(sender.weights) > MAX_LAYERS or max(widths) > MAX_WIDTH or sender.activation not in ACTIVATIONS:
             raise InputError(
@@ -44,13 +64,13 @@ def pack_mlps(senders: Sequence[MlpSender]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True, error_model="numpy")
-def mlp_action(weights, shapes, which, observation, scratch):  # type: ignore[no-untyped-def]
-    """Return the first output of a policy, clipped to [-1, 1].
+def mlp_outputs(weights, shapes, which, observation, scratch):  # type: ignore[no-untyped-def]
+    """Evaluate a network; return the row of scratch that holds its outputs.
 
     Args:
         weights: flat array of ``pack_mlps``.
         shapes: shape rows of ``pack_mlps``.
-        which: row of the policy.
+        which: row of the network.
         observation: its input.
         scratch: (2, MAX_WIDTH) float64.
     """
@@ -71,14 +91,26 @@ def mlp_action(weights, shapes, which, observation, scratch):  # type: ignore[no
                 total = np.tanh(total) if shapes[which, _ACTIVATION] == 0 else max(0.0, total)
             scratch[1 - source, o] = total
         at = bias_at + n_out
-    return min(1.0, max(-1.0, scratch[layers % 2, 0]))
+    return layers % 2
 
 
-def mlp_action_reference(sender: MlpSender, observation: np.ndarray) -> float:
-    """Return what ``mlp_action`` computes, with NumPy."""
+@njit(cache=True, error_model="numpy")
+def mlp_action(weights, shapes, which, observation, scratch):  # type: ignore[no-untyped-def]
+    """Return the first output of a policy, clipped to [-1, 1]; arguments as ``mlp_outputs``."""
+    row = mlp_outputs(weights, shapes, which, observation, scratch)
+    return min(1.0, max(-1.0, scratch[row, 0]))
+
+
+def mlp_reference(network: Network, observation: np.ndarray) -> np.ndarray:
+    """Return what ``mlp_outputs`` computes, with NumPy: (n_out,)."""
     x = np.asarray(observation, dtype=np.float64)
-    for index, (weight, bias) in enumerate(zip(sender.weights, sender.biases, strict=True)):
+    for index, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         x = x @ weight + bias
-        if index < len(sender.weights) - 1:
-            x = np.tanh(x) if sender.activation == "tanh" else np.maximum(0.0, x)
-    return float(np.clip(x[0], -1.0, 1.0))
+        if index < len(network.weights) - 1:
+            x = np.tanh(x) if network.activation == "tanh" else np.maximum(0.0, x)
+    return x
+
+
+def mlp_action_reference(sender: Network, observation: np.ndarray) -> float:
+    """Return what ``mlp_action`` computes, with NumPy."""
+    return float(np.clip(mlp_reference(sender, observation)[0], -1.0, 1.0))

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.engine.calls import address_of
-from ccenv.engine.layout import ADVERSARY_KINDS, SENDER_KINDS
+from ccenv.engine.layout import ADVERSARY_KINDS, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.engine.mlp import MAX_WIDTH, pack_mlps
+from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.errors import InputError, did_you_mean
@@ -20,7 +21,12 @@ from ccenv.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, P
 PlayerT = TypeVar("PlayerT")
 
 _SENDER_KIND = {ExternalSender: "external", ProgramSender: "program", ClassicSender: "classic", MlpSender: "mlp"}
-_ADVERSARY_KIND = {ExternalAdversary: "external", RecordedAdversary: "recorded", ScriptedAdversary: "scripted"}
+_ADVERSARY_KIND = {
+    ExternalAdversary: "external",
+    RecordedAdversary: "recorded",
+    ScriptedAdversary: "scripted",
+    MlpAdversary: "mlp",
+}
 
 
 def _distinct(players: Iterable[Any], kind: type[PlayerT]) -> list[PlayerT]:
@@ -123,6 +129,9 @@ class AdversaryTable:
         words: (n, ADVERSARY_SLOTS) their initial states.
         recorded: (1 or B, steps, 2 + 2 N) moves of the recorded ones.
         periodic: the recorded ones start over after their last step.
+        mlp_weights, mlp_shapes: policies (``ccenv.engine.mlp.pack_mlps``).
+        mlp_moves: (n, MLP_FIRST_COLUMN + 2 + 2 N) what their outputs are.
+        mlp_width: the scratch width that they need.
     """
 
     def __init__(self, adversary: Adversary | Sequence[Adversary] | None, n_envs: int, n_flows: int) -> None:
@@ -139,10 +148,33 @@ class AdversaryTable:
         calls = [[address_of(p.init, p.state, VIEW), address_of(p.play, p.state, VIEW, MOVE)] for p in scripted]
         self.calls = np.array(calls or [[0, 0]], np.int64)
         self.words = np.array([_initial_words(p, ADVERSARY_SLOTS, "adversary") for p in scripted] or [np.zeros(ADVERSARY_SLOTS)])
-        index = {id(p): i for i, p in enumerate(scripted)}
+        policies = _distinct(players, MlpAdversary)
+        self.mlp_weights, self.mlp_shapes = pack_mlps(policies)
+        self.mlp_moves = np.array([_policy_moves(p, n_flows) for p in policies] or [[0] * (MLP_FIRST_COLUMN + width)], np.int64)
+        self.mlp_width = MAX_WIDTH if policies else 1
+        index = {id(p): i for group in (scripted, policies) for i, p in enumerate(group)}
         self.kind = np.array([ADVERSARY_KINDS[_ADVERSARY_KIND[type(p)]] for p in players], np.int64)
         self.index = np.array([index.get(id(p), 0) for p in players], np.int64)
         self.recorded, self.periodic = _stack_recorded(players, width)
+
+
+def _policy_moves(policy: MlpAdversary, n_flows: int) -> list[int]:
+    """Check an adversary policy against the number of flows; return its row of mlp_moves."""
+    width = 2 + 2 * n_flows
+    n_in, n_out = policy.weights[0].shape[0], policy.weights[-1].shape[1]
+    if policy.observation_version != OBSERVATION_VERSION or n_in != N_PATH + n_flows * N_FLOW:
+        raise InputError(
+            f"adversary {policy.name!r} was trained on {n_in} inputs of observation version {policy.observation_version}; "
+            f"{n_flows} flows have {N_PATH + n_flows * N_FLOW} of version {OBSERVATION_VERSION}"
+        )
+    columns = list(policy.columns)
+    if len(columns) != n_out or len(set(columns)) != n_out or not set(columns) <= set(range(width)):
+        raise InputError(
+            f"adversary {policy.name!r}: moves {columns} for {n_out} outputs; distinct ones below {width} are needed"
+        )
+    if policy.decision_steps < 0 or policy.episode_rtts < 1:
+        raise InputError(f"adversary {policy.name!r}: decision_steps must not be negative and episode_rtts must be positive")
+    return [policy.decision_steps, policy.episode_rtts, n_out, *columns, *[0] * (width - n_out)]
 
 
 def _stack_recorded(players: list[Adversary], width: int) -> tuple[np.ndarray, bool]:

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.observation import OBSERVATION, Element
+from ccenv.engine.network_observation import FLOW_ELEMENTS, PATH_ELEMENTS
+from ccenv.engine.observation import Element
 from ccenv.envs.core import Core
-
-PATH_ELEMENTS = (
-    Element("queue / (C Rm)", "1", 0.0, 32.0),
-    Element("spare tokens / (C Rm)", "1", 0.0, 8.0),
-    Element("bytes in the jitter box / (C Rm)", "1", 0.0, 8.0),
-    Element("log2(beta / (C Rm))", "1", -8.0, 8.0),
-    Element("largest D / Rm", "1", 0.0, 8.0),
-    Element("log2(C Rm / MSS)", "1", -4.0, 20.0),
-    Element("share of the episode that is over", "1", 0.0, 1.0),
-)
-FLOW_ELEMENTS = (
-    *OBSERVATION,
-    Element("log2(rate / C)", "1", -20.0, 8.0),
-    Element("log2(C_L / C)", "1", -20.0, 8.0),
-)
 
 
 def network_elements(n_flows: int) -> tuple[Element, ...]:

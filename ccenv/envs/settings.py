@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ccenv.adversary import Adversary, ExternalAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.beliefs import BeliefSettings, belief_settings
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import PathDistribution
@@ -39,7 +39,7 @@ def _model_name(name: str) -> str:
 def _as_adversary(value: Any) -> Any:
     if isinstance(value, dict):
         return validate(MoveMixture, value, "adversary")
-    if not isinstance(value, (str, MoveMixture, ScriptedAdversary, ExternalAdversary, RecordedAdversary)):
+    if not isinstance(value, (str, MoveMixture, ScriptedAdversary, ExternalAdversary, RecordedAdversary, MlpAdversary)):
         raise ValueError("neither a name, a mixture of moves nor an adversary")
     return value
 

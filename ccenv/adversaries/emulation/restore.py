@@ -48,7 +48,8 @@ def join_flows(solo: Snapshot, engine: CurveEngine, tokens_bytes: float, departe
     tokens = np.zeros(mask + 1)
     tokens[step & mask] = tokens_bytes
     arrays["_env_ring"] = np.concatenate((tokens, entered))
-    arrays["_adversary_states"] = own.arrays["_adversary_states"]
+    for name in ("_adversary_states", "_flow_moves"):
+        arrays[name] = own.arrays[name]
     if "flow_log" in arrays:
         arrays["flow_log"] = np.ascontiguousarray(arrays["flow_log"].swapaxes(0, 2))
         arrays["env_log"] = np.zeros((1, arrays["flow_log"].shape[1]), own.arrays["env_log"].dtype)
