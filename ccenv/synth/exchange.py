@@ -1,0 +1,93 @@
+"""Between solver counterexamples (rational views) and the simulator's traces (exact integers)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from ccenv.programs import Program
+from ccenv.smt.exact import program_decider, replay
+from ccenv.smt.setting import Setting
+from ccenv.smt.view import View
+from ccenv.synth.prove import BOUNDS
+from ccenv.synth.records import GRAIN, LARGEST, MOST_SAMPLES, PAST, TRACE
+
+
+def trace_of_view(view: View) -> np.ndarray | None:
+    """Return a counterexample as moves for every candidate, or None where its numbers are too large for integers.
+
+    Service and tokens are kept as places, clamped to what is legal for each candidate; delays that the rule leaves open as
+    wishes. Beliefs are held where the counterexample held them.
+    """
+    setting = view.setting
+    numbers = [view.alpha, view.E[0], view.C_L[0], view.C_U[0], *view.G, *view.S, *view.E_before]  # type: ignore[index]
+    numbers += [view.beta] if view.beta is not None else []
+    scale = math.lcm(*(Fraction(x).denominator for x in numbers)) * GRAIN * 4
+    largest = max(abs(Fraction(x)) for x in [*numbers, *view.E]) * scale
+    if largest > LARGEST or setting.samples > MOST_SAMPLES:
+        return None
+
+    def whole(x: Fraction) -> int:
+        return int(Fraction(x) * scale)
+
+    out = np.zeros((), dtype=TRACE)
+    n = setting.samples
+    out["samples"], out["jitter"], out["link"] = n, setting.jitter_steps, scale
+    out["exact_waste"] = setting.model != "ccac"
+    out["past_known"] = setting.delay_rule == "sound"
+    out["alpha"], out["beta"] = whole(view.alpha), -1 if view.beta is None else whole(view.beta)
+    out["G"], out["E"], out["C_L"], out["C_U"] = whole(view.G[0]), whole(view.E[0]), whole(view.C_L[0]), whole(view.C_U[0])  # type: ignore[index]
+    out["lost"], out["seen"] = bool(view.lost_at_0), bool(view.loss_seen[0])
+    held = all(x == view.C_L[0] for x in view.C_L) and all(x == view.C_U[0] for x in view.C_U)  # type: ignore[index,union-attr]
+    out["hold"] = held
+    past = [whole(x) for x in view.E_before]
+    past += [-LARGEST] * (PAST - len(past))
+    out["E_before"] = past[:PAST]
+    out["waste"][:], out["serve"][:] = -1, -1
+    out["G_at"][:n] = [whole(x) for x in view.G]
+    out["S_at"][:n] = [whole(x) for x in view.S]
+    delays = [max([m for m, flag in flags.items() if flag], default=0) for flags in view.late]
+    out["delay"] = delays[0]
+    out["delay_at"][:n] = delays
+    return out[()]
+
+
+def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves: np.ndarray) -> View:
+    """Replay what the simulator did in exact rational numbers.
+
+    Args:
+        trace: the TRACE record.
+        setting: the query's setting.
+        program: the candidate that was run.
+        curves: (4, MOST_SAMPLES): G, E, S and delays as ``simulate`` left them.
+
+    Returns:
+        View: played forward by ``ccenv.smt.exact``, which checks every law.
+
+    Raises:
+        ReplayError: if simulator and replayer disagree.
+    """
+    n, link = setting.samples, int(trace["link"])
+    G, E, S, delays = curves
+
+    def part(x: int) -> Fraction:
+        return Fraction(int(x), link)
+
+    values: dict[str, Fraction | bool] = {"alpha": part(trace["alpha"]), "rate_0": part(trace["alpha"])}
+    if setting.has_loss:
+        values["beta"] = part(trace["beta"])
+        values["lost_at_0"] = bool(trace["lost"])
+        values["loss_seen_at_0"] = bool(trace["seen"])
+    values |= {f"G_{t}": part(G[t]) for t in range(n)} | {f"S_{t}": part(S[t]) for t in range(n)}
+    values |= {f"E_{t}": part(E[t]) for t in range(n)}
+    values |= {"C_L_0": part(trace["C_L"]), "C_U_0": part(trace["C_U"])}
+    longest = n if setting.delay_rule == "artefact" else PAST
+    wanted = range(1, longest + 1)
+    values |= {f"late_{t}_{m}": bool(delays[t] >= m) for t in range(n) for m in wanted}
+    if setting.delay_rule == "sound":
+        values |= {f"E_before_{k}": part(trace["E_before"][k]) for k in range(PAST)}
+    else:
+        values |= {f"E_before_{k}": part(trace["E"]) for k in range(longest)}
+    return replay(setting, values, BOUNDS, 1, program_decider(program))

@@ -1,0 +1,77 @@
+"""What a run has found so far, on disk: one line per counterexample and verdict, so that a killed run goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import parse_json, write_atomic
+from ccenv.synth.records import TRACE
+
+VERSION = 1
+
+
+class Journal:
+    """A folder with ``journal.jsonl``; lines are appended and flushed to disk as things are found."""
+
+    def __init__(self, folder: FilePath, fingerprint: str, reuse: bool) -> None:
+        """Open the folder; what it holds of another query or version is set aside."""
+        self.folder = folder
+        self.file = folder / "journal.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+        self.lines: list[dict[str, Any]] = []
+        head = {"kind": "head", "version": VERSION, "query": fingerprint}
+        if reuse:
+            self.lines = self._read(head)
+        # Rewrite what is whole: a line cut short by a kill is dropped once, atomically.
+        content = [head, *self.lines]
+        write_atomic(self.file, "".join(json.dumps(line) + "\n" for line in content).encode())
+
+    def _read(self, head: dict[str, Any]) -> list[dict[str, Any]]:
+        try:
+            raw = self.file.read_bytes().split(b"\n")
+        except OSError:
+            return []
+        lines = []
+        for line in raw[:-1]:
+            try:
+                lines.append(parse_json(line, str(self.file)))
+            except InputError:
+                break
+        return lines[1:] if lines and lines[0] == head else []
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Append one line and make sure that it is on disk."""
+        self.lines.append(line)
+        try:
+            with self.file.open("ab") as out:
+                out.write((json.dumps(line) + "\n").encode())
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            raise CcenvError(f"{self.file}: cannot be written ({error.strerror})") from None
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """Return the lines of a kind, in order."""
+        return [line for line in self.lines if line["kind"] == kind]
+
+
+def trace_data(trace: np.ndarray) -> dict[str, Any]:
+    """Return a TRACE record as JSON-ready integers."""
+    return {name: np.asarray(trace[name]).tolist() for name in TRACE.names or ()}
+
+
+def trace_from(data: dict[str, Any]) -> np.ndarray:
+    """Return the TRACE record of :func:`trace_data`."""
+    out = np.zeros((), dtype=TRACE)
+    for name in TRACE.names or ():
+        out[name] = data[name]
+    return out[()]

@@ -1,0 +1,184 @@
+"""Decide one candidate with the solver: proved, refuted by a trace that the exact replayer confirms, or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from ccenv.errors import CcenvError
+from ccenv.programs import Program
+from ccenv.smt import properties
+from ccenv.smt.algebra import Formula
+from ccenv.smt.claims import no_window_misleads, starts_consistent
+from ccenv.smt.encode import AnySender, Needs, encode
+from ccenv.smt.properties import Property
+from ccenv.smt.senders import ProgramSmtSender
+from ccenv.smt.setting import Setting
+from ccenv.smt.solvers import solve, to_smtlib
+from ccenv.smt.store import query_hash
+from ccenv.smt.verifier import Query, confirm
+from ccenv.smt.view import View
+from ccenv.synth.objectives import Objectives
+
+BOUNDS = frozenset({"C_L", "C_U"})
+Status = Literal["proved", "refuted", "unknown"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the solver is asked about one candidate.
+
+    Attributes:
+        setting: the network.
+        objectives: what it must achieve.
+        program: the candidate.
+        seconds: limit per solver call.
+        seed: of the solver.
+        full: use moving beliefs throughout instead of the static-belief reduction.
+    """
+
+    setting: Setting
+    objectives: Objectives
+    program: Program
+    seconds: float
+    seed: int = 0
+    full: bool = False
+
+
+@dataclass
+class Decision:
+    """The answer.
+
+    Attributes:
+        status: proved, refuted or unknown.
+        calls: solver calls.
+        seconds: wall time in the solver.
+        claim: which query refuted it or stayed open.
+        reason: why it is unknown.
+        queries: per proof: name and SHA-256 of the SMT-LIB text.
+        view: the counterexample in exact numbers, already replayed.
+    """
+
+    status: Status
+    calls: int = 0
+    seconds: float = 0.0
+    claim: str = ""
+    reason: str = ""
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    view: View | None = None
+
+
+def claims(task: Task) -> list[Query]:
+    """Return the queries that a solution must pass, cheap ones first."""
+    sender = ProgramSmtSender(task.program)
+    needs = Needs(BOUNDS) | sender.needs(task.setting)
+    window = needs.probe_window
+    objectives = task.objectives
+
+    def query(name: str, text: str, holds: Any, bounds: Literal["full", "constant"]) -> Query:
+        claim = Property(name, text, holds, needs, lambda v: starts_consistent(v, window))
+        return Query(name, task.setting, sender, claim, bounds)
+
+    if task.full:
+        return [query("invariant", "(5.3), consistent branch, with moving beliefs", lambda v: _whole(objectives, v), "full")]
+    out = [query("steady", "where no bound moves, each objective is met or progress is made", objectives.steady, "constant")]
+    if needs.bounds - BOUNDS:
+        text = "consistent C_L_lambda and q_U stay consistent"
+        out.append(query("consistent", text, lambda v: properties.consistent(v, v.last), "full"))
+    if objectives.transient != "none" and task.setting.has_loss:
+        out.append(query("probing", "no large loss while probing", objectives.probing, "full"))
+    return out
+
+
+def _whole(objectives: Objectives, v: View) -> Formula:
+    from ccenv.smt.algebra import all_of, any_of
+
+    steady = any_of([properties.beliefs_shrink(v), objectives.steady(v)])
+    return all_of([properties.consistent(v, v.last), steady, objectives.probing(v)])
+
+
+def decide(task: Task) -> Decision:
+    """Decide a candidate.
+
+    Raises:
+        ReplayError: if the exact replayer does not reproduce a counterexample (a bug, not a verdict).
+    """
+    out = Decision("proved")
+    for query in claims(task):
+        encoding = encode(task.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        text = to_smtlib([*encoding.formulas(), query.claim.violation(encoding.view)])
+        answer = solve(text, "z3", task.seconds, task.seed)
+        out.calls += 1
+        out.seconds += answer.seconds
+        if answer.status == "unsat":
+            out.queries.append({"name": query.name, "sha256": query_hash(text), "seconds": round(answer.seconds, 3)})
+            continue
+        out.claim = query.name
+        if answer.status == "unknown":
+            out.status, out.reason = "unknown", answer.reason
+            return out
+        out.status, out.view = "refuted", confirm(query, encoding, answer)
+        return out
+    return out
+
+
+def recheck(task: Task, solver: str) -> dict[str, Any]:
+    """Decide all queries of a proved candidate again with a second solver.
+
+    Returns:
+        dict: solver, ``confirmed`` and seconds; confirmed only if every query is unsatisfiable there, too.
+    """
+    seconds, said = 0.0, []
+    for query in claims(task):
+        encoding = encode(task.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        answer = solve(to_smtlib([*encoding.formulas(), query.claim.violation(encoding.view)]), solver, task.seconds, task.seed)
+        seconds += answer.seconds
+        said.append(answer.status)
+    return {"solver": solver, "confirmed": all(status == "unsat" for status in said), "seconds": round(seconds, 3)}
+
+
+def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Decision:
+    """Prove once, for any sender, that no window of C_L or C_U misleads; and that such traces exist at all.
+
+    The static-belief reduction rests on it: consistent bounds stay consistent, so a violation of (5.3) has constant beliefs.
+    """
+    delays = frozenset({setting.jitter_steps + 1})
+    claim = Property("no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays))
+    query = Query("beliefs stay consistent", setting, AnySender(), claim)
+    encoding = encode(setting, query.sender, claim.needs)
+    answer = solve(to_smtlib([*encoding.formulas(), claim.violation(encoding.view)]), "z3", seconds, seed)
+    twin = solve(to_smtlib(encoding.formulas()), "z3", seconds, seed)
+    out = Decision("proved", 2, answer.seconds + twin.seconds, query.name)
+    if answer.status == "sat":
+        out.status, out.view = "refuted", confirm(query, encoding, answer)
+    elif answer.status == "unknown" or twin.status != "sat":
+        out.status = "unknown"
+        out.reason = answer.reason or twin.reason or "the network without the property has no trace"
+    return out
+
+
+def values_of(view: View) -> dict[str, Fraction | bool]:
+    """Return a view as the named values that ``ccenv.smt.exact.replay`` plays forward.
+
+    Raises:
+        CcenvError: for a view that is not in numbers.
+    """
+    out: dict[str, Fraction | bool] = {"alpha": Fraction(view.alpha), "rate_0": Fraction(view.rate[0])}
+    if view.beta is not None:
+        out["beta"] = Fraction(view.beta)
+    for name in ("G", "S"):
+        out |= {f"{name}_{t}": Fraction(x) for t, x in enumerate(getattr(view, name))}
+    out["E_0"] = Fraction(view.E[0])
+    out |= {f"E_before_{k}": Fraction(x) for k, x in enumerate(view.E_before)}
+    out |= {f"late_{t}_{m}": flag for t, flags in enumerate(view.late) for m, flag in flags.items()}
+    out |= {f"first_late_{t}_{m}": flag for t, flags in enumerate(view.first_late) for m, flag in flags.items()}
+    out |= {"lost_at_0": view.lost_at_0, "loss_seen_at_0": view.loss_seen[0]}
+    for name in ("C_L", "C_U", "C_L_lambda", "q_U"):
+        series = getattr(view, name)
+        if series is not None:
+            out[f"{name}_0"] = Fraction(series[0])
+    for name, value in out.items():
+        if not isinstance(value, (bool, Fraction)):
+            raise CcenvError(f"{name} is {value!r}; a trace in exact numbers is needed")
+    return out

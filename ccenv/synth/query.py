@@ -1,0 +1,234 @@
+"""Queries as YAML: network, objectives, template and limits, every field typed and every unit checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from ccenv.config import StrictModel, find_data, read_yaml, shipped_names, validate
+from ccenv.errors import InputError
+from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting
+from ccenv.synth.classes import LARGEST_SPACE, count_classes
+from ccenv.synth.objectives import Amount, Objectives
+from ccenv.synth.records import MOST_SAMPLES, PAST
+from ccenv.synth.template import Space, Template, build_space
+
+PACKAGE = "ccenv.configs.synth"
+_TERM = re.compile(r"(?P<number>[0-9]+(?:/[0-9]+|\.[0-9]+)?)\s*(?P<unit>.*)")
+_UNITS = {"MSS": "mss", "C*Rm": "rtt", "C*(Rm+D)": "bdp"}
+
+
+def read_fraction(value: Any) -> Fraction:
+    """Read a number given as 1, 0.5 or '3/2'."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
+        raise ValueError("a number such as 1, 0.5 or 3/2 is needed")
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError("a number such as 1, 0.5 or 3/2 is needed") from None
+
+
+def read_amount(value: Any) -> Amount:
+    """Read bytes such as '5 C*(Rm+D)', '3 MSS' or '4 C*(Rm+D) + 3 MSS'."""
+    if isinstance(value, Amount):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("an amount with its unit is needed, such as '5 C*(Rm+D)' or '3 MSS'")
+    found = dict.fromkeys(_UNITS.values(), Fraction(0))
+    for part in re.split(r"\s\+\s", value.strip()):
+        match = _TERM.fullmatch(part.strip())
+        unit = re.sub(r"\s", "", match["unit"]) if match else ""
+        if match is None or unit not in _UNITS:
+            raise ValueError(f"unit of {part.strip()!r} does not match: bytes are given in {', '.join(_UNITS)}")
+        found[_UNITS[unit]] += Fraction(match["number"])
+    return Amount(**found)
+
+
+Number = Annotated[Fraction, BeforeValidator(read_fraction)]
+Bytes = Annotated[Amount, BeforeValidator(read_amount)]
+Choices = dict[str, list[Number]]
+
+
+class NetworkSpec(StrictModel):
+    """The network model.
+
+    Attributes:
+        model: ideal, cbr_delay or ccac.
+        buffer: infinite, small (C*D/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.
+        delay_rule: sound, or artefact: the published rule, which excludes legal traces.
+        sent_before: most the sender sent in each of the three steps before the trace, or null for anything.
+    """
+
+    model: Literal["ideal", "cbr_delay", "ccac"] = "ccac"
+    buffer: Literal["infinite", "small", "large", "arbitrary"] | Number = "infinite"
+    delay_rule: Literal["sound", "artefact"] = "sound"
+    sent_before: Bytes | None = None
+
+
+class BeliefSpec(StrictModel):
+    """How beliefs are computed.
+
+    Attributes:
+        timeouts: none; paper or artefact: bounds may time out at the last sample ([CCmatic] s.5.1.2).
+        start: consistent, or any: bounds may be wrong at the start, and must become consistent.
+        upper: windows of C_U: paper or exact.
+    """
+
+    timeouts: Literal["none", "paper", "artefact"] = "none"
+    start: Literal["consistent", "any"] = "consistent"
+    upper: Literal["paper", "exact"] = "paper"
+
+
+class TemplateSpec(StrictModel):
+    """The programs: number of rates, and coefficient choices."""
+
+    rates: int = Field(ge=1, le=4)
+    rate: Choices
+    conditions: list[Choices] = []
+
+
+class ObjectiveSpec(StrictModel):
+    """Objectives; see ``ccenv.synth.objectives.Objectives``."""
+
+    utilisation: Number = Field(default=Fraction(1, 2), ge=0, le=1)
+    inflight: Bytes = Amount(bdp=Fraction(5))
+    large_loss: Bytes | None = None
+    lossy_steps: int | None = Field(default=None, ge=0)
+    loss: Bytes | None = None
+    transient: Literal["none", "falls", "rate_rises"] = "none"
+
+
+class LimitSpec(StrictModel):
+    """Limits.
+
+    Attributes:
+        call_s: seconds per solver call; what takes longer is unknown.
+        budget_s: CPU seconds for the whole run; candidates that are left are unknown.
+        classes: most classes that may be enumerated.
+    """
+
+    call_s: float = Field(default=120.0, gt=0)
+    budget_s: float = Field(default=3600.0, gt=0)
+    classes: int = Field(default=LARGEST_SPACE, ge=1, le=LARGEST_SPACE)
+
+
+class Query(StrictModel):
+    """One synthesis query.
+
+    Attributes:
+        name: of the query.
+        title: one line for people.
+        source: paper and row.
+        network: the network.
+        T: samples of a trace, one Rm apart.
+        beliefs: belief rules.
+        template: the search space.
+        objectives: what solutions must achieve.
+        limits: limits.
+        seed: of repertoire and solver.
+        paper_keys: what the paper reports, for the report.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")
+    title: str
+    source: str = ""
+    network: NetworkSpec = NetworkSpec()
+    T: int = Field(ge=3, le=MOST_SAMPLES)
+    beliefs: BeliefSpec = BeliefSpec()
+    template: TemplateSpec
+    objectives: ObjectiveSpec = ObjectiveSpec()
+    limits: LimitSpec = LimitSpec()
+    seed: int = Field(default=0, ge=0)
+    paper_keys: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Query:
+        if self.network.buffer == "infinite":
+            o = self.objectives
+            if o.large_loss is not None or o.lossy_steps is not None or o.loss is not None or o.transient != "none":
+                raise ValueError("objectives on losses need a finite buffer; network.buffer is infinite")
+        if self.objectives.transient != "none" and self.objectives.large_loss is None:
+            raise ValueError("objectives.transient needs objectives.large_loss, e.g. '3 MSS'")
+        if self.beliefs.start == "any" and self.beliefs.timeouts == "none":
+            raise ValueError("beliefs.start any needs beliefs.timeouts: without time-outs wrong bounds never become right")
+        return self
+
+    def setting(self) -> Setting:
+        """Return the encoding's setting."""
+        timeout = None if self.beliefs.timeouts == "none" else TIMEOUT_PRESETS[self.beliefs.timeouts]
+        past = self.network.sent_before
+        jitter = 0 if self.network.model == "ideal" else 1
+        before = None if past is None else (past.bdp * (1 + jitter) + past.rtt, past.mss)
+        return Setting(
+            self.network.model,
+            self.network.buffer,
+            self.T,
+            self.network.delay_rule,
+            before,
+            BeliefRules(self.beliefs.upper, timeout=timeout),
+        )
+
+    def goals(self) -> Objectives:
+        """Return the objectives."""
+        o = self.objectives
+        return Objectives(o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient)
+
+    def space(self) -> Space:
+        """Return the template's lists and classes; refuses what the simulator's integers cannot hold."""
+        spec = self.template
+        template = Template(
+            spec.rates,
+            {name: tuple(values) for name, values in spec.rate.items()},
+            tuple({name: tuple(values) for name, values in group.items()} for group in spec.conditions),
+        )
+        for where, group in [("rate", spec.rate), *(("conditions", group) for group in spec.conditions)]:
+            for name, values in group.items():
+                if any((2 * value).denominator != 1 for value in values):
+                    raise InputError(f"template.{where}.{name}: coefficients are multiples of 1/2, got {_shown(values)}")
+                if len(set(values)) != len(values):
+                    raise InputError(f"template.{where}.{name}: a coefficient is given twice: {_shown(values)}")
+        for group in spec.conditions:
+            if any(abs(value) > PAST - 2 for value in group.get("Rm", [])):
+                raise InputError(f"template.conditions.Rm: at most {PAST - 2} Rm, got {_shown(group['Rm'])}")
+        return build_space(template, self.T)
+
+    def check_size(self, space: Space) -> int:
+        """Return the number of classes. Raises InputError, before any work, where they are too many."""
+        classes = count_classes(space)
+        if self.template.rates < 4 and classes > self.limits.classes:
+            raise InputError(
+                f"query {self.name!r}: {space.template.size():.3g} candidates in up to {classes:.3g} classes, limits.classes is"
+                f" {self.limits.classes}; fewer rates, conditions ({len(space.condition_of)}) or coefficients would shrink it"
+            )
+        return classes
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that the answer depends on (limits excepted)."""
+        data = self.model_dump(mode="python", exclude={"name", "title", "source", "limits", "paper_keys"})
+        return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _shown(values: list[Fraction]) -> str:
+    return ", ".join(str(value) for value in values)
+
+
+def load_query(name: str) -> Query:
+    """Read a shipped query by its name, or a file by its path.
+
+    Raises:
+        UnknownNameError: if there is neither.
+        InputError: for a field that is missing, unknown or of the wrong unit; one line.
+    """
+    file: FilePath = find_data(PACKAGE, name, ".yaml")
+    return validate(Query, read_yaml(file), str(file.name))
+
+
+def query_names() -> list[str]:
+    """Return the shipped queries."""
+    return shipped_names(PACKAGE, ".yaml")

@@ -1,0 +1,223 @@
+"""Answer a query: simulate, replay each counterexample against all that remain, and ask the solver about the survivors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.smt.exact import ReplayError
+from ccenv.smt.view import View
+from ccenv.synth.backends import mapper
+from ccenv.synth.classes import class_rows
+from ccenv.synth.exchange import trace_of_view, view_of_trace
+from ccenv.synth.journal import Journal, trace_data, trace_from
+from ccenv.synth.objectives import Objectives
+from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, decide
+from ccenv.synth.query import Query
+from ccenv.synth.records import MOST_SAMPLES
+from ccenv.synth.search import Simulator
+from ccenv.synth.template import Candidate, Space
+
+WAVE = 4
+"""Candidates that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Run:
+    """State of a run.
+
+    Attributes:
+        query: the query.
+        space: its candidates.
+        simulator: classes that are still possible.
+        journal: what was found.
+        proved: class numbers, with their evidence.
+        unknown: class numbers, with the reason.
+        cpu_s: CPU seconds per phase, workers included.
+    """
+
+    query: Query
+    space: Space
+    simulator: Simulator
+    journal: Journal
+    proved: dict[int, dict[str, Any]] = field(default_factory=dict)
+    unknown: dict[int, str] = field(default_factory=dict)
+    refuted: dict[int, str] = field(default_factory=dict)
+    z3_calls: int = 0
+    cpu_s: dict[str, float] = field(default_factory=lambda: {"simulated": 0.0, "solver": 0.0})
+    after_simulation: int = 0
+
+    def candidate(self, number: int) -> Candidate:
+        """Return a class's representative."""
+        return candidate_of(self.simulator.rows[number], self.query.template.rates)
+
+    @property
+    def undecided(self) -> np.ndarray:
+        """Numbers of the classes that are neither refuted nor decided by the solver."""
+        alive = self.simulator.alive
+        return alive[~np.isin(alive, [*self.proved, *self.unknown])]
+
+
+def candidate_of(row: np.ndarray, rates: int) -> Candidate:
+    """Return a simulator row as a candidate."""
+    return Candidate(tuple(int(c) for c in row[: rates - 1]), tuple(int(e) for e in row[rates - 1 :]))
+
+
+def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
+    """Open a run; what its journal holds is replayed.
+
+    Raises:
+        InputError: for a template with no candidates or too many, before any work.
+    """
+    space = query.space()
+    query.check_size(space)
+    if query.network.model == "cbr_delay" or query.template.rates > 3:
+        raise InputError(f"query {query.name!r}: no simulator for model {query.network.model} with {query.template.rates} rates")
+    simulator = Simulator(query.setting(), query.goals(), space, class_rows(space))
+    run = Run(query, space, simulator, Journal(folder, query.fingerprint(), reuse))
+    _restore(run)
+    return run
+
+
+def _restore(run: Run) -> None:
+    """Replay what the journal holds."""
+    if not run.journal.of_kind("simulated"):
+        # A search that was cut short starts again from its seed: its traces are the same.
+        run.journal.lines = [line for line in run.journal.lines if line["kind"] == "foundation"]
+    for line in run.journal.lines:
+        if line["kind"] == "counterexample":
+            run.simulator.apply(trace_from(line["trace"]))
+        elif line["kind"] == "verdict":
+            _note(run, line)
+        elif line["kind"] == "simulated":
+            run.after_simulation = len(run.simulator.alive)
+            run.cpu_s["simulated"] = line["cpu_s"]
+        elif line["kind"] == "foundation":
+            run.z3_calls += line["calls"]
+
+
+def _note(run: Run, line: dict[str, Any]) -> None:
+    number = line["class"]
+    run.z3_calls += line["calls"]
+    run.cpu_s["solver"] += line["cpu_s"]
+    if line["status"] == "proved":
+        run.proved[number] = line
+    elif line["status"] == "unknown":
+        run.unknown[number] = line["reason"]
+    else:
+        run.refuted[number] = line["claim"]
+        run.simulator.alive = run.simulator.alive[run.simulator.alive != number]
+
+
+def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: Progress | None = None) -> None:
+    """Decide every class, or as many as the budget allows.
+
+    Raises:
+        CcenvError: if beliefs of this network cannot be relied on, or a worker dies; stored work is kept.
+    """
+    _foundation(run)
+    if not run.journal.of_kind("simulated"):
+        _simulate(run)
+    total = len(run.simulator.rows)
+    begin = time.monotonic()
+    with mapper(backend, jobs) as apply:
+        while len(run.undecided):
+            if progress is not None:
+                progress(total - len(run.undecided), total)
+            if sum(run.cpu_s.values()) > run.query.limits.budget_s or time.monotonic() - begin > run.query.limits.budget_s:
+                for number in run.undecided:
+                    run.unknown[int(number)] = f"the budget of {run.query.limits.budget_s:g} s is used up"
+                break
+            _wave(run, apply)
+    if progress is not None:
+        progress(total, total)
+
+
+def _foundation(run: Run) -> None:
+    if run.journal.of_kind("foundation"):
+        return
+    limits = run.query.limits
+    base = beliefs_stay_consistent(run.simulator.setting, limits.call_s, run.query.seed)
+    if base.status != "proved":
+        raise CcenvError(f"query {run.query.name!r}: beliefs may become wrong on this network ({base.status}) {base.reason}")
+    run.z3_calls += base.calls
+    run.journal.add({"kind": "foundation", "calls": base.calls, "seconds": round(base.seconds, 3)})
+
+
+def _simulate(run: Run) -> None:
+    begin = time.process_time()
+    simulator = run.simulator
+
+    def found(trace: np.ndarray, dropped: np.ndarray) -> None:
+        view = simulated_view(run, trace, int(dropped[0]))
+        check_breaks(run.simulator.objectives, view, f"class {dropped[0]}")
+        run.journal.add({"kind": "counterexample", "from": "simulation", "class": int(dropped[0]), "trace": trace_data(trace)})
+
+    simulator.attack(run.query.seed, found)
+    run.after_simulation = len(simulator.alive)
+    run.cpu_s["simulated"] = round(time.process_time() - begin, 3)
+    run.journal.add({"kind": "simulated", "left": len(simulator.alive), "cpu_s": run.cpu_s["simulated"]})
+
+
+def simulated_view(run: Run, trace: np.ndarray, number: int) -> View:
+    """Run one class on one trace and replay it in rational numbers."""
+    from ccenv.synth.kernel import simulate
+
+    simulator = run.simulator
+    curves = np.zeros((6, MOST_SAMPLES), np.int64)
+    row, goal = simulator.rows[number], simulator.goal(trace)
+    simulate(trace, goal, run.query.template.rates, row, simulator.conditions, simulator.rates, *curves)
+    program = run.space.program(run.candidate(number), f"class{number}")
+    return view_of_trace(trace, simulator.setting, program, curves[:4])
+
+
+def check_breaks(objectives: Objectives, view: View, what: str) -> None:
+    """Raise ReplayError unless an exact trace violates the invariant."""
+    steady = objectives.steady(view)
+    from ccenv.smt.properties import beliefs_shrink
+
+    if objectives.probing(view) and (steady or beliefs_shrink(view)):
+        raise ReplayError(f"{what}: the simulator reports a violation that the exact replay does not show")
+
+
+def _wave(run: Run, apply: Any) -> None:
+    """Let the solver decide a few candidates, then replay what it found, in order."""
+    left = run.undecided
+    # Spread over the list: neighbours are alike and fall to the same trace.
+    chosen = [int(left[(i * len(left)) // WAVE]) for i in range(WAVE)] if len(left) > WAVE else [int(n) for n in left]
+    tasks = [_task(run, number) for number in chosen]
+    for number, (decision, cpu_s) in zip(chosen, apply(timed_decide, tasks), strict=True):
+        _record(run, number, decision, cpu_s)
+
+
+def _task(run: Run, number: int) -> Task:
+    program = run.space.program(run.candidate(number), f"class{number}")
+    limits = run.query.limits
+    return Task(run.simulator.setting, run.simulator.objectives, program, limits.call_s, run.query.seed)
+
+
+def timed_decide(task: Task) -> tuple[Decision, float]:
+    """Decide a task and measure its CPU time (a function of a module: workers import it)."""
+    begin = time.process_time()
+    decision = decide(task)
+    return decision, time.process_time() - begin
+
+
+def _record(run: Run, number: int, decision: Decision, cpu_s: float) -> None:
+    line: dict[str, Any] = {"kind": "verdict", "class": number, "status": decision.status, "calls": decision.calls}
+    line |= {"claim": decision.claim, "reason": decision.reason, "cpu_s": round(cpu_s, 3), "queries": decision.queries}
+    run.journal.add(line)
+    _note(run, line)
+    if decision.view is not None:
+        trace = trace_of_view(decision.view)
+        if trace is not None:
+            run.journal.add({"kind": "counterexample", "from": "solver", "class": number, "trace": trace_data(trace)})
+            run.simulator.apply(trace)
