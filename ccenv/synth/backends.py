@@ -1,4 +1,4 @@
-"""Where independent solver tasks run: here, in processes or on Ray; the answers are the same and come in the order of the tasks."""
+"""Where independent solver tasks run: here, in processes or on Ray: same answers, in the order of the tasks."""
 
 from __future__ import annotations
 

@@ -113,15 +113,16 @@ def _members_of_pair(
 ) -> Iterator[Candidate]:
     kinds = space.condition_class
     if space.rate_class[row[1]] == space.rate_class[row[2]]:
-        for c in range(len(kinds)):
-            sides = (rates[0], range(len(space.rates))) if kinds[c] == ALWAYS else (range(len(space.rates)), rates[0])
-            if kinds[c] not in (ALWAYS, NEVER):
+        free = np.arange(len(space.rates))
+        for c, kind in enumerate(kinds):
+            sides = (rates[0], free) if kind == ALWAYS else (free, rates[0])
+            if kind not in (ALWAYS, NEVER):
                 sides = (rates[0], rates[0])
             yield from (Candidate((c,), (int(a), int(b))) for a, b in product(*sides))
         return
-    for c in np.flatnonzero(kinds == kinds[row[0]]):
+    for c in map(int, np.flatnonzero(kinds == kinds[row[0]])):
         then, otherwise = (rates[1], rates[0]) if space.condition_flipped[c] != space.condition_flipped[row[0]] else rates
-        yield from (Candidate((int(c),), (int(a), int(b))) for a, b in product(then, otherwise))
+        yield from (Candidate((c,), (int(a), int(b))) for a, b in product(then, otherwise))
 
 
 def _members_of_chain(space: Space, row: np.ndarray, rates: list[np.ndarray]) -> Iterator[Candidate]:

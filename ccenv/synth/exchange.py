@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ccenv.smt.exact import program_decider, replay
 from ccenv.smt.setting import Setting
 from ccenv.smt.view import View
 from ccenv.synth.prove import BOUNDS
-from ccenv.synth.records import GRAIN, LARGEST, MOST_SAMPLES, PAST, TRACE
+from ccenv.synth.records import LARGEST, MOST_SAMPLES, PAST, TRACE
 
 
 def trace_of_view(view: View) -> np.ndarray | None:
@@ -24,7 +25,8 @@ def trace_of_view(view: View) -> np.ndarray | None:
     setting = view.setting
     numbers = [view.alpha, view.E[0], view.C_L[0], view.C_U[0], *view.G, *view.S, *view.E_before]  # type: ignore[index]
     numbers += [view.beta] if view.beta is not None else []
-    scale = math.lcm(*(Fraction(x).denominator for x in numbers)) * GRAIN * 4
+    # Windows are 1 to T samples long, and rates are halves.
+    scale = math.lcm(*(Fraction(x).denominator for x in numbers)) * 2 * math.lcm(*range(1, setting.samples + 1))
     largest = max(abs(Fraction(x)) for x in [*numbers, *view.E]) * scale
     if largest > LARGEST or setting.samples > MOST_SAMPLES:
         return None
@@ -61,7 +63,7 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         trace: the TRACE record.
         setting: the query's setting.
         program: the candidate that was run.
-        curves: (4, MOST_SAMPLES): G, E, S and delays as ``simulate`` left them.
+        curves: (CURVES, MOST_SAMPLES) as ``simulate`` left them.
 
     Returns:
         View: played forward by ``ccenv.smt.exact``, which checks every law.
@@ -70,9 +72,9 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         ReplayError: if simulator and replayer disagree.
     """
     n, link = setting.samples, int(trace["link"])
-    G, E, S, delays = curves
+    G, E, S, delays, _, _, lower, upper = curves
 
-    def part(x: int) -> Fraction:
+    def part(x: Any) -> Fraction:
         return Fraction(int(x), link)
 
     values: dict[str, Fraction | bool] = {"alpha": part(trace["alpha"]), "rate_0": part(trace["alpha"])}
@@ -82,7 +84,7 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         values["loss_seen_at_0"] = bool(trace["seen"])
     values |= {f"G_{t}": part(G[t]) for t in range(n)} | {f"S_{t}": part(S[t]) for t in range(n)}
     values |= {f"E_{t}": part(E[t]) for t in range(n)}
-    values |= {"C_L_0": part(trace["C_L"]), "C_U_0": part(trace["C_U"])}
+    values |= {f"C_L_{t}": part(lower[t]) for t in range(n)} | {f"C_U_{t}": part(upper[t]) for t in range(n)}
     longest = n if setting.delay_rule == "artefact" else PAST
     wanted = range(1, longest + 1)
     values |= {f"late_{t}_{m}": bool(delays[t] >= m) for t in range(n) for m in wanted}

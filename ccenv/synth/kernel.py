@@ -12,6 +12,9 @@ from numba import njit
 
 from ccenv.synth.records import GRAIN, MOST_SAMPLES, PAST, SHARES
 
+CURVES = 8
+"""Rows that ``simulate`` fills."""
+
 SURVIVES, MISSED, LARGE_LOSS, ILLEGAL = 0, 1, 2, 3
 """What a trace does to a candidate: nothing; objective missed while no bound moves; large loss while probing; not legal."""
 
@@ -59,8 +62,7 @@ def _tokens(trace, t: int, before: int, arrived: int) -> int:  # type: ignore[no
         wanted -= wanted % GRAIN
     else:
         wanted = trace.G_at[t]
-    wanted = min(max(wanted, least), most)
-    return wanted
+    return min(max(wanted, least), most)
 
 
 @njit(cache=True, error_model="numpy")
@@ -86,7 +88,7 @@ def _delay(trace, t: int, E, S, before: int) -> int:  # type: ignore[no-untyped-
 
 
 @njit(cache=True, error_model="numpy")
-def simulate(trace, goal, shape, row, conditions, rates, G, E, S, delays, shows, spent) -> int:  # type: ignore[no-untyped-def]
+def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type: ignore[no-untyped-def]
     """Run one candidate on one trace.
 
     Args:
@@ -96,18 +98,18 @@ def simulate(trace, goal, shape, row, conditions, rates, G, E, S, delays, shows,
         row: the candidate: its condition numbers, then its rate numbers.
         conditions: CONDITION records.
         rates: RATE records.
-        G: (MOST_SAMPLES,) int64, filled with tokens admitted.
-        E: likewise, bytes that entered the queue.
-        S: likewise, bytes delivered.
-        delays: likewise, whole steps that the newest byte waited.
-        shows: likewise, 1 where the link was surely used.
-        spent: likewise, the rate in (t-1, t].
+        curves: (CURVES, MOST_SAMPLES) int64, filled: tokens admitted, bytes that entered, bytes delivered, whole steps that the
+            newest byte waited, 1 where the link was surely used, the rate in (t-1, t], C_L, C_U.
 
     Returns:
         int: SURVIVES, MISSED, LARGE_LOSS or ILLEGAL.
     """
-    n, D, alpha, link = trace.samples, trace.jitter, trace.alpha, trace.link
+    n, D, alpha = trace.samples, trace.jitter, trace.alpha
+    G, E, S, delays, shows, spent, lower, upper = (
+        curves[0], curves[1], curves[2], curves[3], curves[4], curves[5], curves[6], curves[7],
+    )  # fmt: skip
     C_L, C_U = trace.C_L, trace.C_U
+    lower[0], upper[0] = C_L, C_U
     G[0], E[0], S[0], delays[0], spent[0] = trace.G, trace.E, 0, trace.delay, alpha
     lost_before, lossy, lost_total, most_lost, most_inflight = trace.lost, 0, 0, 0, 0
     moved = False
@@ -165,6 +167,7 @@ def simulate(trace, goal, shape, row, conditions, rates, G, E, S, delays, shows,
                     return ILLEGAL
                 C_U = (S[t] - S[s]) // (t - s - D)
                 moved = True
+        lower[t], upper[t] = C_L, C_U
         if moved and goal.transient == 0:
             return SURVIVES
         lossy += lost > 0
@@ -201,13 +204,12 @@ def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:  # ty
         rates: RATE records.
         out: (n,) int8, filled with what the trace does to each.
     """
-    G, E, S = np.zeros(MOST_SAMPLES, np.int64), np.zeros(MOST_SAMPLES, np.int64), np.zeros(MOST_SAMPLES, np.int64)
-    delays, shows, spent = np.zeros(MOST_SAMPLES, np.int64), np.zeros(MOST_SAMPLES, np.int64), np.zeros(MOST_SAMPLES, np.int64)
+    curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
     broken = 0
     for i in range(len(candidates)):
-        found = simulate(trace, goal, shape, candidates[i], conditions, rates, G, E, S, delays, shows, spent)
+        found = simulate(trace, goal, shape, candidates[i], conditions, rates, curves)
         out[i] = found
-        broken += found == MISSED or found == LARGE_LOSS
+        broken += found in (MISSED, LARGE_LOSS)
     return broken
 
 

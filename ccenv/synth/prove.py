@@ -76,18 +76,23 @@ def claims(task: Task) -> list[Query]:
     window = needs.probe_window
     objectives = task.objectives
 
-    def query(name: str, text: str, holds: Any, bounds: Literal["full", "constant"]) -> Query:
-        claim = Property(name, text, holds, needs, lambda v: starts_consistent(v, window))
+    def query(name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs) -> Query:
+        claim = Property(name, text, holds, reads, lambda v: starts_consistent(v, window))
         return Query(name, task.setting, sender, claim, bounds)
 
     if task.full:
         return [query("invariant", "(5.3), consistent branch, with moving beliefs", lambda v: _whole(objectives, v), "full")]
-    out = [query("steady", "where no bound moves, each objective is met or progress is made", objectives.steady, "constant")]
+    out = [
+        query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
+        for name, holds in objectives.parts()
+    ]
     if needs.bounds - BOUNDS:
         text = "consistent C_L_lambda and q_U stay consistent"
         out.append(query("consistent", text, lambda v: properties.consistent(v, v.last), "full"))
     if objectives.transient != "none" and task.setting.has_loss:
-        out.append(query("probing", "no large loss while probing", objectives.probing, "full"))
+        # Bounds that the program does not read change nothing here: it is asked whether or not they move.
+        text = "no large loss while probing"
+        out.append(query("probing", text, objectives.probing, "full", sender.needs(task.setting)))
     return out
 
 
@@ -144,7 +149,9 @@ def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Deci
     The static-belief reduction rests on it: consistent bounds stay consistent, so a violation of (5.3) has constant beliefs.
     """
     delays = frozenset({setting.jitter_steps + 1})
-    claim = Property("no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays))
+    claim = Property(
+        "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
+    )
     query = Query("beliefs stay consistent", setting, AnySender(), claim)
     encoding = encode(setting, query.sender, claim.needs)
     answer = solve(to_smtlib([*encoding.formulas(), claim.violation(encoding.view)]), "z3", seconds, seed)

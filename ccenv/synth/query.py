@@ -90,7 +90,7 @@ class TemplateSpec(StrictModel):
 
     rates: int = Field(ge=1, le=4)
     rate: Choices
-    conditions: list[Choices] = []
+    conditions: list[Choices] = Field(default_factory=list)
 
 
 class ObjectiveSpec(StrictModel):

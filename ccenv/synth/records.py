@@ -24,7 +24,7 @@ GRAIN = 2 * math.lcm(*range(1, MOST_SAMPLES + 1))
 LINK = GRAIN * 240
 """C*Rm in integer units, for traces that the repertoire makes."""
 
-LARGEST = 1 << 44
+LARGEST = 1 << 52
 """A trace with larger numbers is not replayed in integers: products must stay inside 63 bits."""
 
 ANY_LOSS = np.int64(1) << 60

@@ -18,7 +18,7 @@ from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, decide
+from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, decide, recheck
 from ccenv.synth.query import Query
 from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.search import Simulator
@@ -169,14 +169,14 @@ def _simulate(run: Run) -> None:
 
 def simulated_view(run: Run, trace: np.ndarray, number: int) -> View:
     """Run one class on one trace and replay it in rational numbers."""
-    from ccenv.synth.kernel import simulate
+    from ccenv.synth.kernel import CURVES, simulate
 
     simulator = run.simulator
-    curves = np.zeros((6, MOST_SAMPLES), np.int64)
+    curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
     row, goal = simulator.rows[number], simulator.goal(trace)
-    simulate(trace, goal, run.query.template.rates, row, simulator.conditions, simulator.rates, *curves)
+    simulate(trace, goal, run.query.template.rates, row, simulator.conditions, simulator.rates, curves)
     program = run.space.program(run.candidate(number), f"class{number}")
-    return view_of_trace(trace, simulator.setting, program, curves[:4])
+    return view_of_trace(trace, simulator.setting, program, curves)
 
 
 def check_breaks(objectives: Objectives, view: View, what: str) -> None:
@@ -221,3 +221,32 @@ def _record(run: Run, number: int, decision: Decision, cpu_s: float) -> None:
         if trace is not None:
             run.journal.add({"kind": "counterexample", "from": "solver", "class": number, "trace": trace_data(trace)})
             run.simulator.apply(trace)
+
+
+def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
+    """Prove every solution again with a second solver.
+
+    Returns:
+        dict: solver, how many were confirmed, which were not, and seconds.
+    """
+    open_, seconds = [], 0.0
+    for number in sorted(run.proved):
+        again = recheck(_task(run, number), solver)
+        seconds += again["seconds"]
+        if not again["confirmed"]:
+            open_.append(number)
+    return {"solver": solver, "confirmed": len(run.proved) - len(open_), "open": open_, "seconds": round(seconds, 3)}
+
+
+def warm_up() -> None:
+    """Load the solver and compile the simulator, so that a run's times are its own."""
+    from ccenv.errors import require_extra
+    from ccenv.synth.kernel import score
+    from ccenv.synth.records import CONDITION, GOAL, RATE, TRACE
+
+    require_extra("z3", "verify")
+    import z3
+
+    z3.Solver().check()
+    none = np.zeros((0, 0), np.int8)
+    score(np.zeros(0, TRACE), np.zeros(0, GOAL), 2, np.zeros((0, 3), np.int16), np.zeros(0, CONDITION), np.zeros(0, RATE), none)

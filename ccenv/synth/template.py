@@ -1,7 +1,8 @@
 """Templates: which belief programs a query ranges over, and which of them are the same function ([CCmatic] Listing 1, App. C).
 
-A candidate is a shape (how the conditions nest) with one condition per branch and one rate per leaf. Candidates are grouped into
-classes exactly: conditions by the cells of {MSS/Rm <= C_L <= C_U} that they hold on, rates by what ``max(rate, MSS/Rm)`` is there.
+A candidate is a shape (how the conditions nest) with one condition per branch and one rate per leaf. Candidates are grouped
+into classes exactly: conditions by the cells of {MSS/Rm <= C_L <= C_U} that they hold on, rates by what
+``max(rate, MSS/Rm)`` is there.
 """
 
 from __future__ import annotations
@@ -170,7 +171,9 @@ def build_space(template: Template, largest_delay: int) -> Space:
     conditions, rates = template.condition_terms(), template.rate_terms()
     truths = [_cells(terms, largest_delay) for terms in conditions]
     known: dict[object, int] = {}
-    classes, flipped, representatives = [], [], []
+    classes: list[int] = []
+    flipped: list[bool] = []
+    representatives: list[int] = []
     for index, cells in enumerate(truths):
         if cells.always is not None:
             classes.append(ALWAYS if cells.always else NEVER)
@@ -186,7 +189,8 @@ def build_space(template: Template, largest_delay: int) -> Space:
         classes.append(known[cells.key])
         flipped.append(False)
     rate_keys: dict[object, int] = {}
-    rate_class, rate_of = [], []
+    rate_class: list[int] = []
+    rate_of: list[int] = []
     for index, terms in enumerate(rates):
         key = _rate_key(terms)
         if key not in rate_keys:

@@ -1,0 +1,122 @@
+"""``ccenv synth``: find all belief programs of a template that provably meet a query, or that there are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.errors import InputError
+
+if TYPE_CHECKING:
+    from ccenv.synth.query import Query
+
+EXIT_INCOMPLETE = 3
+
+
+def command(
+    words: Annotated[
+        list[str], typer.Argument(metavar="QUERY | why QUERY PROGRAM", help="A shipped query or a YAML file; a program file.")
+    ],
+    jobs: Annotated[int, typer.Option(help="Solver workers; they change the time, not the answer.")] = 1,
+    backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; by default a run goes on where it stopped.")] = False,
+    budget: Annotated[float | None, typer.Option(help="CPU seconds for the run, instead of the query's limits.budget_s.")] = None,
+    recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
+    json: JsonOption = False,
+) -> int:
+    """Find every program of a query's template that provably meets its objectives, or the knowledge that none does.
+
+    why QUERY PROGRAM: print what rules a program out, with a trace file that ccenv replay takes.
+
+    Exit code 0 for a complete answer (also "none"), 3 where candidates stayed undecided, 2 for an error.
+
+    Example: ccenv synth g1_t5
+    """
+    from ccenv.synth.query import load_query
+
+    if len(words) == 3 and words[0] == "why":
+        return _why(load_query(words[1]), words[2], output, json)
+    if len(words) != 1:
+        raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
+    _check(recheck, budget)
+    query = load_query(words[0])
+    if budget is not None:
+        query = query.model_copy(update={"limits": query.limits.model_copy(update={"budget_s": budget})})
+    return _search(query, jobs, backend, not fresh, recheck, output, json)
+
+
+def _check(recheck: str | None, budget: float | None) -> None:
+    from ccenv.smt.solvers import SECOND_SOLVERS, version_of
+
+    version_of("z3")
+    if budget is not None and not budget > 0:
+        raise InputError(f"--budget is {budget}; it must be above 0 seconds")
+    if recheck is not None:
+        if recheck not in SECOND_SOLVERS:
+            from ccenv.errors import unknown_name
+
+            raise unknown_name("solver for --recheck", recheck, SECOND_SOLVERS)
+        version_of(recheck)
+
+
+def run_folder(query: Query, output: Path) -> Path:
+    """Return where a query's run is kept; another query, rule or seed is another run."""
+    return output / f"{query.name}-{query.fingerprint()}"
+
+
+def _search(query: Query, jobs: int, backend: str, reuse: bool, recheck: str | None, output: Path, json: bool) -> int:
+    from ccenv.cli.progress import progress_bar
+    from ccenv.synth.result import result, write_solutions
+    from ccenv.synth.run import recheck_solutions, solve_query, start, warm_up
+
+    warm_up()
+    folder = run_folder(query, output)
+    run = start(query, folder, reuse)
+    with progress_bar(query.name) as progress:
+        solve_query(run, jobs, backend, progress)
+    data = result(run)
+    if recheck is not None:
+        data["recheck"] = recheck_solutions(run, recheck)
+    data["folder"] = str(folder)
+    data["files"] = write_solutions(data, folder / "solutions")
+    if json:
+        print_json(data)
+    else:
+        _print(data)
+    return 0 if data["complete"] else EXIT_INCOMPLETE
+
+
+def _print(data: dict[str, Any]) -> None:
+    from ccenv.synth.result import summary
+
+    print_text(summary(data))
+    print_table("funnel", ["stage", "number"], [(name.replace("_", " "), n) for name, n in data["funnel"].items()])
+    rows = [(s["name"], s["raw"], _one_line(s["pseudo_code"])) for s in data["solutions"]]
+    if rows:
+        print_table("solutions", ["program", "raw", "rule"], rows)
+    print_text(f"{data['cpu_seconds']} CPU s, {data['z3_calls']} solver calls, {data['counterexamples']} counterexamples")
+    if "recheck" in data:
+        print_text(f"{data['recheck']['solver']}: {data['recheck']['confirmed']} of {data['canonical']} proofs confirmed")
+    print_text(f"programs in {data['folder']}/solutions")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines()[1:-1])
+
+
+def _why(query: Query, name: str, output: Path, json: bool) -> int:
+    from ccenv.programs import load_program
+    from ccenv.synth.why import why
+
+    data = why(query, load_program(name), output / "why")
+    if json:
+        print_json(data)
+    else:
+        print_table(
+            f"{data['program']} in {query.name}", ["what", "value"], [(k, v) for k, v in data.items() if v not in (None, "")]
+        )
+    return {"refuted": 1, "proved": 0}.get(data["status"], EXIT_INCOMPLETE)

@@ -1,0 +1,126 @@
+"""The answer of a run: counts, funnel, solutions as belief programs."""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv import __version__
+from ccenv.files import write_atomic
+from ccenv.programs import Program, pseudo_code, to_data, to_json
+from ccenv.smt.solvers import version_of
+from ccenv.synth.classes import members
+from ccenv.synth.query import Query
+from ccenv.synth.run import Run
+from ccenv.synth.template import Candidate, Space, Terms
+
+
+def result(run: Run) -> dict[str, Any]:
+    """Return the answer as one JSON-ready object.
+
+    ``raw`` counts candidates as the template lists them, ``keys`` those that differ in the coefficients of belief inputs (the
+    paper's count), ``canonical`` those that differ as functions. ``complete`` is false where a class stayed unknown.
+    """
+    solutions, keys, raw = [], set(), 0
+    for rank, number in enumerate(sorted(run.proved)):
+        equal = list(members(run.space, run.simulator.rows[number]))
+        own = {run.space.key(candidate) for candidate in equal}
+        keys |= own
+        raw += len(equal)
+        program = run.space.program(simplest(run.space, equal), f"{run.query.name}.{rank + 1}", _source(run.query))
+        proofs = run.proved[number]["queries"]
+        solutions.append(
+            {
+                "name": program.name,
+                "class": number,
+                "raw": len(equal),
+                "keys": sorted(key_text(key) for key in own),
+                "program": to_data(program),
+                "pseudo_code": pseudo_code(program),
+                "queries": proofs,
+            }
+        )
+    counterexamples = run.journal.of_kind("counterexample")
+    return {
+        "query": run.query.name,
+        "title": run.query.title,
+        "source": run.query.source,
+        "paper_keys": run.query.paper_keys,
+        "complete": not run.unknown,
+        "keys": len(keys),
+        "raw": raw,
+        "canonical": len(solutions),
+        "cpu_seconds": round(sum(run.cpu_s.values()), 3),
+        "z3_calls": run.z3_calls,
+        "counterexamples": len(counterexamples),
+        "funnel": {
+            "candidates": run.space.template.size(),
+            "classes": len(run.simulator.rows),
+            "after_simulation": run.after_simulation,
+            "decided_by_solver": len(run.proved) + len(run.refuted),
+            "proved": len(run.proved),
+            "unknown": len(run.unknown),
+        },
+        "cpu_seconds_by_phase": {name: round(value, 3) for name, value in run.cpu_s.items()},
+        "unknown": [{"class": number, "reason": reason} for number, reason in sorted(run.unknown.items())],
+        "solutions": solutions,
+        "ccenv_version": __version__,
+        "solver": version_of("z3"),
+        "machine": f"{platform.machine()} {platform.system()}, Python {platform.python_version()}",
+    }
+
+
+def simplest(space: Space, equal: list[Candidate]) -> Candidate:
+    """Return the candidate that reads most easily among equal ones: few terms, conditions of positive sense, small numbers."""
+
+    def cost(candidate: Candidate) -> tuple[Any, ...]:
+        conditions = [space.conditions[i] for i in candidate.conditions]
+        rates = [space.rates[i] for i in candidate.rates]
+        terms = [term for part in [*conditions, *rates] for term in part]
+        first = [part[0][1] < 0 for part in conditions if part]
+        return (len(terms), sum(first), sum(abs(value) for _, value in terms), candidate.conditions, candidate.rates)
+
+    return min(equal, key=cost)
+
+
+def write_solutions(data: dict[str, Any], folder: FilePath) -> list[str]:
+    """Write each solution as a belief program file; returns the files."""
+    from ccenv.programs import parse_program
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("*.json"):
+        stale.unlink()
+    files = []
+    for solution in data["solutions"]:
+        file = folder / f"{re.sub('[^A-Za-z0-9_.-]', '-', solution['name'])}.json"
+        write_atomic(file, to_json(parse_program(solution["program"])).encode())
+        files.append(str(file))
+    return files
+
+
+def key_text(key: tuple[Terms, ...]) -> str:
+    """Return critical coefficients as text, conditions first, e.g. ``1 qdel_L ; 1/2 C_L ; 2 C_L``."""
+    return " ; ".join(" ".join(f"{value} {name}" for name, value in part) or "-" for part in key)
+
+
+def _source(query: Query) -> str:
+    return f"ccenv synth {query.name} ({query.source})" if query.source else f"ccenv synth {query.name}"
+
+
+def summary(data: dict[str, Any]) -> str:
+    """Return one line for people."""
+    what = f"{data['query']}: {data['keys']} solutions by belief coefficients ({data['raw']} raw, {data['canonical']} functions)"
+    if not data["complete"]:
+        return f"{what} so far; {data['funnel']['unknown']} classes are undecided"
+    if data["canonical"] == 0:
+        return f"{data['query']}: no program of the template's {data['funnel']['candidates']} meets the query"
+    return what
+
+
+def program_of(data: dict[str, Any]) -> list[Program]:
+    """Return the solutions of an answer as programs."""
+    from ccenv.programs import parse_program
+
+    return [parse_program(solution["program"]) for solution in data["solutions"]]

@@ -1,0 +1,67 @@
+"""Why a program is no solution: a counterexample in exact numbers, as a trace file that ``ccenv replay`` takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.programs import Program
+from ccenv.smt.export import as_trace
+from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.properties import beliefs_shrink
+from ccenv.smt.view import View
+from ccenv.synth.objectives import Objectives
+from ccenv.synth.prove import Task, decide
+from ccenv.synth.query import Query
+
+
+def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
+    """Decide one program of the user under a query.
+
+    Args:
+        query: the query.
+        program: any belief program; it need not be of the query's template.
+        folder: where the trace is written.
+
+    Returns:
+        dict: status (proved, refuted, unknown), what is missed, the trace file and how the curve engine compares.
+
+    Raises:
+        InputError: for a program whose inputs this network's encoding lacks.
+    """
+    unknown = program.inputs() - query.space().template.inputs() - {"MSS/Rm"}
+    if unknown:
+        raise InputError(f"program {program.name!r} reads {', '.join(sorted(unknown))}, which query {query.name!r} does not have")
+    goals = query.goals()
+    decision = decide(Task(query.setting(), goals, program, query.limits.call_s, query.seed))
+    out: dict[str, Any] = {"program": program.name, "query": query.name, "status": decision.status, "claim": decision.claim}
+    out |= {"reason": decision.reason, "seconds": round(decision.seconds, 3), "trace": None}
+    if decision.view is None:
+        return out
+    view = decision.view
+    out |= {"missed": missed(goals, view), "mss_over_bdp": float(view.alpha), "C_L": _series(view.C_L), "C_U": _series(view.C_U)}
+    out |= {"rate": _series(view.rate[1:]), "inflight": _series([view.inflight(t) for t in range(view.last + 1)])}
+    trace = as_trace(view, program.name, f"misses {out['missed']} of query {query.name} (T = {query.T})")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    file = folder / f"{re.sub('[^A-Za-z0-9_.]+', '-', f'{query.name}-{program.name}')}.npz"
+    trace.save(file)
+    _, difference = engine_replay(trace)
+    engine = "reproduced" if difference <= REPLAY_TOLERANCE else "differs"
+    return out | {"trace": str(file), "engine": engine, "engine_relative_difference": difference}
+
+
+def missed(goals: Objectives, view: View) -> str:
+    """Return which objectives an exact trace misses, as text."""
+    named = [name for name, holds in goals.parts() if not holds(view)] if not beliefs_shrink(view) else []
+    if not goals.probing(view):
+        named.append("no large loss while probing")
+    return ", ".join(named)
+
+
+def _series(values: Any) -> str | None:
+    return None if values is None else " ".join(f"{float(value):.4g}" for value in values)

@@ -1,0 +1,195 @@
+"""Whole runs: the paper's counts, agreement with one-by-one verification, resume, and a planted unsound pruning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.smt.exact import ReplayError
+from ccenv.synth import run as run_module
+from ccenv.synth.classes import members
+from ccenv.synth.prove import Task, decide
+from ccenv.synth.query import load_query
+from ccenv.synth.result import result
+from ccenv.synth.run import Run, solve_query, start
+from ccenv.synth.search import Simulator
+from ccenv.synth.template import Candidate
+
+
+def _answer(name: str, folder: Path, jobs: int = 1, backend: str = "processes") -> dict:
+    run = start(load_query(name), folder)
+    solve_query(run, jobs, backend)
+    return result(run)
+
+
+@pytest.mark.parametrize(("name", "keys"), [("g1_t4", 0), ("g1_t5", 4)])
+def test_key_counts(name: str, keys: int, tmp_path: Path) -> None:
+    answer = _answer(name, tmp_path)
+    assert answer["complete"]
+    assert answer["keys"] == keys
+    assert answer["funnel"]["candidates"] == 37_440
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("g1_t11", 6), ("g2", 6), ("g3", 2), ("g5_infinite", 48), ("g5_small", 195), ("g5_arbitrary", 24), ("g7_large", 6),
+     ("g7_large_no_loss", 4)],
+)  # fmt: skip
+def test_key_counts_of_the_other_queries_of_two_rates(name: str, keys: int, tmp_path: Path) -> None:
+    answer = _answer(name, tmp_path)
+    assert answer["complete"]
+    assert answer["keys"] == keys
+
+
+def _one_by_one(name: str) -> set[tuple[Candidate, ...]]:
+    """Decide every raw candidate with moving beliefs, nothing simulated, nothing grouped."""
+    query = load_query(name)
+    space = query.space()
+    solutions, known = set(), {}
+    for c in range(len(space.conditions)):
+        for a in range(len(space.rates)):
+            for b in range(len(space.rates)):
+                candidate = Candidate((c,), (a, b))
+                program = space.program(candidate, "p")
+                if program.rule not in known:
+                    known[program.rule] = decide(Task(query.setting(), query.goals(), program, 60, full=True)).status
+                if known[program.rule] == "proved":
+                    solutions.add(candidate)
+    return solutions
+
+
+@pytest.mark.slow
+def test_a_small_template_equals_verification_one_by_one(tmp_path: Path) -> None:
+    run = start(load_query("quick"), tmp_path)
+    solve_query(run)
+    found = {candidate for number in run.proved for candidate in members(run.space, run.simulator.rows[number])}
+    assert found == _one_by_one("quick")
+    assert found
+
+
+def test_a_killed_run_goes_on_to_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _answer("g1_t5", tmp_path / "whole")
+    run = start(load_query("g1_t5"), tmp_path / "cut")
+    calls = 0
+
+    def stop(*args) -> None:  # type: ignore[no-untyped-def]
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        record(*args)
+
+    record = run_module._record
+    monkeypatch.setattr(run_module, "_record", stop)
+    with pytest.raises(KeyboardInterrupt):
+        solve_query(run)
+    monkeypatch.undo()
+    with (tmp_path / "cut" / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"kind": "verdict", "cla')  # a line that the kill cut short
+    again = _answer("g1_t5", tmp_path / "cut")
+    for key in ("keys", "raw", "canonical", "solutions", "counterexamples", "z3_calls", "funnel"):
+        if key != "solutions":
+            assert again[key] == whole[key]
+    assert [s["program"] for s in again["solutions"]] == [s["program"] for s in whole["solutions"]]
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    one, two = _answer("quick", tmp_path / "one"), _answer("quick", tmp_path / "two", jobs=2)
+    for answer in (one, two):
+        for name in ("cpu_seconds", "cpu_seconds_by_phase"):
+            del answer[name]
+        for solution in answer["solutions"]:
+            for query in solution["queries"]:
+                del query["seconds"]
+    assert one == two
+
+
+@pytest.mark.slow
+def test_ray_changes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    one, two = _answer("quick", tmp_path / "one"), _answer("quick", tmp_path / "two", jobs=2, backend="ray")
+    assert [s["program"] for s in one["solutions"]] == [s["program"] for s in two["solutions"]]
+    assert one["z3_calls"] == two["z3_calls"]
+
+
+def test_a_planted_unsound_pruning_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulator that counts rising traffic as falling, or the reverse, breaks candidates on traces that are no violations."""
+    goal = Simulator.goal
+
+    def wrong(self: Simulator, trace: np.ndarray) -> np.ndarray:
+        out = goal(self, trace)
+        out["inflight"] //= 4  # asks for more than the query does
+        return out
+
+    monkeypatch.setattr(Simulator, "goal", wrong)
+    with pytest.raises(ReplayError, match="does not show"):
+        solve_query(start(load_query("g1_t5"), tmp_path))
+
+
+def test_an_exhausted_budget_is_unknown_and_never_a_yes(tmp_path: Path) -> None:
+    query = load_query("g1_t5")
+    query = query.model_copy(update={"limits": query.limits.model_copy(update={"budget_s": 1e-6})})
+    run: Run = start(query, tmp_path)
+    solve_query(run)
+    answer = result(run)
+    assert not answer["complete"]
+    assert answer["keys"] == 0
+    assert answer["funnel"]["unknown"] == 4
+
+
+def test_why_prints_a_replayable_counterexample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = Path(run_module.__file__).parents[1] / "agents" / "synthesized" / "cc_probe_fast.json"
+    assert main(["synth", "why", "g1_t5", str(shipped), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["status"] == "refuted"
+    assert told["engine"] == "reproduced"
+    assert main(["replay", told["trace"], "--json"]) == 0
+    replayed = json.loads(capsys.readouterr().out)
+    assert replayed["legal"]
+    assert replayed["reproduced"]
+
+
+def _edited(tmp_path: Path, old: str, new: str) -> str:
+    shipped = Path(run_module.__file__).parents[1] / "configs" / "synth" / "g2.yaml"
+    text = shipped.read_text()
+    assert old in text
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace(old, new))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("inflight: 5 C*(Rm+D)", "inflight: 5 Rm", "unit of '5 Rm' does not match"),
+        ("large_loss: 3 MSS", "large_loss: 3", "an amount with its unit is needed"),
+        ("      MSS/Rm: [-2, -1, 0, 1, 2]", "      qdel_L: [1]", "mixed units"),
+        ("C_L: [0, 1/2, 1, 2]", "C_L: []", "no candidates"),
+        ("C_L: [0, 1/2, 1, 2]", "C_L: [1/3]", "multiples of 1/2"),
+        ("buffer: small", "buffer: infinite", "need a finite buffer"),
+        ("delay_rule: artefact", "delay_rul: artefact", "Did you mean 'delay_rule'"),
+        ("T: 11", "T: 99", "less than or equal to 16"),
+        ("T: 11", "T: 11\nlimits: {classes: 100}", "limits.classes is 100"),
+    ],
+)
+def test_bad_queries_end_with_one_line(
+    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["synth", _edited(tmp_path, old, new)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_an_unknown_query_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["synth", "g1_t55"]) == 2
+    assert "g1_t5" in capsys.readouterr().err
