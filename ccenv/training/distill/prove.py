@@ -1,0 +1,186 @@
+"""The loop from a template to a proved program: polish against a pool of traces, check on fresh ones, ask the solver, learn.
+
+The solver alone says ``verified``. Its counterexamples and those of the fast simulation (``traces``) stay in the pool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ccenv.programs import Program, to_json
+from ccenv.smt.store import Store
+from ccenv.smt.verifier import Verifier
+from ccenv.training.distill.claims import ClaimNumbers, claim_queries
+from ccenv.training.distill.polish import polish
+from ccenv.training.distill.scores import ProgramScorer
+from ccenv.training.distill.template import Template
+from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neighbours, random_traces, violations
+
+POOL = 60_000  # random traces that every candidate is judged on
+FRESH = 240_000  # further ones that a candidate must pass before the solver is asked
+KEPT = 400  # violated traces that a round adds to the pool
+NEAR = 20_000  # neighbours tried around a counterexample
+FIRST_GENERATIONS, LATER_GENERATIONS = 14, 6
+FIRST_REACH, LATER_REACH = 1.0, 0.35
+BROKEN_LEMMA = 0.02  # penalty of a broken lemma, besides by how much
+LARGEST_PENALTY = 0.5  # per lemma
+
+
+@dataclass
+class Proof:
+    """How far the loop came.
+
+    Attributes:
+        program: the proved program, or the best candidate.
+        numbers: what was claimed of it.
+        numbers_of_tree: its open numbers.
+        verdict: ``verified``, or ``unknown`` if the budget ended first.
+        rounds: one record per round: score, which check it failed, and seconds.
+        traces: size of the pool at the end.
+        seconds: of the loop.
+    """
+
+    program: Program
+    numbers: ClaimNumbers
+    numbers_of_tree: np.ndarray
+    verdict: str
+    rounds: list[dict[str, object]] = field(default_factory=list)
+    traces: int = 0
+    seconds: float = 0.0
+
+
+def prove(
+    template: Template,
+    start: np.ndarray,
+    numbers: ClaimNumbers,
+    scorer: ProgramScorer,
+    *,
+    name: str,
+    source: str = "",
+    seed: int = 0,
+    rounds: int = 40,
+    budget_s: float = 900.0,
+    time_limit_s: float = 300.0,
+    store: Store | None = None,
+    report: Callable[[dict[str, object]], None] | None = None,
+) -> Proof:
+    """Look for a program of a template that the solver verifies, with the best score.
+
+    Args:
+        template: with guards that the solver reads.
+        start: its numbers.
+        numbers: what to prove.
+        scorer: nominal scores.
+        name: of the program.
+        source: of the program.
+        seed: of the search.
+        rounds: at most so many.
+        budget_s: wall seconds; no round starts later.
+        time_limit_s: per solver call.
+        store: where the solver's evidence goes.
+        report: called with each round's record.
+    """
+    begin = time.perf_counter()
+    loop = _Loop(numbers, scorer, Verifier(time_limit_s, store=store), seed)
+    mean, verdict = start, "unknown"
+    records: list[dict[str, object]] = []
+    while True:
+        number = len(records)
+        first = number == 0
+        found = polish(
+            template,
+            mean,
+            loop.judge,
+            name=name,
+            source=source,
+            seed=seed + number,
+            generations=FIRST_GENERATIONS if first else LATER_GENERATIONS,
+            reach=FIRST_REACH if first else LATER_REACH,
+        )
+        mean = found.numbers
+        outcome = loop.examine(found.program, number)
+        record: dict[str, object] = {
+            "round": number,
+            "value": round(found.value, 4),
+            "outcome": outcome,
+            "traces": len(loop.pool),
+            "seconds": round(time.perf_counter() - begin, 1),
+        }
+        records.append(record)
+        if report is not None:
+            report(record)
+        if outcome == "verified":
+            verdict = "verified"
+        if verdict == "verified" or len(records) >= rounds or time.perf_counter() - begin > budget_s:
+            break
+    return Proof(
+        found.program, numbers, found.numbers, verdict, records, len(loop.pool), round(time.perf_counter() - begin, 1)
+    )
+
+
+class _Loop:
+    """The pool, what candidates are judged by, and the three checks of a candidate."""
+
+    def __init__(self, numbers: ClaimNumbers, scorer: ProgramScorer, verifier: Verifier, seed: int) -> None:
+        self.numbers = numbers
+        self.searched = numbers.stricter()
+        self.scorer = scorer
+        self.verifier = verifier
+        self.seed = seed
+        self.pool: Traces = random_traces(POOL, seed)
+        self.refused: set[str] = set()
+
+    def judge(self, programs: Sequence[Program]) -> np.ndarray:
+        """Return nominal scores minus penalties; a program that the solver could not decide counts as worthless."""
+        values = self.scorer.scores(programs).score.copy()
+        for i, program in enumerate(programs):
+            if to_json(program) in self.refused:
+                values[i] = -1.0
+                continue
+            worst = violations(program, self.pool, self.searched).max(axis=0)
+            values[i] -= float(np.where(worst > 0, BROKEN_LEMMA + np.minimum(worst, LARGEST_PENALTY), 0.0).sum())
+        return values
+
+    def examine(self, program: Program, number: int) -> str:
+        """Check a candidate; return ``verified`` or what it failed, after the pool has learnt from it."""
+        broken = self._broken(program, self.pool)
+        if broken:
+            return f"pool: {broken}"
+        fresh = join([random_traces(FRESH, self.seed + 1000 + number), neighbours(self.pool, NEAR, self.seed + number)])
+        broken = self._broken(program, fresh)
+        if broken:
+            self._learn(program, fresh)
+            return f"simulation: {broken}"
+        return self._ask_solver(program, number)
+
+    def _broken(self, program: Program, traces: Traces) -> str:
+        worst = violations(program, traces, self.searched).max(axis=0)
+        return ", ".join(lemma for lemma, by in zip(LEMMAS, worst, strict=True) if by > 0)
+
+    def _learn(self, program: Program, traces: Traces) -> None:
+        """Add the most violated traces to the pool, for each lemma."""
+        found = violations(program, traces, self.searched)
+        for lemma in range(len(LEMMAS)):
+            worst = np.argsort(-found[:, lemma], kind="stable")[:KEPT]
+            worst = worst[found[worst, lemma] > 0]
+            if len(worst):
+                self.pool = join([self.pool, traces.part(worst)])
+
+    def _ask_solver(self, program: Program, number: int) -> str:
+        for name, queries in claim_queries(program, self.numbers):
+            for query in queries:
+                result = self.verifier.decide(query)
+                if result.verdict == "unknown":
+                    self.refused.add(to_json(program))
+                    return f"solver: {query.name} not decided ({result.reason})"
+                if result.verdict == "refuted" and result.view is not None:
+                    self.refused.add(to_json(program))
+                    counterexample = from_view(result.view, program)
+                    self.pool = join([self.pool, counterexample])
+                    self._learn(program, neighbours(counterexample, NEAR, self.seed + number))
+                    return f"solver: {name}"
+        return "verified"
