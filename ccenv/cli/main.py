@@ -40,6 +40,7 @@ GROUPS: tuple[Group, ...] = (
     Group("list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, suites or configs.", "list_command"),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
+    Group("distill", "ccenv.cli.distill", "Distil a learned policy into a belief program, and prove it."),
     Group("attack", "ccenv.cli.attack", "Look for the network that hurts a sender most."),
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),

@@ -50,7 +50,9 @@ class ClaimNumbers:
     def __post_init__(self) -> None:
         """Refuse numbers that no proof could use."""
         if not 0 < self.utilisation < self.C_L_low < 1:
-            raise InputError(f"utilisation {float(self.utilisation)} must lie above 0 and below C_L_low {float(self.C_L_low)} < 1")
+            raise InputError(
+                f"utilisation {float(self.utilisation)} must lie above 0 and below C_L_low {float(self.C_L_low)} < 1"
+            )
 
     def as_tuple(self) -> tuple[Fraction, ...]:
         """Return the numbers in the order of the fields."""
@@ -93,8 +95,12 @@ def suite_data(program_file: str, name: str, numbers: ClaimNumbers) -> dict[str,
         "constants": {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)},
         "properties": {"steady_utilisation": "F.7 utilisation", "steady_inflight": "F.7 inflight"},
         "lemmas": [
-            lemma("F.7 utilisation", "utilisation in steady state", STEADY, {"utilisation_at_least": "utilisation"}, "utilisation"),
-            lemma("F.4", "beliefs converge, or shrink, or nothing is lost by it", ["true_beliefs", {"not": "converged"}], progress),
+            lemma(
+                "F.7 utilisation", "utilisation in steady state", STEADY, {"utilisation_at_least": "utilisation"}, "utilisation"
+            ),
+            lemma(
+                "F.4", "beliefs converge, or shrink, or nothing is lost by it", ["true_beliefs", {"not": "converged"}], progress
+            ),
             lemma(
                 "F.6",
                 "a large queue drains",

@@ -5,12 +5,16 @@ The solver alone says ``verified``. Its counterexamples and those of the fast si
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path as FilePath
 
 import numpy as np
 
+from ccenv.files import write_atomic
 from ccenv.programs import Program, to_json
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Verifier
@@ -22,6 +26,7 @@ from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neigh
 
 POOL = 60_000  # random traces that every candidate is judged on
 FRESH = 240_000  # further ones that a candidate must pass before the solver is asked
+QUICK = 6_000  # those of them that every candidate meets first
 KEPT = 400  # violated traces that a round adds to the pool
 NEAR = 20_000  # neighbours tried around a counterexample
 FIRST_GENERATIONS, LATER_GENERATIONS = 14, 6
@@ -37,20 +42,16 @@ class Proof:
     Attributes:
         program: the proved program, or the best candidate.
         numbers: what was claimed of it.
-        numbers_of_tree: its open numbers.
         verdict: ``verified``, or ``unknown`` if the budget ended first.
-        rounds: one record per round: score, which check it failed, and seconds.
+        rounds: one record per round: value, which check it failed, size of the pool, seconds.
         traces: size of the pool at the end.
-        seconds: of the loop.
     """
 
     program: Program
     numbers: ClaimNumbers
-    numbers_of_tree: np.ndarray
     verdict: str
-    rounds: list[dict[str, object]] = field(default_factory=list)
-    traces: int = 0
-    seconds: float = 0.0
+    rounds: list[dict[str, object]]
+    traces: int
 
 
 def prove(
@@ -66,6 +67,7 @@ def prove(
     budget_s: float = 900.0,
     time_limit_s: float = 300.0,
     store: Store | None = None,
+    state: FilePath | None = None,
     report: Callable[[dict[str, object]], None] | None = None,
 ) -> Proof:
     """Look for a program of a template that the solver verifies, with the best score.
@@ -82,12 +84,13 @@ def prove(
         budget_s: wall seconds; no round starts later.
         time_limit_s: per solver call.
         store: where the solver's evidence goes.
+        state: file (.npz) that keeps pool and progress after each round; a killed loop goes on from it.
         report: called with each round's record.
     """
     begin = time.perf_counter()
     loop = _Loop(numbers, scorer, Verifier(time_limit_s, store=store), seed)
-    mean, verdict = start, "unknown"
-    records: list[dict[str, object]] = []
+    mean, records = loop.load(state) or (start, [])
+    verdict = "unknown"
     while True:
         number = len(records)
         first = number == 0
@@ -111,15 +114,14 @@ def prove(
             "seconds": round(time.perf_counter() - begin, 1),
         }
         records.append(record)
+        loop.save(state, mean, records)
         if report is not None:
             report(record)
         if outcome == "verified":
             verdict = "verified"
         if verdict == "verified" or len(records) >= rounds or time.perf_counter() - begin > budget_s:
             break
-    return Proof(
-        found.program, numbers, found.numbers, verdict, records, len(loop.pool), round(time.perf_counter() - begin, 1)
-    )
+    return Proof(found.program, numbers, verdict, records, len(loop.pool))
 
 
 class _Loop:
@@ -134,6 +136,32 @@ class _Loop:
         self.pool: Traces = random_traces(POOL, seed)
         self.refused: set[str] = set()
 
+    def save(self, state: FilePath | None, mean: np.ndarray, records: list[dict[str, object]]) -> None:
+        """Write what a killed loop needs to go on: the traces that were learnt, where the search stands, what was refused."""
+        if state is None:
+            return
+        text = json.dumps({"records": records, "refused": sorted(self.refused), "claim": self._claim()})
+        content = io.BytesIO()
+        learnt = self.pool.part(np.arange(POOL, len(self.pool)))
+        note = np.frombuffer(text.encode(), np.uint8)
+        np.savez_compressed(content, starts=learnt.starts, moves=learnt.moves, mean=mean, note=note)
+        write_atomic(state, content.getvalue())
+
+    def load(self, state: FilePath | None) -> tuple[np.ndarray, list[dict[str, object]]] | None:
+        """Go back to what ``save`` wrote; None if there is nothing, or something of another claim or seed."""
+        if state is None or not state.is_file():
+            return None
+        with np.load(state, allow_pickle=False) as data:
+            note = json.loads(data["note"].tobytes())
+            if note["claim"] != self._claim():
+                return None
+            self.pool = join([self.pool, Traces(data["starts"], data["moves"])])
+            self.refused = set(note["refused"])
+            return data["mean"], note["records"]
+
+    def _claim(self) -> list[str]:
+        return [str(self.seed), str(self.scorer.n_paths), *(str(number) for number in self.numbers.as_tuple())]
+
     def judge(self, programs: Sequence[Program]) -> np.ndarray:
         """Return nominal scores minus penalties; a program that the solver could not decide counts as worthless."""
         values = self.scorer.scores(programs).score.copy()
@@ -141,9 +169,14 @@ class _Loop:
             if to_json(program) in self.refused:
                 values[i] = -1.0
                 continue
-            worst = violations(program, self.pool, self.searched).max(axis=0)
-            values[i] -= float(np.where(worst > 0, BROKEN_LEMMA + np.minimum(worst, LARGEST_PENALTY), 0.0).sum())
+            # Most candidates break on what was learnt or on few traces; only the others are worth the whole pool.
+            penalty = self._penalty(program, self.pool.part(np.r_[:QUICK, POOL : len(self.pool)]))
+            values[i] -= penalty or self._penalty(program, self.pool)
         return values
+
+    def _penalty(self, program: Program, traces: Traces) -> float:
+        worst = violations(program, traces, self.searched).max(axis=0)
+        return float(np.where(worst > 0, BROKEN_LEMMA + np.minimum(worst, LARGEST_PENALTY), 0.0).sum())
 
     def examine(self, program: Program, number: int) -> str:
         """Check a candidate; return ``verified`` or what it failed, after the pool has learnt from it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class ProgramScorer:
         lanes = np.arange(n_paths)
         self._episodes = self._source.draw(np.full(n_paths, seed), lanes, np.zeros(n_paths, np.int64))
         bounds = np.linspace(0, n_paths, len(MODELS) + 1).round().astype(int)
-        self._parts = [slice(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
         self._adversary = MoveMixture().adversary() if adversary is None else adversary
         self._weights = weights or RewardWeights()
 

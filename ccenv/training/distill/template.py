@@ -46,7 +46,9 @@ class Guard:
 
 RATIO = Guard("ratio", Fraction(1, 20), Fraction(21, 20), Fraction(50))  # C_U > x C_L
 DELAY = Guard("delay", Fraction(1, 20), Fraction(0), Fraction(8))  # qdel_L > x Rm
-WHOLE_DELAY = Guard("delay", Fraction(1), Fraction(0), Fraction(4))  # the same in whole Rm, as a grid of one sample per Rm reads it
+WHOLE_DELAY = Guard(
+    "delay", Fraction(1), Fraction(0), Fraction(4)
+)  # the same in whole Rm, as a grid of one sample per Rm reads it
 SLOW = Guard("slow", Fraction(1, 100), Fraction(1, 100), Fraction(2))  # MSS/Rm > x C_L: C_L is but a few segments
 UTILISED = Guard("utilised", None)
 LOSS = Guard("loss", None)

@@ -1,8 +1,8 @@
 """Many short traces on the sample grid of the solver, in floating point: where the lemmas of a program break.
 
-This plays what ``ccenv.smt`` encodes (CCAC, D = Rm, one sample per Rm, proof timing, deep drop-tail buffer): any legal start, moves
-in [0, 1]. It finds violations fast and proves nothing; what it accepts goes to the solver, and the solver's counterexamples come
-back into its pool as starts and moves. Units: C = Rm = 1.
+This plays what ``ccenv.smt`` encodes (CCAC, D = Rm, one sample per Rm, proof timing, deep drop-tail buffer): any legal start,
+moves in [0, 1]. It finds violations fast and proves nothing; what it accepts goes to the solver, and the solver's counterexamples
+come back into its pool as starts and moves. Units: C = Rm = 1.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Traces:
     """Starts and moves of n traces.
 
     Attributes:
-        starts: (n, len(START)): MSS; tokens G(0) with S(0) = 0; E(0) - G(0); the bytes sent in the three steps before, as shares of
-            the largest; the delay of the newest byte as a share of its legal range; C_L; C_U; whether the newest judged step was
-            utilised; the buffer.
+        starts: (n, len(START)): MSS; tokens G(0) with S(0) = 0; E(0) - G(0); the bytes sent in the three steps before, as shares
+            of the largest; the delay of the newest byte as a share of its legal range; C_L; C_U; whether the newest judged step
+            was utilised; the buffer.
         moves: (n, SAMPLES - 1, 2): waste and service as shares of their legal ranges; a negative service is CLAMP.
     """
 
@@ -99,7 +99,9 @@ def _random_moves(n: int, rng: np.random.Generator) -> np.ndarray:
         half = rng.integers(1, 4, n)[:, None]
         alternating = (((np.arange(steps)[None] + rng.integers(0, 6, n)[:, None]) // half) % 2).astype(float)
         coin = rng.integers(0, 2, (n, steps)).astype(float)
-        moves[:, :, column] = np.select([kind < 0.35, kind < 0.55, kind < 0.8], [constant, alternating, coin], rng.random((n, steps)))
+        moves[:, :, column] = np.select(
+            [kind < 0.35, kind < 0.55, kind < 0.8], [constant, alternating, coin], rng.random((n, steps))
+        )
     clamped = rng.random(n) < 0.5
     moves[clamped, :, 1] = np.where(rng.random((int(clamped.sum()), steps)) < 0.85, CLAMP, moves[clamped, :, 1])
     return moves
@@ -157,9 +159,9 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
             E[past - 1 - k] = E[past - k] - s[_SENT + k] * (largest[0] + largest[1] * alpha)
         low, high = 0, 0
         for m in range(1, past + 1):
-            if 0.0 <= E[past - m]:
+            if E[past - m] >= 0.0:
                 high = m
-            if m < past and 0.0 < E[past - 1] and 0.0 <= E[past - 1 - m]:
+            if m < past and E[past - 1] > 0.0 and E[past - 1 - m] >= 0.0:
                 low = m
         delay[0] = min(high, low + int(s[_DELAY] * (high - low) + 0.5)) if high > low else high
         used = s[_USED] > 0.5
@@ -211,8 +213,8 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
         last_queue = E[past + T - 1] - G[T - 1]
         share = S[T - 1] / (T - 2)
         too_much = max(0.0, most_inflight - 2.0 * inflight)
-        if first_lower >= C_L_low and first_upper <= C_U_high:
-            if first_queue <= 2.0 * queue_high:
+        if first_lower >= C_L_low - _TINY and first_upper <= C_U_high + _TINY:
+            if first_queue <= 2.0 * queue_high + _TINY:
                 out[i, 0] = max(0.0, utilisation - share)
                 out[i, 1] = max(0.0, last_queue - 2.0 * queue_high)
                 out[i, 2] = too_much
@@ -222,7 +224,7 @@ def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def
         else:
             apart = max(C_L_low - lower, upper - C_U_high)
             still = min(shrink * first_lower - lower, upper * shrink - first_upper)
-            out[i, 5] = max(0.0, min(apart, min(still, max(utilisation - share, too_much))))
+            out[i, 5] = max(0.0, min(apart, still, max(utilisation - share, too_much)))
         for k in range(6):
             if out[i, k] < 1e-7:
                 out[i, k] = 0.0
@@ -241,7 +243,7 @@ def from_view(view: View, program: Program) -> Traces:
     past = [E[0], *(float(x) for x in view.E_before)]
     sent = [past[k] - past[k + 1] if k + 1 < len(past) else 0.0 for k in range(HISTORY_STEPS)]
     start = np.zeros((1, len(START)))
-    start[0, : _DELAY] = [alpha, G[0], E[0] - G[0], *(x / largest for x in sent)]
+    start[0, :_DELAY] = [alpha, G[0], E[0] - G[0], *(x / largest for x in sent)]
     start[0, _DELAY] = 1.0 if any(flag is True for m, flag in view.late[0].items() if m >= 2) else 0.0
     start[0, _C_L] = 1.0 if view.C_L is None else float(view.C_L[0])
     start[0, _C_U] = 1.0 if view.C_U is None else float(view.C_U[0])

@@ -11,7 +11,9 @@ from ccenv.envs.task import ACTION_RANGE_LOG2
 from ccenv.training.distill.template import DELAY, LOSS, RATIO, SLOW, UTILISED, Guard, Slot, Split, Template
 
 GUARDS: tuple[Guard, ...] = (RATIO, DELAY, SLOW, UTILISED, LOSS)
-_RIDGE = 1e-3
+_RIDGE = 1e-5
+SMALLEST_GAIN = 1e-3  # a split must lower the error by this share
+NOTHING = 1e-6  # and by this much per sample
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def grow(samples: Samples, depth: int, smallest_leaf: int = 50) -> tuple[Templat
 
 def _grow(samples: Samples, rows: np.ndarray, depth: int, smallest: int) -> tuple[Template, list[float]]:
     sums = _sums(samples, rows)
-    best_error, chosen = _error(sums.sum(axis=0)) * (1 - 1e-3), None
+    best_error, chosen = float(_error(sums.sum(axis=0))) * (1 - SMALLEST_GAIN) - NOTHING * len(rows), None
     for column, guard in enumerate(GUARDS if depth > 0 else ()):
         found = _best_split(samples.features[rows, column], sums, guard, smallest)
         if found is not None and found[0] < best_error:

@@ -1,0 +1,70 @@
+"""``ccenv distill``: from a learned policy to a belief program of a few lines, and to a proof of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+PROVED_BY_DEFAULT = 0.54
+
+
+def command(
+    checkpoint: Annotated[str, typer.Argument(help="A learned policy: the folder of a training run, or its .safetensors file.")],
+    *,
+    depth: Annotated[int, typer.Option(help="Conditions on the longest way to a leaf.")] = 3,
+    prove: Annotated[bool, typer.Option("--prove", help="Also search programs until the solver verifies one.")] = False,
+    utilisation: Annotated[
+        list[float] | None, typer.Option(help=f"Utilisation to prove; {PROVED_BY_DEFAULT} by default. Repeatable: a frontier.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of paths, search and solver pool.")] = 0,
+    budget: Annotated[float, typer.Option(help="Wall seconds for the loop of each proof.")] = 900.0,
+    rounds: Annotated[int, typer.Option(help="Rounds of each loop at most.")] = 40,
+    time_limit: Annotated[float, typer.Option(help="Seconds per solver call.")] = 300.0,
+    recheck: Annotated[str | None, typer.Option(help="Second solver for the final proofs: yices or cvc5.")] = None,
+    n_paths: Annotated[int, typer.Option("--paths", help="Paths of the search; the reported score is on 1,024 others.")] = 256,
+    generations: Annotated[int, typer.Option(help="Generations of the polish.")] = 16,
+    out: Annotated[Path | None, typer.Option(help="Folder; runs/distill-NAME-SEED by default.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Distil a learned policy into a belief program; the same command goes on with an interrupted run (docs/distillation.md).
+
+    Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
+    """
+    from ccenv.agents.learned import load_policy
+    from ccenv.errors import InputError
+    from ccenv.training.distill.run import DistillSettings, distill
+
+    if utilisation and not prove:
+        raise InputError("--utilisation says what to prove: give --prove too")
+    targets = tuple(utilisation or [PROVED_BY_DEFAULT]) if prove else ()
+    settings = DistillSettings(
+        checkpoint,
+        depth,
+        seed,
+        targets,
+        n_paths=n_paths,
+        generations=generations,
+        budget_s=budget,
+        rounds=rounds,
+        time_limit_s=time_limit,
+        recheck=recheck,
+    )
+    folder = out or Path("runs") / f"distill-{load_policy(checkpoint).name}-d{depth}-{seed}"
+    result = distill(settings, folder, lambda line: print(line, file=sys.stderr))
+    if json:
+        print_json(result)
+        return
+    print_text(result["pseudo_code"])
+    rows = [[result["teacher_name"], result["teacher_score"], result["teacher"]["worst_utilisation"], ""]]
+    rows += [[record["name"], record["score"], record["worst_utilisation"], ""] for record in [result]]
+    for proof in result["proofs"]:
+        print_text(proof["pseudo_code"])
+        said = f"utilisation >= {proof['utilisation']}: {proof['verdict']}"
+        rows.append([proof["name"], proof["score"], proof["worst_utilisation"], said])
+    print_table("distillation", ["sender", "score", "worst utilisation", "proof"], rows)
+    print_text(f"wrote {folder}/report.md; a program is a sender: ccenv verify envelope {result['file']}")

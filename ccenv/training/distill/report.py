@@ -1,0 +1,83 @@
+"""The report of a distillation: a Markdown page and the frontier of proved utilisation and nominal score."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Any
+
+PAGE, PICTURE = "report.md", "frontier.png"
+
+
+def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
+    """Write report.md, and frontier.png where there are proofs; return the page."""
+    fidelity = result["fidelity"]
+    lines = [
+        f"# {result['name']}: distilled from {result['teacher_name']}",
+        "",
+        "Score: utilisation - 0.1 queue - loss on 1,024 held-out paths. Worst case: lowest utilisation that the attack found",
+        f"(corners and CEM, {result['settings']['attack_flow_steps']:,} flow-steps, CCAC).",
+        "",
+        "| sender | score | worst case | proved utilisation | verdict |",
+        "| --- | --- | --- | --- | --- |",
+        _row(result["teacher_name"], result["teacher"], None, ""),
+        _row(result["name"], result, None, ""),
+        *(_row(p["name"], p, p["utilisation"], p["verdict"]) for p in result["proofs"]),
+        "",
+        f"Fidelity: CART's tree differs from the teacher's rate by {100 * fidelity['mean_relative_difference']:.0f} % in the mean,",
+        f"on states that it was not fitted to ({fidelity['states']:,} in all).",
+        "What is scored and proved is the program, not the policy.",
+        "",
+        *_program(result),
+    ]
+    for proof in result["proofs"]:
+        lines += _program(proof)
+        if "lemmas" in proof:
+            lines += ["| lemma | verdict | bound | solver s | second solver |", "| --- | --- | --- | --- | --- |"]
+            lines += [_lemma(lemma) for lemma in proof["lemmas"]]
+            lines += ["", "CCAC, buffer of at least 3 C (Rm + D), T = 11, setting `history`, without belief time-outs.", ""]
+        last = proof["rounds"][-1]
+        spent = f"{len(proof['rounds'])} rounds, {proof['traces']:,} traces in the pool, {last['seconds']} s"
+        lines += [f"{spent}; last: {last['outcome']}.", ""]
+    if result["proofs"]:
+        _draw(folder / PICTURE, result)
+        lines += [f"![proved utilisation and nominal score]({PICTURE})", ""]
+    page = folder / PAGE
+    page.write_text("\n".join(lines), encoding="utf-8")
+    return page
+
+
+def _row(name: str, measured: dict[str, Any], proved: float | None, verdict: str) -> str:
+    bound = "" if proved is None or verdict != "verified" else f"{proved:.2f}"
+    return f"| {name} | {measured['score']:.3f} | {measured['worst_utilisation']:.3f} | {bound} | {verdict} |"
+
+
+def _program(record: dict[str, Any]) -> list[str]:
+    return ["```", record["pseudo_code"], "```", ""]
+
+
+def _lemma(lemma: dict[str, Any]) -> str:
+    again = lemma.get("recheck")
+    second = "" if again is None else f"{again['solver']}: {'confirmed' if again['confirmed'] else 'not confirmed'}"
+    bound = "" if lemma["bound"] is None else f"{lemma['bound']:g}"
+    return f"| {lemma['name']} | {lemma['verdict']} | {bound} | {lemma['seconds']:.1f} | {second} |"
+
+
+def _draw(file: FilePath, result: dict[str, Any]) -> None:
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with rc_context():
+        figure = Figure(figsize=(6, 4), dpi=100, layout="constrained")
+        ax = figure.subplots()
+        for verdict, marker in (("verified", "o"), ("unknown", "x")):
+            chosen = [p for p in result["proofs"] if p["verdict"] == verdict]
+            if chosen:
+                ax.plot([p["utilisation"] for p in chosen], [p["score"] for p in chosen], marker, label=verdict)
+        for key, style in (("score", "--"), ("teacher_score", ":")):
+            ax.axhline(result[key], color="black", linewidth=0.8, linestyle=style, label=key.replace("_", " "))
+        ax.set_xlabel("utilisation proved on CCAC")
+        ax.set_ylabel("nominal score")
+        ax.grid(alpha=0.25)
+        ax.legend(frameon=False, fontsize="small")
+        FigureCanvasAgg(figure).print_png(str(file))
