@@ -23,7 +23,7 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
         _row(result["name"], result, None, ""),
         *(_row(p["name"], p, p["utilisation"], p["verdict"]) for p in result["proofs"]),
         "",
-        f"Fidelity: CART's tree differs from the teacher's rate by {100 * fidelity['mean_relative_difference']:.0f} % in the mean,",
+        f"Fidelity: CART's tree is off the teacher's rate by {100 * fidelity['mean_relative_difference']:.0f} % in the mean,",
         f"on states that it was not fitted to ({fidelity['states']:,} in all).",
         "What is scored and proved is the program, not the policy.",
         "",
