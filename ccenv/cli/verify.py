@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ccenv.smt.setting import Setting
     from ccenv.smt.verifier import Verifier
+    from ccenv.workers import Workers
 
 ACTIONS = ("lemmas", "envelope")
 
@@ -45,7 +46,9 @@ def command(
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     bisect: Annotated[bool, typer.Option("--bisect", help="lemmas: also find the best constants.")] = False,
     budget: Annotated[float, typer.Option(help="envelope: seconds of solver time for the whole table.")] = 300.0,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Workers: queries, lemmas and cells of an envelope run side by side.")] = 1,
+    backend: Annotated[str, typer.Option(help="What the workers are: processes or ray.")] = "processes",
+    cubes: Annotated[int, typer.Option(help="Split each query into 2^N by the delays that the sender sees (rarely pays).")] = 0,
     recheck: Annotated[str | None, typer.Option(help="Decide every proof again with yices or cvc5.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces of counterexamples.")] = Path("runs/verify"),
     cache: Annotated[bool, typer.Option(help="Reuse stored answers of the very same query.")] = True,
@@ -61,20 +64,22 @@ def command(
     """
     from ccenv.smt.store import Store
     from ccenv.smt.verifier import Verifier
+    from ccenv.workers import Workers
 
     action, name = _split(words)
-    _check_limits(time_limit, recheck, jobs, budget)
-    limits = {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": cache, "folder": str(output)}
+    _check_limits(time_limit, recheck, cubes, budget)
+    limits = {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": cache, "folder": str(output), "cubes": cubes}
     if action == "lemmas":
-        return _lemmas(name, samples, setting, bisect, limits, jobs, json)
+        return _lemmas(name, samples, setting, bisect, limits, (jobs, backend), json)
     if action == "envelope":
-        return _envelope(name, samples, setting, budget, limits, jobs, json)
-    if prop.startswith("steady_"):
-        return _steady(name, model, buffer, prop, samples, setting, limits, json)
+        return _envelope(name, samples, setting, budget, limits, (jobs, backend), json)
     progress = None if json else lambda line: print_text(f"  {line}")
-    verifier = Verifier(time_limit, seed, recheck, Store(), cache, progress)
-    thresholds = (_fraction(at_least, "--at-least"), _fraction(at_most, "--at-most"))
-    return _query(name, model, buffer, prop, samples or 7, setting, thresholds, (upper, lambda_form), verifier, output, json)
+    with Workers(jobs, backend) as workers:
+        if prop.startswith("steady_"):
+            return _steady(name, model, buffer, prop, samples, setting, limits, workers, json)
+        verifier = Verifier(time_limit, seed, recheck, Store(), cache, progress, workers, cubes)
+        thresholds = (_fraction(at_least, "--at-least"), _fraction(at_most, "--at-most"))
+        return _query(name, model, buffer, prop, samples or 7, setting, thresholds, (upper, lambda_form), verifier, output, json)
 
 
 def _split(words: list[str]) -> tuple[str, str]:
@@ -87,15 +92,16 @@ def _split(words: list[str]) -> tuple[str, str]:
     raise InputError(f"give one sender, or lemmas or envelope and one sender; got {' '.join(words)!r}")
 
 
-def _check_limits(time_limit: float, recheck: str | None, jobs: int, budget: float) -> None:
+def _check_limits(time_limit: float, recheck: str | None, cubes: int, budget: float) -> None:
     from ccenv.smt.solvers import SECOND_SOLVERS, version_of
+    from ccenv.smt.verifier import MOST_CUBES
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
     if not budget > 0:
         raise InputError(f"--budget is {budget}; it must be above 0 seconds")
-    if not 1 <= jobs <= 256:
-        raise InputError(f"--jobs is {jobs}; it must be 1 to 256")
+    if not 0 <= cubes <= MOST_CUBES:
+        raise InputError(f"--cubes is {cubes}; it must be 0 to {MOST_CUBES}")
     if recheck is not None:
         if recheck not in SECOND_SOLVERS:
             raise InputError(f"unknown solver {recheck!r} for --recheck.{did_you_mean(recheck, SECOND_SOLVERS)}")
@@ -180,16 +186,15 @@ def _query(
 
 
 def _lemmas(
-    name: str, samples: int | None, setting: str | None, bisect: bool, limits: dict[str, Any], jobs: int, json: bool
+    name: str, samples: int | None, setting: str | None, bisect: bool, limits: dict[str, Any], where: tuple[int, str], json: bool
 ) -> int:
     from ccenv.smt.lemma_report import LemmaRun, run_lemmas
     from ccenv.smt.lemmas import load_suite
 
     suite = load_suite(name).suite
     run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
-    data = run_lemmas(
-        run, jobs, None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
-    )
+    progress = None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
+    data = run_lemmas(run, where[0], progress, where[1])
     if json:
         print_json(data)
     else:
@@ -207,7 +212,15 @@ def _lemmas(
 
 
 def _steady(
-    name: str, model: str, buffer: str, prop: str, samples: int | None, setting: str | None, limits: dict[str, Any], json: bool
+    name: str,
+    model: str,
+    buffer: str,
+    prop: str,
+    samples: int | None,
+    setting: str | None,
+    limits: dict[str, Any],
+    workers: Workers,
+    json: bool,
 ) -> int:
     from ccenv.errors import unknown_name
     from ccenv.smt.lemma_report import LemmaRun, run_lemma
@@ -221,7 +234,7 @@ def _steady(
     if (model, buffer) != (suite.model, suite.buffer):
         raise InputError(f"{prop} of {name} is proved on {suite.model} with buffer {suite.buffer}, not {model} with {buffer}")
     run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
-    outcome = run_lemma(run, suite.properties[prop])
+    outcome = run_lemma(run, suite.properties[prop], workers)
     data = outcome.to_dict() | {"property": prop, "sender": loaded.sender.name, "model": model, "buffer": buffer}
     data |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
     data |= about_run(suite_setting(loaded, run.setting, run.samples))
@@ -233,12 +246,13 @@ def _steady(
 
 
 def _envelope(
-    name: str, samples: int | None, setting: str | None, budget: float, limits: dict[str, Any], jobs: int, json: bool
+    name: str, samples: int | None, setting: str | None, budget: float, limits: dict[str, Any], where: tuple[int, str], json: bool
 ) -> int:
     from ccenv.smt.envelope import EnvelopeRun, run_envelope
 
     run = EnvelopeRun(name, samples or 7, setting, budget, **limits)
-    data = run_envelope(run, jobs)
+    progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")
+    data = run_envelope(run, *where, progress)
     if json:
         print_json(data)
     else:

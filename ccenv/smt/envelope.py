@@ -7,9 +7,10 @@ holds with x or the sender makes progress towards it", found by bisection. What 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError
@@ -20,14 +21,16 @@ from ccenv.smt.catalog import smt_sender
 from ccenv.smt.claims import BELIEF_BOUNDS, starts_consistent
 from ccenv.smt.encode import Needs, SmtSender
 from ccenv.smt.properties import Property
-from ccenv.smt.report import about_run
+from ccenv.smt.report import about_run, write_counterexample
 from ccenv.smt.setting import Setting, named_setting
 from ccenv.smt.store import Store
-from ccenv.smt.verifier import Query, Verdict, Verifier
+from ccenv.smt.verifier import Query, Result, Verdict, Verifier
 from ccenv.smt.view import View
+from ccenv.workers import Workers
 
 MODELS = ("ideal", "cbr_delay", "ccac")
 BUFFERS = ("infinite", "large", "small", "arbitrary")
+SPENT = "the budget is used up"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Metric:
     holds: Callable[[View, Fraction], Formula]
 
 
-METRICS: tuple[Metric, ...] = (
+_METRICS = (
     Metric(
         "utilisation",
         "fraction of C",
@@ -83,10 +86,12 @@ METRICS: tuple[Metric, ...] = (
     ),
 )
 
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
+
 
 @dataclass(frozen=True)
 class EnvelopeRun:
-    """What to compute.
+    """What to compute; plain data, so that it can go to another process.
 
     Attributes:
         sender: name or program file.
@@ -95,43 +100,66 @@ class EnvelopeRun:
         budget_s: wall seconds for the whole table.
         time_limit_s: per solver call at most.
         seed: of the solver.
-        recheck: not used here.
+        recheck: second solver that decides each proved bound again, or None; a bound that it does not confirm is unknown.
         reuse: whether stored answers count.
-        folder: not used here.
+        folder: for the traces of cells in which even the weakest claim is refuted.
+        cubes: split each query into 2^cubes.
     """
 
     sender: str
-    samples: int
-    setting: str | None
-    budget_s: float
+    samples: int = 7
+    setting: str | None = None
+    budget_s: float = 300.0
     time_limit_s: float = 600.0
     seed: int = 0
     recheck: str | None = None
     reuse: bool = True
     folder: str = "runs/verify"
+    cubes: int = 0
 
 
-def run_envelope(run: EnvelopeRun, jobs: int = 1) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Cell:
+    """One cell of the table and its place in the budget: it may use an equal share of what is left when it starts."""
+
+    run: EnvelopeRun
+    setting_name: str
+    model: str
+    buffer: str
+    metric: str
+    ends: float
+    cells_left_per_worker: float
+
+
+def run_envelope(
+    run: EnvelopeRun, jobs: int = 1, backend: str = "processes", progress: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
     """Compute the table; cheap cells first, each with an equal share of what is left of the budget.
 
     Args:
         run: what to compute.
-        jobs: kept for the common interface; cells run one after the other so that the budget is shared in order.
+        jobs: workers; cells are independent.
+        backend: ``processes`` or ``ray``.
+        progress: called with each row, in the order of the table.
 
     Returns:
-        dict: sender, T and ``rows``: model, buffer, metric, unit, verdict, bound, beyond, seconds.
+        dict: sender, T and ``rows``: name, model, buffer, metric, unit, verdict, bound, beyond, paper, seconds, trace. All of it
+        can be written as JSON.
     """
     sender = smt_sender(run.sender)
     bound = sender.largest_rate()
     name = run.setting or ("history" if bound is not None else "sound")
-    cells = [(m, b, metric) for metric in METRICS for m in MODELS for b in BUFFERS if _applies(metric, b)]
-    begin = time.perf_counter()
-    rows = []
     setting = named_setting(name, Setting(samples=run.samples), bound)
-    for done, (model, buffer, metric) in enumerate(cells):
-        left = run.budget_s - (time.perf_counter() - begin)
-        setting = named_setting(name, Setting(model, buffer, run.samples), bound)
-        rows.append(_cell(run, sender, setting, metric, left / (len(cells) - done)))
+    places = [(m, b, metric.name) for metric in METRICS.values() for m in MODELS for b in BUFFERS if _applies(metric, b)]
+    begin, ends = time.perf_counter(), time.time() + run.budget_s
+    shares = [max(1.0, (len(places) - done) / jobs) for done in range(len(places))]
+    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places, shares, strict=True)]
+    rows = []
+    with Workers(jobs, backend) as workers:
+        for row in workers.map(_cell, cells):
+            rows.append(row)
+            if progress is not None:
+                progress(row)
     head = {"name": "envelope", "sender": sender.name, "setting_name": name, "budget_s": run.budget_s, "jobs": jobs}
     return head | about_run(setting) | {"seconds": round(time.perf_counter() - begin, 3), "rows": rows}
 
@@ -140,27 +168,30 @@ def _applies(metric: Metric, buffer: str) -> bool:
     return not (metric.name == "loss per Rm" and buffer == "infinite")
 
 
-def _cell(run: EnvelopeRun, sender: SmtSender, setting: Setting, metric: Metric, share_s: float) -> dict[str, Any]:
+def _cell(cell: _Cell) -> dict[str, Any]:
     begin = time.perf_counter()
-    window = sender.needs(setting).probe_window
-    store = Store()
+    run, metric, sender = cell.run, METRICS[cell.metric], smt_sender(cell.run.sender)
+    setting = named_setting(cell.setting_name, Setting(cell.model, cell.buffer, run.samples), sender.largest_rate())
+    share_s = (cell.ends - time.time()) / cell.cells_left_per_worker
+    results: dict[Fraction, tuple[Query, Result]] = {}
 
-    def decide(value: Fraction) -> tuple[Verdict, Any]:
+    def ask(value: Fraction, recheck: str | None) -> Result | None:
         left = share_s - (time.perf_counter() - begin)
         if left <= 0:
-            return "unknown", "the budget is used up"
-        claim = Property(
-            metric.name,
-            f"{metric.name}: {float(value)} {metric.unit} or progress, where no belief moves",
-            lambda v: metric.holds(v, value),
-            Needs(BELIEF_BOUNDS) | sender.needs(setting),
-            lambda v: starts_consistent(v, window),
-        )
-        verifier = Verifier(min(run.time_limit_s, left), run.seed, None, store, run.reuse)
-        result = verifier.decide(Query(metric.name, setting, sender, claim, "constant"))
+            return None
+        query = _query(metric, value, setting, sender)
+        verifier = Verifier(min(run.time_limit_s, left), run.seed, recheck, Store(), run.reuse, cubes=run.cubes)
+        results[value] = query, verifier.decide(query)
+        return results[value][1]
+
+    def decide(value: Fraction) -> tuple[Verdict, Any]:
+        result = ask(value, None)
+        if result is None:
+            return "unknown", SPENT
         return result.verdict, result.reason or result.evidence.get("sha256")
 
-    row: dict[str, Any] = {"model": setting.model, "buffer": str(setting.buffer), "metric": metric.name, "unit": metric.unit}
+    row: dict[str, Any] = {"name": f"{metric.name}, {cell.model}, {cell.buffer} buffer", "model": cell.model}
+    row |= {"buffer": cell.buffer, "metric": metric.name, "unit": metric.unit, "paper": None, "trace": None}
     try:
         bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
     except CcenvError as error:
@@ -168,10 +199,37 @@ def _cell(run: EnvelopeRun, sender: SmtSender, setting: Setting, metric: Metric,
     verdict = "verified" if bracket.proved is not None else "refuted" if bracket.refuted is not None else "unknown"
     row |= {"verdict": verdict, "bound": None if bracket.proved is None else float(bracket.proved)}
     row |= {"beyond": None if bracket.refuted is None else float(bracket.refuted)}
-    row |= {"undecided_at": [float(x) for x in bracket.undecided], "seconds": _since(begin)}
+    row |= {"undecided_at": [float(x) for x in bracket.undecided]}
+    if bracket.undecided:
+        row["reason"] = bracket.evidence[str(bracket.undecided[-1])]
     if bracket.proved is not None:
         row["query_sha256"] = bracket.evidence[str(bracket.proved)]
-    return row
+        if run.recheck is not None:
+            row |= _recheck(ask(bracket.proved, run.recheck))
+    elif bracket.refuted is not None:
+        row["trace"], row["replay"] = write_counterexample(*results[bracket.refuted], FilePath(run.folder), row["name"])
+    return row | {"seconds": _since(begin)}
+
+
+def _query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
+    window = sender.needs(setting).probe_window
+    claim = Property(
+        metric.name,
+        f"{metric.name}: {float(value)} {metric.unit} or progress, where no belief moves",
+        lambda v: metric.holds(v, value),
+        Needs(BELIEF_BOUNDS) | sender.needs(setting),
+        lambda v: starts_consistent(v, window),
+    )
+    return Query(metric.name, setting, sender, claim, "constant")
+
+
+def _recheck(again: Result | None) -> dict[str, Any]:
+    """Return what a second solver said of a proved bound; a bound that it does not confirm is not reported."""
+    said = None if again is None else again.recheck
+    if again is not None and said is not None and said["status"] == "unsat":
+        return {"recheck": said}
+    reason = SPENT if again is None else again.reason or f"{said['solver'] if said else 'second solver'}: not decided"
+    return {"recheck": said, "verdict": "unknown", "bound": None, "reason": reason}
 
 
 def _since(begin: float) -> float:

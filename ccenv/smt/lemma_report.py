@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path as FilePath
@@ -16,6 +14,7 @@ from ccenv.smt.lemmas import Lemma, LoadedSuite, constants_of, expected_of, lemm
 from ccenv.smt.report import Outcome, about_run, decide_claim
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Verdict, Verifier
+from ccenv.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class LemmaRun:
         recheck: second solver, or None.
         reuse: whether stored answers count.
         folder: for traces.
+        cubes: split each query into 2^cubes.
     """
 
     suite: str
@@ -43,10 +43,12 @@ class LemmaRun:
     recheck: str | None = None
     reuse: bool = True
     folder: str = "runs/verify"
+    cubes: int = 0
 
-    def verifier(self) -> Verifier:
+    def verifier(self, workers: Workers | None = None) -> Verifier:
         """Return a verifier with these limits."""
-        return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse)
+        workers = workers or Workers()
+        return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse, workers=workers, cubes=self.cubes)
 
 
 def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
@@ -54,31 +56,28 @@ def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
     return [lemma for lemma in loaded.suite.lemmas if not lemma.settings or setting in lemma.settings]
 
 
-def run_lemmas(run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None] | None = None) -> dict[str, Any]:
+def run_lemmas(
+    run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None] | None = None, backend: str = "processes"
+) -> dict[str, Any]:
     """Decide all lemmas of a suite.
 
     Args:
         run: what to run.
-        jobs: processes; lemmas are independent.
-        progress: called with each outcome as it comes.
+        jobs: workers; lemmas are independent.
+        progress: called with each outcome, in the order of the suite.
+        backend: ``processes`` or ``ray``.
 
     Returns:
         dict: suite, setting, T, versions, and ``lemmas``: one JSON object each.
     """
     loaded = load_suite(run.suite)
-    names = [lemma.name for lemma in lemmas_of(loaded, run.setting)]
     outcomes: list[Outcome] = []
-    if jobs == 1:
-        for name in names:
-            outcomes.append(run_lemma(run, name))
+    with Workers(jobs, backend) as workers:
+        tasks = [(run, lemma.name) for lemma in lemmas_of(loaded, run.setting)]
+        for outcome in workers.map(_lemma_task, tasks):
+            outcomes.append(outcome)
             if progress is not None:
-                progress(outcomes[-1])
-    else:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            for outcome in pool.map(run_lemma, [run] * len(names), names):
-                outcomes.append(outcome)
-                if progress is not None:
-                    progress(outcome)
+                progress(outcome)
     setting = suite_setting(loaded, run.setting, run.samples)
     head: dict[str, Any] = {
         "suite": loaded.suite.name,
@@ -91,8 +90,17 @@ def run_lemmas(run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None]
     return head | {"lemmas": [outcome.to_dict() for outcome in outcomes]}
 
 
-def run_lemma(run: LemmaRun, name: str) -> Outcome:
+def _lemma_task(task: tuple[LemmaRun, str]) -> Outcome:
+    return run_lemma(*task)
+
+
+def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
     """Decide one lemma of a suite, and bisect its constant if asked.
+
+    Args:
+        run: what to run.
+        name: of the lemma.
+        workers: where its queries run side by side; None: one after the other.
 
     Raises:
         UnknownNameError: if the suite has no such lemma.
@@ -104,7 +112,7 @@ def run_lemma(run: LemmaRun, name: str) -> Outcome:
     lemma = by_name[name]
     setting = suite_setting(loaded, run.setting, run.samples)
     numbers = constants_of(loaded.suite, run.setting, run.samples)
-    verifier = run.verifier()
+    verifier = run.verifier(workers)
     folder = FilePath(run.folder)
     outcome = decide_claim(name, lemma_queries(loaded, lemma, setting, numbers), verifier, folder)
     constant = loaded.suite.constants.get(lemma.bound or "")
@@ -117,17 +125,24 @@ def run_lemma(run: LemmaRun, name: str) -> Outcome:
     if lemma.bound is not None:
         outcome.details["constant"] = lemma.bound
     if run.bisect and constant is not None and constant.search is not None:
-        _bisect_lemma(run, loaded, lemma, outcome, numbers)
+        _bisect_lemma(run, loaded, lemma, outcome, numbers, workers)
     return outcome
 
 
-def _bisect_lemma(run: LemmaRun, loaded: LoadedSuite, lemma: Lemma, outcome: Outcome, numbers: dict[str, Fraction]) -> None:
+def _bisect_lemma(
+    run: LemmaRun,
+    loaded: LoadedSuite,
+    lemma: Lemma,
+    outcome: Outcome,
+    numbers: dict[str, Fraction],
+    workers: Workers | None,
+) -> None:
     name = str(lemma.bound)
     search = loaded.suite.constants[name].search
     if search is None:
         raise InputError(f"constant {name!r} has no search range")
     setting = suite_setting(loaded, run.setting, run.samples)
-    verifier = run.verifier()
+    verifier = run.verifier(workers)
     verifier.recheck = None  # the proved end is checked again below
 
     def decide(value: Fraction) -> tuple[Verdict, Any]:

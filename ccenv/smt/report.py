@@ -56,10 +56,14 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
         folder: where a counterexample is written.
     """
     results: list[Result] = []
-    for query in queries:
-        results.append(verifier.decide(query))
-        if results[-1].verdict == "refuted":
-            break
+    verifier.start(queries)
+    try:
+        for query in queries:
+            results.append(verifier.decide(query))
+            if results[-1].verdict == "refuted":
+                break
+    finally:
+        verifier.stop()
     worst = overall(result.verdict for result in results)
     outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
     reasons = [f"{result.name}: {result.reason}" for result in results if result.reason]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
-from ccenv.smt.algebra import Formula
+from ccenv.smt.algebra import Formula, same_truth
 from ccenv.smt.encode import Encoding, Needs, SmtSender, encode
 from ccenv.smt.exact import ReplayError, replay
 from ccenv.smt.properties import Property
@@ -14,6 +15,8 @@ from ccenv.smt.setting import Setting
 from ccenv.smt.solvers import Answer, solve, to_smtlib, version_of
 from ccenv.smt.store import Store, query_hash
 from ccenv.smt.view import View
+from ccenv.workers import Result as Pending
+from ccenv.workers import Workers
 
 Verdict = Literal["verified", "refuted", "unknown"]
 
@@ -21,6 +24,9 @@ READABLE_BDP = 100
 """A counterexample with more bytes sent (in C*Rm) is asked for again in a smaller form."""
 
 READABLE_LIMIT_S = 10.0
+
+MOST_CUBES = 6
+"""Largest number of booleans that a query is split by: 2^6 cubes."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,9 @@ class Verifier:
         store: where evidence goes, or None to keep nothing.
         reuse: whether stored answers count.
         progress: called with one line per solver call.
+        workers: where solvers run; with several jobs the queries given to :meth:`start`, and the cubes of a query, side by side.
+            Answers are read in a fixed order, so that verdicts and counterexamples do not depend on who was faster.
+        cubes: split each query into 2^cubes by what the sender sees of the delay; 0: not at all.
     """
 
     time_limit_s: float = 600.0
@@ -87,6 +96,25 @@ class Verifier:
     store: Store | None = None
     reuse: bool = True
     progress: Callable[[str], None] | None = None
+    workers: Workers = field(default_factory=Workers)
+    cubes: int = 0
+    _running: dict[str, Pending] = field(default_factory=dict, repr=False)
+
+    def start(self, queries: Iterable[Query]) -> None:
+        """Let the workers begin with the queries; :meth:`decide` then waits for them. Does nothing without parallel workers."""
+        if not self.workers.parallel:
+            return
+        for query in queries:
+            encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
+            formulas = _with(encoding, [query.claim.violation(encoding.view)])
+            text = to_smtlib(formulas)
+            if self._known(text, "z3") is None:
+                self._submit(self._cubes(encoding, formulas) or [text])
+
+    def stop(self) -> None:
+        """End what was started and not asked for."""
+        self.workers.drop()
+        self._running.clear()
 
     def decide(self, query: Query) -> Result:
         """Decide a query.
@@ -149,24 +177,58 @@ class Verifier:
             result.recheck["reason"] = second.reason
 
     def _ask(self, encoding: Encoding, extra: list[Formula], about: dict[str, Any]) -> tuple[Answer, str]:
-        formulas = encoding.formulas() + [formula for formula in extra if formula is not True]
-        if any(formula is False for formula in formulas):
-            import z3
-
-            formulas = [z3.BoolVal(formula) if isinstance(formula, bool) else formula for formula in formulas]
+        formulas = _with(encoding, extra)
         text = to_smtlib(formulas)
-        return self._stored(text, "z3", about), text
+        texts = [] if about.get("twin") else self._cubes(encoding, formulas)
+        if not texts:
+            return self._stored(text, "z3", about), text
+        answer = self._known(text, "z3")
+        if answer is None:
+            self._submit(texts)
+            answer = self._union(texts, about)
+            self._save(text, answer, about | {"cubes": len(texts)})
+        return answer, text
 
-    def _stored(self, text: str, solver: str, about: dict[str, Any]) -> Answer:
-        if self.store is not None and self.reuse:
-            known = self.store.load(text, version_of(solver))
-            if known is not None:
-                return known
-        answer = solve(text, solver, self.time_limit_s, self.seed)
-        if self.progress is not None:
-            self.progress(f"{about['name']}: {answer.status} in {answer.seconds:.1f} s ({answer.solver})")
+    def _cubes(self, encoding: Encoding, formulas: list[Formula]) -> list[str]:
+        """Return one text per combination of truth values of delays that the query reads; none where it is not split."""
+        flags = [sample[min(sample)] for sample in encoding.view.late[1:] if sample][: self.cubes]
+        if not flags:
+            return []
+        signs = product([True, False], repeat=len(flags))
+        return [to_smtlib([*formulas, *(same_truth(f, sign) for f, sign in zip(flags, row, strict=True))]) for row in signs]
+
+    def _union(self, texts: Sequence[str], about: dict[str, Any]) -> Answer:
+        """Return the answer of all cubes together: satisfiable as the first one that is, else unknown if one is."""
+        answers: list[Answer] = []
+        for number, text in enumerate(texts, start=1):
+            answers.append(self._stored(text, "z3", about | {"cube": f"{number} of {len(texts)}"}))
+            if answers[-1].status == "sat":
+                break
+        whole = max(answers, key=lambda answer: ("unsat", "unknown", "sat").index(answer.status))
+        return replace(whole, seconds=sum(answer.seconds for answer in answers))
+
+    def _submit(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            if text not in self._running and self._known(text, "z3") is None:
+                self._running[text] = self.workers.submit(solve, text, "z3", self.time_limit_s, self.seed)
+
+    def _known(self, text: str, solver: str) -> Answer | None:
+        return self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
+
+    def _save(self, text: str, answer: Answer, about: dict[str, Any]) -> None:
         if self.store is not None:
             self.store.save(text, answer, about)
+
+    def _stored(self, text: str, solver: str, about: dict[str, Any]) -> Answer:
+        known = self._known(text, solver)
+        if known is not None:
+            return known
+        pending = self._running.pop(text, None) if solver == "z3" else None
+        answer = solve(text, solver, self.time_limit_s, self.seed) if pending is None else pending()
+        if self.progress is not None:
+            cube = f", cube {about['cube']}" if "cube" in about else ""
+            self.progress(f"{about['name']}{cube}: {answer.status} in {answer.seconds:.1f} s ({answer.solver})")
+        self._save(text, answer, about)
         return answer
 
     def _evidence(self, answer: Answer, text: str) -> dict[str, Any]:
@@ -174,6 +236,16 @@ class Verifier:
         if self.store is not None:
             found["file"] = str(self.store.query_file(text))
         return found
+
+
+def _with(encoding: Encoding, extra: list[Formula]) -> list[Formula]:
+    """Return the encoding's formulas and some more, without trivially true ones."""
+    formulas = encoding.formulas() + [formula for formula in extra if formula is not True]
+    if any(formula is False for formula in formulas):
+        import z3
+
+        formulas = [z3.BoolVal(formula) if isinstance(formula, bool) else formula for formula in formulas]
+    return formulas
 
 
 def confirm(query: Query, encoding: Encoding, answer: Answer) -> View:

@@ -13,10 +13,12 @@ from ccenv.smt.catalog import smt_sender
 from ccenv.smt.claims import Thresholds, build_claim
 from ccenv.smt.encode import AnySender, Needs
 from ccenv.smt.properties import Property
-from ccenv.smt.setting import Setting
+from ccenv.smt.report import decide_claim
+from ccenv.smt.setting import Setting, named_setting
 from ccenv.smt.solvers import Answer, solve, version_of
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Query, Verifier
+from ccenv.workers import Workers
 
 pytest.importorskip("z3")
 
@@ -36,6 +38,22 @@ def test_second_solvers_confirm_a_proof(solver: str) -> None:
     result = Verifier(60, recheck=solver).decide(query)
     assert result.verdict == "verified"
     assert result.recheck["status"] == "unsat"
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("cc_qdel", "verified"), ("cc_probe_drain", "refuted")])
+def test_cubes_and_workers_do_not_change_a_verdict(name: str, verdict: str, tmp_path) -> None:
+    sender = smt_sender(name)
+    setting = named_setting("history", Setting(samples=6), sender.largest_rate())
+    queries = build_claim("invariant", setting, sender, Thresholds())
+    outcomes = []
+    for jobs, cubes in ((1, 0), (1, 2), (2, 2)):
+        with Workers(jobs) as workers:
+            verifier = Verifier(60, store=Store(tmp_path / f"{jobs}{cubes}"), workers=workers, cubes=cubes)
+            outcomes.append(decide_claim("invariant", queries, verifier, tmp_path / "traces"))
+    assert [outcome.verdict for outcome in outcomes] == [verdict] * 3
+    hashes = [[query["evidence"]["sha256"] for query in outcome.details["queries"]] for outcome in outcomes]
+    assert hashes[0] == hashes[1] == hashes[2]
+    assert outcomes[1].trace == outcomes[2].trace
 
 
 @pytest.mark.parametrize("script", ["import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "print('segfault')", "pass"])

@@ -1,0 +1,160 @@
+"""Work on several cores: worker processes, or Ray tasks. Results asked for in a fixed order do not depend on who was faster."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError, require_extra, unknown_name
+
+BACKENDS = ("processes", "ray")
+MOST_JOBS = 256
+DIED = "a worker died (killed, or out of memory); what was stored is kept: run the same command again"
+
+Result = Callable[[], Any]
+"""Waits for a task and returns its result."""
+
+
+class Workers:
+    """Up to ``jobs`` tasks at a time; nothing is started before the first task.
+
+    With ``processes`` and one job tasks run in this process, when their result is asked for. ``ray`` uses the cluster that
+    RAY_ADDRESS names (there its own cores are the limit), or starts one here with ``jobs`` cores.
+
+    Raises:
+        InputError: for a number of jobs out of range.
+        UnknownNameError: for an unknown backend.
+        MissingExtraError: if Ray is wanted and not installed.
+    """
+
+    def __init__(self, jobs: int = 1, backend: str = "processes") -> None:
+        """Remember what is wanted."""
+        if not 1 <= jobs <= MOST_JOBS:
+            raise InputError(f"{jobs} jobs; it must be 1 to {MOST_JOBS}")
+        if backend not in BACKENDS:
+            raise unknown_name("backend", backend, BACKENDS)
+        if backend == "ray":
+            require_extra("ray", "rllib")
+        self.jobs = jobs
+        self.backend = backend
+        self._pool: Any = None
+        self._open: list[Any] = []
+
+    @property
+    def parallel(self) -> bool:
+        """Whether tasks run elsewhere than in this process."""
+        return self.jobs > 1 or self.backend == "ray"
+
+    def __enter__(self) -> Workers:
+        """Return the workers; they end with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all workers, also those that are busy."""
+        self.drop()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Result:
+        """Start a task: a function of a module with arguments that can go to another process."""
+        if not self.parallel:
+            return partial(work, *arguments)
+        if self._pool is None:
+            self._pool = _Processes(self.jobs) if self.backend == "processes" else _Ray(self.jobs)
+        task = self._pool.start(work, arguments)
+        self._open.append(task)
+        return partial(self._pool.result, task)
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of work on each item, in the order of the items."""
+        results = [self.submit(work, item) for item in items]
+        for result in results:
+            yield result()
+
+    def drop(self) -> None:
+        """End all tasks that still wait or run."""
+        if self._pool is not None and self._pool.drop(self._open):
+            self._pool = None
+        self._open = []
+
+
+class _Processes:
+    """A pool of processes."""
+
+    def __init__(self, jobs: int) -> None:
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        self.pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+
+    def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        from concurrent.futures.process import BrokenProcessPool
+
+        try:
+            return self.pool.submit(work, *arguments)
+        except BrokenProcessPool:
+            raise CcenvError(DIED) from None
+
+    def result(self, task: Any) -> Any:
+        from concurrent.futures.process import BrokenProcessPool
+
+        try:
+            return task.result()
+        except BrokenProcessPool:
+            raise CcenvError(DIED) from None
+
+    def drop(self, tasks: list[Any]) -> bool:
+        """Cancel what waits; if something runs, end the whole pool. Returns whether the pool is gone."""
+        busy = [task for task in tasks if not task.done() and not task.cancel()]
+        if not busy:
+            return False
+        # The executor has no public way to end a busy worker before Python 3.14.
+        for process in list(getattr(self.pool, "_processes", {}).values()):
+            process.terminate()
+        self.shutdown()
+        return True
+
+    def shutdown(self) -> None:
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Ray:
+    """Ray tasks."""
+
+    def __init__(self, jobs: int) -> None:
+        import ray
+
+        self.ray = ray
+        self.started = not ray.is_initialized()
+        if self.started:
+            address = os.environ.get("RAY_ADDRESS")
+            local: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **local)
+
+    def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        return self.ray.remote(num_cpus=1, max_retries=0)(_call).remote(work, arguments)
+
+    def result(self, task: Any) -> Any:
+        try:
+            return self.ray.get(task)
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, CcenvError) else error from None
+        except self.ray.exceptions.RayError:
+            raise CcenvError(DIED) from None
+
+    def drop(self, tasks: list[Any]) -> bool:
+        for task in self.ray.wait(tasks, num_returns=len(tasks), timeout=0)[1] if tasks else []:
+            self.ray.cancel(task, force=True)
+        return False
+
+    def shutdown(self) -> None:
+        if self.started:
+            self.ray.shutdown()
+
+
+def _call(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return work(*arguments)

@@ -1,0 +1,68 @@
+"""Workers give results in the order asked for, pass errors on, notice a death and end what is not wanted any more."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+import pytest
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.workers import Workers
+
+
+def square(x: int) -> int:
+    if x < 0:
+        raise InputError(f"{x} is negative")
+    return x * x
+
+
+def die(code: int) -> None:
+    os._exit(code)
+
+
+def test_one_job_runs_here_when_asked() -> None:
+    with Workers() as workers:
+        assert not workers.parallel
+        results = workers.map(square, [3, -1, 2])
+        assert next(results) == 9
+        with pytest.raises(InputError):
+            next(results)
+
+
+def test_processes_keep_the_order_pass_errors_and_end_early() -> None:
+    with Workers(2) as workers:
+        assert list(workers.map(square, range(5))) == [0, 1, 4, 9, 16]
+        with pytest.raises(InputError, match="-1 is negative"):
+            workers.submit(square, -1)()
+        begin = time.perf_counter()
+        workers.submit(time.sleep, 600)
+        assert workers.submit(square, 7)() == 49
+        workers.drop()
+        assert time.perf_counter() - begin < 300
+        assert workers.submit(square, 8)() == 64
+
+
+def test_a_dead_worker_is_one_error() -> None:
+    with Workers(2) as workers, pytest.raises(CcenvError, match="worker died"):
+        workers.submit(die, 1)()
+
+
+@pytest.mark.slow  # starts a Ray cluster: about 10 s
+def test_ray_gives_the_same() -> None:
+    pytest.importorskip("ray")
+    with Workers(2, "ray") as workers:
+        assert list(workers.map(math.factorial, range(5))) == [1, 1, 2, 6, 24]
+        with pytest.raises(InputError, match="Did you mean 'ray'"):
+            workers.submit(Workers, 1, "rays")()
+        workers.submit(time.sleep, 600)
+        workers.drop()
+        with pytest.raises(CcenvError, match="worker died"):
+            workers.submit(os._exit, 1)()
+
+
+@pytest.mark.parametrize(("jobs", "backend", "says"), [(0, "processes", "1 to 256"), (2, "rays", "Did you mean 'ray'")])
+def test_bad_workers_are_refused(jobs: int, backend: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Workers(jobs, backend)
