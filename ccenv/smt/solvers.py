@@ -96,7 +96,8 @@ def _z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[st
     require_extra("z3", "verify")
     import z3
 
-    solver = z3.Solver()
+    # A context of its own: in a shared one the model found depends on what was solved before in this process.
+    solver = z3.Solver(ctx=z3.Context())
     solver.set("timeout", max(1, int(time_limit_s * 1000)))
     solver.set("random_seed", seed)
     try:
