@@ -21,7 +21,7 @@ def matching(records: list[Record], quantity: Any) -> list[Record]:
     out = []
     for record in records:
         agent, adversary = getattr(quantity, "agent", None), getattr(quantity, "adversary", None)
-        if quantity.scenario is not None and not matches(record["scenario"], quantity.scenario):
+        if not matches(record["scenario"], quantity.scenario):
             continue
         if (agent is not None and record["agent"] != agent) or (adversary is not None and record["adversary"] != adversary):
             continue
@@ -30,17 +30,21 @@ def matching(records: list[Record], quantity: Any) -> list[Record]:
     return out
 
 
-def matches(scenario: str, pattern: str) -> bool:
-    """Tell whether a case belongs to a pattern: a scenario's name, a case's name, or either with ``*``."""
+def matches(scenario: str, pattern: str | tuple[str, ...] | None) -> bool:
+    """Tell whether a case belongs to a pattern: a scenario's name, a case's name, or either with ``*``; to any of several."""
+    if pattern is None or isinstance(pattern, tuple):
+        return pattern is None or any(matches(scenario, one) for one in pattern)
     return scenario == pattern or scenario.partition("[")[0] == pattern or fnmatchcase(scenario, pattern.replace("[", "[[]"))
 
 
 def parameter(record: Record, name: str) -> Any:
-    """Return a record's parameter, or its agent, scenario, adversary or seed; None if it has none of this name."""
+    """Return a record's parameter, or its agent, scenario, case, adversary or seed; None if it has none of this name."""
     if name in ("agent", "adversary", "seed"):
         return record[name]
     if name == "scenario":
         return record["scenario"].partition("[")[0]
+    if name == "case":
+        return record["scenario"].partition("[")[2].removesuffix("]") or record["scenario"]
     return record.get("parameters", {}).get(name)
 
 
@@ -52,12 +56,12 @@ def _holds(value: Any, wanted: Any) -> bool:
 
 def value_of(records: list[Record], quantity: Quantity) -> float | None:
     """Return a quantity of a run; None if no cell has it."""
-    cells = [r for r in matching(records, quantity) if r["metrics"].get(quantity.metric) is not None]
+    cells = [(record, value) for record in matching(records, quantity) if (value := _value(record, quantity)) is not None]
     if not cells:
         return None
-    values = np.array([r["metrics"][quantity.metric] for r in cells], dtype=np.float64)
+    values = np.array([value for _, value in cells], dtype=np.float64)
     if quantity.aggregate == "slope":
-        found = measures.slope([parameter(r, quantity.over or "") for r in cells], list(values))
+        found = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
     elif quantity.aggregate == "delta_sensitivity":
         found = measures.delta_sensitivity(values)
     elif quantity.aggregate == "iqm":
@@ -67,11 +71,19 @@ def value_of(records: list[Record], quantity: Quantity) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def _value(record: Record, quantity: Quantity) -> float | None:
+    value = record["metrics"].get(quantity.metric)
+    if quantity.divided_by is None or value is None:
+        return None if value is None else float(value)
+    other = record["metrics"].get(quantity.divided_by)
+    return float(value) / other if other else None
+
+
 def interval_of(records: list[Record], quantity: Quantity) -> tuple[float, float] | None:
     """Return the 95 % bootstrap interval of the interquartile mean, stratified by case; None with fewer than two values."""
     tasks: dict[str, list[float]] = {}
     for record in matching(records, quantity):
-        value = record["metrics"].get(quantity.metric)
+        value = _value(record, quantity)
         if value is not None:
             tasks.setdefault(record["scenario"], []).append(value)
     if sum(map(len, tasks.values())) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
@@ -93,9 +105,7 @@ def check(records: list[Record], reference: Reference) -> dict[str, Any]:
     """
     measured = value_of(records, reference)
     other = next((q for q in (reference.above, reference.below) if q is not None), None)
-    published = value_of(records, other) if other else next(
-        v for v in (reference.value, reference.at_least, reference.at_most) if v is not None
-    )  # fmt: skip
+    published = value_of(records, other) if other else reference.published
     claim, agreement = _verdict(reference, measured, published)
     ratio = measured / published if measured is not None and published else None
     return {
@@ -117,7 +127,7 @@ def check(records: list[Record], reference: Reference) -> dict[str, Any]:
 def _verdict(reference: Reference, measured: float | None, published: float | None) -> tuple[str, str]:
     if published is None or measured is None:
         return "", NOT_MEASURED
-    if reference.value is not None:
+    if reference.value is not None or reference.theory is not None:
         claim = f"{published:g} within a factor of {reference.tolerance:g}"
         near = measured == published or (
             measured * published > 0 and max(measured / published, published / measured) <= reference.tolerance

@@ -29,7 +29,8 @@ class Quantity(StrictModel):
         metric: one of the suite's.
         aggregate: ``slope`` is the least-squares slope over the parameter ``over``; ``delta_sensitivity`` log2(max/min).
         over: for ``slope``: a parameter.
-        scenario: pattern with ``*``; None: all.
+        divided_by: another metric; each cell then counts with the ratio of the two.
+        scenario: pattern with ``*``, or a list of them; None: all.
         agent, adversary: None: all.
         where: parameter -> value, list of values, or {low, high}.
     """
@@ -37,7 +38,8 @@ class Quantity(StrictModel):
     metric: str
     aggregate: Aggregate = "mean"
     over: str | None = None
-    scenario: str | None = None
+    divided_by: str | None = None
+    scenario: str | tuple[str, ...] | None = None
     agent: str | None = None
     adversary: str | None = None
     where: dict[str, Any] = Field(default_factory=dict)
@@ -50,11 +52,12 @@ class Quantity(StrictModel):
 
 
 class Reference(Quantity):
-    """A published value or statement to compare with; one of value, at_least, at_most, above and below is given.
+    """A published value or statement to compare with; one of value, theory, at_least, at_most, above and below is given.
 
     Attributes:
         name: the statement in words.
         value: what the source reports.
+        theory: name in ``ccenv.benchmarks.theory`` as ``function``, its arguments, and ``times``, a factor: what it predicts.
         at_least, at_most: what the source claims as a bound.
         above, below: a quantity of the same run that this one is to exceed, or to stay under.
         tolerance: a value counts as reproduced if ours is within this factor of it.
@@ -65,6 +68,7 @@ class Reference(Quantity):
 
     name: str = ""
     value: Finite | None = None
+    theory: dict[str, Any] | None = None
     at_least: Finite | None = None
     at_most: Finite | None = None
     above: Quantity | None = None
@@ -76,14 +80,25 @@ class Reference(Quantity):
 
     @model_validator(mode="after")
     def _one_claim(self) -> Reference:
-        given = [n for n in ("value", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
+        given = [n for n in ("value", "theory", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
         if len(given) != 1:
-            raise ValueError(f"one of value, at_least, at_most, above and below is needed, not {' and '.join(given) or 'none'}")
+            found = " and ".join(given) or "none"
+            raise ValueError(f"one of value, theory, at_least, at_most, above and below is needed, not {found}")
         return self
 
     @property
+    def published(self) -> float | None:
+        """The number that the source gives or predicts; None for a comparison of two of our own."""
+        if self.theory is not None:
+            from ccenv.benchmarks.theory import evaluate
+
+            value = evaluate(str(self.theory.get("function")), self.theory)
+            return None if value is None else value * float(self.theory.get("times", 1.0))
+        return next((v for v in (self.value, self.at_least, self.at_most) if v is not None), None)
+
+    @property
     def quantities(self) -> list[Quantity]:
-        """The quantities that it reads."""
+        """The quantities that it reads: itself and what it is compared with."""
         return [self, *(q for q in (self.above, self.below) if q is not None)]
 
 
@@ -98,6 +113,8 @@ class Figure(StrictModel):
             cells whose x and y lie between d_min and d_max: [Delta] figure 4), ``series`` (rates over time, a panel per case).
         metric: of the vertical axis or colour.
         metrics: further lines or bars, instead of one metric.
+        divided_by: another metric; the ratio is shown.
+        aggregate: how cells of one point are put together.
         scenario: pattern; None: all.
         x, y, by, panels: parameters, or ``agent``, ``scenario``, ``adversary``.
         where: as in ``Quantity``.
@@ -111,7 +128,9 @@ class Figure(StrictModel):
     kind: Literal["lines", "bars", "heatmap", "delta_map", "series"]
     metric: str = ""
     metrics: tuple[str, ...] = ()
-    scenario: str | None = None
+    divided_by: str | None = None
+    aggregate: Aggregate = "mean"
+    scenario: str | tuple[str, ...] | None = None
     x: str = ""
     y: str = ""
     by: str = ""
@@ -126,6 +145,12 @@ class Figure(StrictModel):
     def shown(self) -> tuple[str, ...]:
         """The metrics that it shows."""
         return self.metrics or ((self.metric,) if self.metric else ())
+
+    def quantity(self, metric: str) -> Quantity:
+        """Return what it shows of a metric."""
+        return Quantity(
+            metric=metric, divided_by=self.divided_by, aggregate=self.aggregate, scenario=self.scenario, where=self.where
+        )
 
 
 class Score(StrictModel):
@@ -207,8 +232,13 @@ class SuiteBase(StrictModel):
             if direction != known:
                 raise ValueError(f"metrics: {name} is better when {known}, not when {direction}")
         used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
-        used += [("references", quantity.metric) for reference in self.references for quantity in reference.quantities]
-        used += [(f"figure {figure.name}", name) for figure in self.figures for name in figure.shown]
+        quantities = [quantity for reference in self.references for quantity in reference.quantities]
+        used += [("references", n) for q in quantities for n in (q.metric, q.divided_by) if n is not None]
+        used += [
+            (f"figure {figure.name}", name)
+            for figure in self.figures
+            for name in (*figure.shown, *filter(None, (figure.divided_by,)))
+        ]
         for where, name in used:
             if name not in self.metrics:
                 raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")

@@ -5,102 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ccenv import measures
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import unknown_name
 from ccenv.measures import UNDEFINED
 from ccenv.metrics import Measure
 from ccenv.path import MBPS_IN_BPS
 from ccenv.simulation.result import Result
-
-
-@dataclass(frozen=True, eq=False)
-class RunWindow:
-    """The part of a run that is measured: some flows during some spans of time.
-
-    Attributes:
-        result: the run.
-        spans_s: (from, to) in seconds; rates and delays are over all of them together.
-        flows: indices of the flows.
-    """
-
-    result: Result
-    spans_s: tuple[tuple[float, float], ...]
-    flows: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if not self.flows or not self.spans_s:
-            raise InputError("a window needs at least one flow and one span of time")
-        for first, last in self.rows():
-            if not first < last:
-                raise InputError(f"a span of the window is shorter than the log's interval of {self.result.scenario.log_s:g} s")
-
-    def rows(self, flow: int | None = None) -> list[tuple[int, int]]:
-        """Return the log rows of the spans, cut to the time in which a flow was to send where one is given."""
-        scenario, n = self.result.scenario, len(self.result.flow_log) - 1
-        low, high = 0.0, math.inf
-        if flow is not None:
-            low, high = scenario.flows[flow].start_s, scenario.flows[flow].stop_s
-        out = []
-        for begin, end in self.spans_s:
-            first, last = round(max(begin, low) / scenario.log_s), round(min(end, high, scenario.duration_s) / scenario.log_s)
-            if flow is None or first < last:
-                out.append((min(n, first), min(n, last)))
-        return out
-
-    def grown(self, flow: int, name: str) -> float:
-        """Return how much a cumulative field of the flow log grew over the window."""
-        log = self.result.flow_log[name][:, flow]
-        return float(sum(log[last] - log[first] for first, last in self.rows(flow)))
-
-    def total(self, name: str) -> float:
-        """Return the growth of a field over all flows of the window."""
-        return sum(self.grown(flow, name) for flow in self.flows)
-
-    def seconds(self, flow: int) -> float:
-        """Return for how long a flow was to send within the window."""
-        return sum(last - first for first, last in self.rows(flow)) * self.result.scenario.log_s
-
-    @cached_property
-    def rates_Bps(self) -> np.ndarray:
-        """Throughput of each flow over the time in which it was to send, (N,) bytes/s; not a number if that is none."""
-        seconds = [self.seconds(flow) for flow in self.flows]
-        return np.array(
-            [self.grown(f, "goodput_bytes") / s if s > 0 else UNDEFINED for f, s in zip(self.flows, seconds, strict=True)]
-        )
-
-    def link(self, name: str, index: int = 0) -> np.ndarray:
-        """Return a link's logged field in the window, the rows of all spans one after the other."""
-        log = self.result.link_log[name][:, index]
-        return np.concatenate([log[first:last] for first, last in self.rows()])
-
-    @property
-    def capacity_bytes(self) -> float:
-        """Bytes that the first link could have carried."""
-        return float(self.link("rate_Bps").sum()) * self.result.scenario.log_s
-
-    @property
-    def rtt_s(self) -> float:
-        """Propagation RTT, the mean over the delivered bytes where flows differ."""
-        rtts = np.array([self.result.scenario.flows[flow].rtt_s for flow in self.flows])
-        weights = np.array([self.grown(flow, "goodput_bytes") for flow in self.flows])
-        return float(rtts @ weights / weights.sum()) if weights.sum() > 0 else float(rtts.min())
-
-    @cached_property
-    def delays(self) -> tuple[np.ndarray, np.ndarray]:
-        """RTT minus Rm per flow and log interval as the mean of its ACKs, and how many they were."""
-        values, weights = [], []
-        for flow in self.flows:
-            log, base_s = self.result.flow_log[:, flow], self.result.scenario.flows[flow].rtt_s
-            for first, last in self.rows(flow):
-                samples, summed = np.diff(log["rtt_samples"][first : last + 1]), np.diff(log["rtt_sum_s"][first : last + 1])
-                some = samples > 0
-                values.append(np.maximum(0.0, summed[some] / samples[some] - base_s))
-                weights.append(samples[some])
-        return (np.concatenate(values), np.concatenate(weights)) if values else (np.zeros(0), np.zeros(0))
+from ccenv.simulation.window import RunWindow
 
 
 def utilisation(window: RunWindow) -> float:
@@ -273,11 +187,48 @@ def time_to_90_s(window: RunWindow) -> float:
 
     Reference: [CCmatic] figures 18 and 19.
     """
-    times, rates, capacity = _half_seconds(window.result, window.flows[0])
+    return _time_to(window, 0.9)
+
+
+def time_to_40_s(window: RunWindow) -> float:
+    """Return the same for 40 %: cc_probe_slow is sure of half a link only. Reference: [CCmatic] theorem 6.1, s.6.2.1."""
+    return _time_to(window, 0.4)
+
+
+def _time_to(window: RunWindow, share: float) -> float:
     begin = window.spans_s[0][0]
+    times, rates, capacity = _half_seconds(window.result, window.flows[0])
     inside = times > begin
     shares = rates[inside] / capacity[inside]
-    return measures.time_to_reach_s(np.append(begin, times[inside]), np.append(0.0, shares), 0.9)
+    return measures.time_to_reach_s(np.append(begin, times[inside]), np.append(0.0, shares), share)
+
+
+def settling_time_s(window: RunWindow) -> float:
+    """Return when the first of these flows comes within 20 % of its own mean rate of the window's last quarter, to stay a second.
+
+    From the window's begin on; with a window per step of the link's rate it says how fast a sender follows the link.
+
+    Reference: settling time; [CCmatic] figures 18 and 19.
+    """
+    begin, end = window.spans_s[0]
+    times, rates, _ = _half_seconds(window.result, window.flows[0])
+    inside = (times > begin) & (times <= end)
+    last = rates[inside & (times > end - (end - begin) / 4)]
+    if len(last) == 0 or last.mean() <= 0:
+        return UNDEFINED
+    return measures.convergence_time_s(np.append(begin, times[inside]), np.append(0.0, rates[inside]), float(last.mean()))
+
+
+def open_window_share(window: RunWindow) -> float:
+    """Return the share of the log's times at which a flow's window is above two segments.
+
+    Of a 4CP flow whose phase is bad it is the share of false positives of its detector.
+
+    Reference: [4CP] s.5.1, figure 16.
+    """
+    log, least = window.result.flow_log["cwnd_bytes"], 2 * window.result.scenario.mss_bytes
+    seen = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
+    return float((seen > least * (1 + 1e-9)).mean()) if len(seen) else UNDEFINED
 
 
 def _half_seconds(result: Result, flow: int, step_s: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -349,6 +300,9 @@ RUN_METRICS: dict[str, RunMetric] = {
         RunMetric("fair_power", "fair power", "", "higher", fair_power),
         RunMetric("convergence_time_s", "convergence time", "s", "lower", convergence_time_s),
         RunMetric("time_to_90_s", "time to 90 % of the link", "s", "lower", time_to_90_s),
+        RunMetric("time_to_40_s", "time to 40 % of the link", "s", "lower", time_to_40_s),
+        RunMetric("settling_time_s", "settling time", "s", "lower", settling_time_s),
+        RunMetric("open_window_share", "time with a window above 2 segments", "", "lower", open_window_share),
         RunMetric("response_time_s", "response time", "s", "lower", response_time_s),
     )
 }
