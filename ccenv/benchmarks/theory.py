@@ -205,14 +205,16 @@ def response_time_of_period(period_s: float, n: float, m: float, k: float, alone
     Returns:
         float: not a number where a batch would not end before the next.
     """
-    low, high = 0.0, period_s
+    low, high = 0.0, period_s * (1 - 1e-9)
+    if alone_s * response_time(n, m, k, alone_s / (period_s - high)) > high:
+        return math.nan
     for _ in range(100):
         r = (low + high) / 2
         if alone_s * response_time(n, m, k, alone_s / (period_s - r)) > r:
             low = r
         else:
             high = r
-    return math.nan if high > period_s * (1 - 1e-9) else (low + high) / 2
+    return (low + high) / 2
 
 
 def _ramp(link_rate_mbps: float, alpha_mss: float, rtt_ms: float, buffer_bdp: float, start_mbps: float, share: float) -> float:

@@ -78,8 +78,35 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         rows.append([entry["agent"], interval, *(means[m.name] for m in shown), case["value"] if case else None, found])
     title = f"suite {suite.name} version {suite.version}, means against {suite.score.adversary}; {manifest['n_cells']} cells"
     print_table(title, columns, rows)
+    if manifest["references"]:
+        print_table(
+            "beside the source",
+            ["statement", "published", "here", "ratio", "agreement"],
+            [[r["name"], r["claim"], r["measured"], r["ratio"], r["agreement"]] for r in manifest["references"]],
+        )
     if not manifest["complete"]:
         print_text(f"{manifest['n_missing']} cells are missing: run again without --only and --limit")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run of a suite.")],
+    *,
+    json: JsonOption = False,
+) -> None:
+    """Write the report of a run: report.html with the paper's figures from our data, and how published values agree.
+
+    Example: ccenv bench report runs/bench/starvation
+    """
+    from ccenv.benchmarks.page import build_report
+
+    result = build_report(folder)
+    if json:
+        print_json(result)
+        return
+    for agreement, count in result["agreement"].items():
+        print_text(f"{count} published values: {agreement}")
+    print_text(f"wrote {result['page']}")
 
 
 @app.command()
