@@ -102,7 +102,7 @@ def _lines(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> N
         for metric in figure.shown:
             points = _points(own, figure, metric)
             label = " ".join(filter(None, [_text(group) if group is not None else "", _short(suite, metric, figure)]))
-            style = {"color": f"C{colour % 10}", "markersize": 4}
+            style: dict[str, Any] = {"color": f"C{colour % 10}", "markersize": 4}
             ax.plot(
                 *zip(*points, strict=True), _MARKERS[colour % len(_MARKERS)], linestyle="-", linewidth=1, label=label, **style
             )
