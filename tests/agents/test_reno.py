@@ -5,6 +5,7 @@ from packet_link import run_link
 from steady_flow import BDP_MSS, LINK, MSS, RATE_Bps, Steady
 
 from ccenv.agents import make_sender
+from ccenv.errors import InputError
 
 
 @pytest.mark.parametrize("pieces", [1, 10, 5000])
@@ -69,3 +70,20 @@ def test_reno_saw_tooth_on_the_link():
         assert after == pytest.approx(before / 2, abs=2)
     assert windows.max() <= BDP_MSS + 40 + 4
     assert run.rate_Bps(5, 12) > 0.99 * RATE_Bps
+
+
+def test_reno_counts_an_ack_as_at_most_the_limit():
+    """limit_mss=1 (RFC 5681): an ACK for four segments adds one segment in slow start, 1/cwnd of one after it."""
+    flow = Steady(make_sender("reno:limit_mss=1"))
+    flow.step(acked_bytes=4 * MSS)
+    assert flow.cwnd_mss == pytest.approx(11.0)
+    flow.state.ssthresh_bytes = flow.state.cwnd_bytes
+    flow.step(acked_bytes=4 * MSS)
+    assert flow.cwnd_mss == pytest.approx(11.0 + 1 / 11)
+    flow.step(acked_bytes=0.5 * MSS)
+    assert flow.cwnd_mss == pytest.approx(11.0 + 1 / 11 + 0.5 / (11.0 + 1 / 11))
+
+
+def test_reno_refuses_a_limit_of_nothing():
+    with pytest.raises(InputError, match="limit_mss is 0; it must be"):
+        make_sender("reno:limit_mss=0")

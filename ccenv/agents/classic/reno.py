@@ -1,8 +1,9 @@
 """Reno: slow start, congestion avoidance, fast recovery (RFC 5681, RFC 6582).
 
 Deviations: the window is not inflated by duplicate ACKs (RFC 5681 s.3.2 step 3), because the engines take lost bytes out of
-flight as RFC 6675 does; bytes are counted instead of ACKs (RFC 3465, with no limit L on the bytes per ACK), so that one
-large and many small signals act alike; the initial window is that of RFC 6928.
+flight as RFC 6675 does; bytes are counted instead of ACKs (RFC 3465), by default with no limit L on the bytes per ACK, so that
+one large and many small signals act alike; with ``limit_mss=1`` an ACK counts as one segment at most, whatever it covers, as in
+RFC 5681 eqs. (2) and (3) and in ns-3; the initial window is that of RFC 6928.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.signals import state_record
+from ccenv.parameters import number
 from ccenv.sender import ClassicSender
 
 LOSS_FACTOR = 0.5  # RFC 5681 eq. (4)
@@ -21,19 +23,24 @@ MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)
 LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1: the window after a time-out
 
 STATE = state_record(
-    "initial_window_mss",  # parameter
+    "initial_window_mss",  # parameters
+    "limit_mss",
     "ssthresh_bytes",
     "recover_bytes",  # fast recovery lasts until so many bytes are delivered
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = np.inf) -> ClassicSender:
     """Build a Reno sender.
 
     Args:
         initial_window_mss: window at the start in segments, >= 1.
+        limit_mss: most that one ACK counts for, in segments, > 0 (L of RFC 3465); finite only where a signal is one ACK, as in
+            the packet engine.
     """
-    return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=initial_window("reno", initial_window_mss))
+    window = initial_window("reno", initial_window_mss)
+    limit = limit_mss if limit_mss == np.inf else number("reno", "limit_mss", limit_mss, low=1e-3, high=1e6)
+    return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit)
 
 
 def init(state: Any) -> None:
@@ -55,7 +62,7 @@ def on_ack(state: Any, ack: Any) -> None:
         return
     if ack.app_limited > 0.0:  # RFC 7661: an unused window is not validated
         return
-    acked_bytes = ack.acked_bytes
+    acked_bytes = min(ack.acked_bytes, state.limit_mss * state.mss_bytes)
     if state.cwnd_bytes < state.ssthresh_bytes:
         step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
         state.cwnd_bytes += step_bytes
