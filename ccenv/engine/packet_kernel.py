@@ -33,6 +33,7 @@ from ccenv.engine.packet_transport import (
     adjust_hold,
     find_losses,
     next_segment,
+    pace_on,
     put_transmission,
     take_ack,
 )
@@ -207,6 +208,7 @@ def advance(  # type: ignore[no-untyped-def]
             call_3(grid.step_at, run.grids_at + (source - first_grid) * GRID_BYTES, grid.beliefs_at, grid.flow_at)
             states[i].cwnd_bytes = np.inf
             states[i].pacing_rate_Bps = grid.rate_Bps
+            pace_on(flows[i], grid.rate_Bps, now_s)
             take_cca(run, flows[i], states[i])
             set_source(tree, leaves, source, grid.next_s)
             first_sender, last_sender = i, i

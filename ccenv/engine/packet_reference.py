@@ -95,8 +95,11 @@ class PacketReference:
             self._send(flow, now_s)
 
     def _grid(self, grid: ReferenceGrid, now_s: float) -> None:
-        grid.flow.state.cwnd_bytes, grid.flow.state.pacing_rate_Bps = NEVER, grid.step()
-        self._send(grid.flow, now_s)
+        flow, rate_Bps = grid.flow, grid.step()
+        if flow.next_send_s > now_s and rate_Bps > 0:
+            flow.next_send_s = now_s + (flow.next_send_s - now_s) * (flow.state.pacing_rate_Bps / rate_Bps)
+        flow.state.cwnd_bytes, flow.state.pacing_rate_Bps = NEVER, rate_Bps
+        self._send(flow, now_s)
 
     def _act(self, flow: ReferenceFlow, now_s: float) -> None:
         flow.act(now_s)

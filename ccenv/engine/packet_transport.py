@@ -191,6 +191,13 @@ def next_segment(fl):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
+def pace_on(fl, rate_Bps, now_s):  # type: ignore[no-untyped-def]
+    """Let what is left of the gap before the next packet pass at a new rate: any interval then holds rate times length bytes."""
+    if fl.next_send_s > now_s and rate_Bps > 0.0:
+        fl.next_send_s = now_s + (fl.next_send_s - now_s) * (fl.rate_Bps / rate_Bps)
+
+
+@njit(cache=True, error_model="numpy")
 def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):  # type: ignore[no-untyped-def]
     """Account for sending a segment now; return the transmission's number."""
     if fl.inflight_bytes <= 0.0:

@@ -111,3 +111,16 @@ def test_unknown_agent_is_suggested():
 def test_bad_parameters_are_refused(spec):
     with pytest.raises(InputError):
         make_sender(spec)
+
+
+def test_probe_slow_stands_still_at_the_smallest_rate_as_published():
+    """C_L_lambda = MSS/Rm and q_U > MSS: line 7 of Listing 1 sends what the bound drains, and q_U stays. At 2 MSS/Rm it falls."""
+    program = shipped_program("cc_probe_slow")
+    one = Fraction(1)
+    for c_l_lambda, stands in ((one, True), (2 * one, False)):
+        q_u, rates = Fraction(3, 2) + c_l_lambda, []
+        for _ in range(10):
+            rates.append(decide(program, {"C_L_lambda": c_l_lambda, "q_U": q_u, "q_U/Rm": q_u, "MSS": one, "MSS/Rm": one})[0])
+            q_u = max(Fraction(0), q_u + rates[-1] - c_l_lambda)
+        assert (set(rates) == {one}) == stands
+        assert (max(rates) == 2 * c_l_lambda + one) != stands

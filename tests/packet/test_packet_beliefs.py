@@ -147,3 +147,11 @@ def test_cc_probe_slow_k_is_cc_qdel_until_the_first_large_loss(buffer_bdp: float
         assert same[:first].all()
         late = slice(len(lost) // 2, None)
         assert np.ptp(engines[1].flow_log["dropped_bytes"][late]) < 0.2 * np.ptp(engines[0].flow_log["dropped_bytes"][late])
+
+
+def test_cc_probe_slow_grows_by_half_a_segment_per_cycle() -> None:
+    """[CCmatic] s.6.2.1 at D = T* = Rm: alpha/(T* + D) per probe, one probe in three Rm; so 1 + t/(6 Rm) segments per Rm."""
+    engine = build("cc_probe_slow", 48 * MBPS_IN_BPS, 0.04, 4.0, 0.04, 10.0)
+    engine.advance(10.0)
+    (beliefs,) = engine.beliefs().values()
+    assert beliefs["C_L_lambda_Bps"] * 0.04 / MSS == pytest.approx(1 + 10.0 / (6 * 0.04), rel=0.1)
