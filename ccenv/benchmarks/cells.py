@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ccenv.adversaries import make_adversary
+from ccenv.adversary import Adversary
 from ccenv.benchmarks.hashing import code_hash, hash_of
 from ccenv.benchmarks.players import Player, adversary_player, agent_player, sender_of
 from ccenv.benchmarks.suite import Suite
@@ -124,11 +125,15 @@ def cells_of(suite: Suite, agents: list[Player]) -> list[Cell]:
     return out
 
 
-def play(cell: Cell) -> Trace:
+def play(cell: Cell, adversary: Adversary | None = None) -> Trace:
     """Play a cell in an engine of its own and return the legal trace.
 
     One engine per cell, not one per batch: ring lengths and random keys of a batch would depend on its other members, and a
     cell's numbers could then change with the backend, a filter or a resumed run.
+
+    Args:
+        cell: what to play.
+        adversary: plays instead of the cell's own.
 
     Raises:
         InputError: if a player's file changed since the cell was made.
@@ -139,7 +144,7 @@ def play(cell: Cell) -> Trace:
         [Path.from_dict(cell.path)],
         model=cell.model,
         senders=[sender_of(player) for player in flows],
-        adversary=make_adversary(cell.adversary.spec),
+        adversary=adversary or make_adversary(cell.adversary.spec),
         steps_per_rtt=cell.steps_per_rtt,
         seed=cell.engine_seed,
         record=True,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.board_operator import evaluate, round_command, submit
+from ccenv.cli.board_operator import HOME, BoardOption, DatabaseOption, evaluate, home_of, round_command, submit
 from ccenv.cli.board_submission import check, pack
 from ccenv.cli.output import JsonOption, print_json, print_text
 
@@ -48,21 +48,31 @@ def add(
 @app.command()
 def build(
     records: Annotated[
-        list[Path] | None, typer.Option(help="Folder with benchmark runs and verifications; runs by default. Repeatable.")
+        list[Path] | None,
+        typer.Option(help="Folders with benchmark runs and verifications instead of the board's database. Repeatable."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the site.")] = RUNS / "board",
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Build the static site. The same records give the same bytes.
 
-    Example: ccenv board build --records runs --out runs/board
+    Without --records it shows the board's database; where there is none yet, the runs below runs/.
+
+    Example: ccenv board build --out runs/board
     """
     from ccenv.leaderboard.site import build_site
+    from ccenv.leaderboard.sources import from_folders, from_store
 
-    result = build_site(records or [RUNS], out)
+    home = home_of(board, database)
+    if records or not home.exists():
+        result = build_site(from_folders(records or [RUNS]), out)
+    else:
+        with home.open_existing() as store:
+            result = build_site(from_store(store), out)
     if json:
         print_json(result)
     else:
-        counts = (("sender", "senders"), ("suite", "suites"), ("verification", "verifications"))
-        print_text(", ".join(f"{result[many]} {one if result[many] == 1 else many}" for one, many in counts))
+        print_text(", ".join(f"{count} {name}" for name, count in result.items() if name != "index"))
         print_text(f"open {result['index']}")

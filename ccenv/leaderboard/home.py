@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.records import DATABASE
 from ccenv.leaderboard.store import Store, sqlite_url
 
-DATABASE = "board.db"
 _SECRET_BYTES = 32
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ccenv.benchmarks.suite import load_suite
 from ccenv.config import shipped_names
+from ccenv.leaderboard.damage import DamageStage, panel
 from ccenv.leaderboard.stages import EnvelopeStage, Stage, SuiteStage
 
 # Nominal suite first, then the one with the adversary panel; before they ship, the small ones take their places.
@@ -29,11 +30,11 @@ def make_stages(suites: Sequence[str], budget_s: float, traces: bool) -> list[St
     """Return the stages of an evaluation.
 
     Args:
-        suites: names or files; empty: the board's own.
+        suites: names or files for senders; empty: the board's own. Adversaries always meet the panel.
         budget_s: for the verified envelope; 0: without.
         traces: whether worst traces are stored beside their views.
     """
     stages: list[Stage] = [SuiteStage(load_suite(name), traces) for name in suites or default_suites()]
     if budget_s > 0:
         stages.append(EnvelopeStage(budget_s))
-    return stages
+    return [*stages, DamageStage(panel())]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ccenv.benchmarks.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
-from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.suite import suite_of
+from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
 from ccenv.files import parse_json
 
 VERIFICATION = "verification.json"
+DATABASE = "board.db"  # marks a board's own folder
 MAX_BYTES = 64 << 20
 
 # What may stand in a page as a name, and what may be linked.
@@ -40,7 +43,7 @@ class Player(StrictModel):
 
 
 class Cell(StrictModel):
-    """One finished cell of a run."""
+    """One finished cell of a run, of either engine."""
 
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     code_sha256: Sha256
@@ -53,6 +56,8 @@ class Cell(StrictModel):
     model: Label
     path: dict[str, Any]
     metrics: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
+    parameters: dict[str, Any] | None = None
+    series: Any = None
 
     @property
     def rtt_s(self) -> float:
@@ -100,7 +105,7 @@ class Manifest(StrictModel):
 
     format: Literal["ccenv-bench"]
     format_version: Literal[1]
-    suite: Suite
+    suite: dict[str, Any]
     suite_sha256: Sha256
     code_sha256: Sha256
     agents: list[Player]
@@ -164,28 +169,68 @@ class Verification(StrictModel):
         return f"{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
 
 
+class EnvelopeRow(StrictModel):
+    """One cell of a verified envelope: the best constant of a metric on a model and buffer."""
+
+    model: Label
+    buffer: Label
+    metric: Text
+    unit: Text
+    verdict: Verdict
+    bound: Annotated[float, Field(allow_inf_nan=False)] | None
+    beyond: Annotated[float, Field(allow_inf_nan=False)] | None
+    seconds: float
+    reason: Text | None
+    query_sha256: Sha256 | None
+
+
+class Envelope(StrictModel):
+    """What a solver proved about a submission within a budget; no rows where it has no encoding."""
+
+    rows: tuple[EnvelopeRow, ...]
+    reason: Text
+    solver: Text
+    setting_name: Label
+    T: int
+    budget_s: float
+    seconds: float
+    recorded_at: Moment
+
+
 @dataclass(frozen=True)
 class BenchRecord:
-    """A benchmark folder."""
+    """A run of a suite.
 
-    folder: FilePath
+    Attributes:
+        manifest, cells: as recorded.
+        suite: as published; an evaluation has seeds of its own.
+        suite_sha256: hash of the published suite.
+        order: sorts records that were finished in the same second.
+        read: returns a file of the record by name, None if it is not there.
+    """
+
     manifest: Manifest
     cells: list[Cell]
+    suite: SuiteBase
+    suite_sha256: str
+    order: str
+    read: Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True)
 class VerificationRecord:
-    """A verification record and where its trace lies."""
+    """A verification record and how its trace is read."""
 
-    folder: FilePath
     result: Verification
+    read: Callable[[str], bytes | None]
 
 
 def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
     """Read all records below some folders.
 
     Args:
-        places: folders; benchmark folders are known by their manifest, verifications by their file name.
+        places: folders; benchmark folders are known by their manifest, verifications by their file name. What lies below a
+            board's own folder is not read: it is unfinished work.
 
     Raises:
         InputError: if a folder does not exist or a record is damaged; names the file and what is wrong.
@@ -200,13 +245,24 @@ def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[Ve
                 benches.append(bench)
         for file in _plain_files(place, VERIFICATION):
             result = validate(Verification, _read_json(file), str(file))
-            verifications.append(VerificationRecord(file.parent, result))
+            verifications.append(VerificationRecord(result, partial(_read_beside, file.parent)))
     return benches, verifications
 
 
 def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
     """Yield the files of a name in a fixed order; links are not followed."""
-    yield from sorted(f for f in place.rglob(name) if f.is_file() and not f.is_symlink())
+    boards = {file.parent for file in place.rglob(DATABASE)}
+    for file in sorted(place.rglob(name)):
+        if file.is_file() and not file.is_symlink() and not boards & set(file.parents):
+            yield file
+
+
+def _read_beside(folder: FilePath, name: str) -> bytes | None:
+    """Return a plain file of a record's folder, None if it is not there. Raises InputError for a link."""
+    file = folder / name
+    if file.is_symlink():
+        raise InputError(f"{file} is a link: records hold plain files only")
+    return _read_bytes(file) if file.is_file() else None
 
 
 def _read_bytes(file: FilePath) -> bytes:
@@ -229,20 +285,40 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
     data = _read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT or "summary" not in data:
         return None
-    if data.get("format_version") != FORMAT_VERSION:
-        raise InputError(f"{file}: format version {data.get('format_version')!r}; this ccenv reads version {FORMAT_VERSION}")
-    manifest = validate(Manifest, data, str(file))
-    if manifest.suite.sha256 != manifest.suite_sha256:
-        raise InputError(f"{file}: the suite was edited after the run: its hash is {manifest.suite.sha256[:12]}")
+    manifest, suite = read_manifest(data, str(file))
     lines = file.parent / CELLS
-    content = _read_bytes(lines)
-    cells = [
-        validate(Cell, parse_json(line, f"{lines}, line {n}"), f"{lines}, line {n}")
-        for n, line in enumerate(content.splitlines(), start=1)
-    ]
+    cells = read_cells(_read_bytes(lines), manifest, str(lines))
+    return BenchRecord(manifest, cells, suite, suite.sha256, str(file.parent), partial(_read_beside, file.parent))
+
+
+def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
+    """Read the manifest of a run and the suite that was played. Raises InputError for damage, and for an edited suite."""
+    if data.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise InputError(f"{where}: format version {data.get('format_version')!r}; this ccenv reads version {FORMAT_VERSION}")
+    manifest = validate(Manifest, {"format": FORMAT, "format_version": FORMAT_VERSION, **data}, where)
+    suite = suite_of(manifest.suite, where)
+    if suite.sha256 != manifest.suite_sha256:
+        raise InputError(f"{where}: the suite was edited after the run: its hash is {suite.sha256[:12]}")
+    return manifest, suite
+
+
+_CELLS = TypeAdapter(list[Cell])
+
+
+def read_cells(content: bytes, manifest: Manifest, where: str) -> list[Cell]:
+    """Read the cells of a run, one JSON object a line. Raises InputError naming the line."""
+    lines = content.splitlines()
+    try:  # all at once, which is what a board of thousands has time for
+        cells = _CELLS.validate_python(parse_json(b"[" + b",".join(lines) + b"]", where))
+    except (InputError, ValidationError):
+        cells = []
+    if len(cells) != len(lines):
+        cells = [
+            validate(Cell, parse_json(line, f"{where}, line {n}"), f"{where}, line {n}") for n, line in enumerate(lines, start=1)
+        ]
     if len(cells) != manifest.n_cells:
-        raise InputError(f"{lines}: {len(cells)} cells; the manifest says {manifest.n_cells}")
-    return BenchRecord(file.parent, manifest, cells)
+        raise InputError(f"{where}: {len(cells)} cells; the manifest says {manifest.n_cells}")
+    return cells
 
 
 def slug(label: str, sha256: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store import Store
 from ccenv.leaderboard.submit import Entrant
-from ccenv.leaderboard.trace_view import view_of
+from ccenv.leaderboard.trace_view import view_json
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
 VIEW = ".view.json"
@@ -146,8 +145,7 @@ class SuiteStage:
         if values_of(cell, trace) != recorded["metrics"]:
             raise EngineError(f"cell {cell.name}: played again it has other metrics than its record")
         worst["trace"] = f"{TRACES}/{cell.key}.npz"
-        view = json.dumps(view_of(trace), separators=(",", ":"), allow_nan=False) + "\n"
-        files = {worst["trace"] + VIEW: view.encode()}
+        files = {worst["trace"] + VIEW: view_json(trace)}
         if self.traces:
             with tempfile.TemporaryDirectory() as scratch:
                 trace.save(FilePath(scratch) / "trace.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,11 @@ def view_of(trace: Trace) -> dict[str, Any]:
         "lost_mbps": _mbps(rates(trace.L).sum(axis=0)),
         "flows": flows,
     }
+
+
+def view_json(trace: Trace) -> bytes:
+    """Return the view of a trace as one line of JSON."""
+    return (json.dumps(view_of(trace), separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def _mbps(values_Bps: np.ndarray) -> list[float]:

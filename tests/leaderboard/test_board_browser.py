@@ -1,74 +1,131 @@
-"""The board in a real browser: opened from a file, sorted by a click, at desktop and phone width."""
+"""The board in a real browser, opened from files: sorting, filtering, entry pages, keyboard, phone width, dark, no requests."""
 
-import json
-import re
-import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chromium import BROWSER, Chromium
 from small_suite import small_suite
+from synthetic import synthetic
 
 from ccenv.benchmarks.runner import run_suite
 from ccenv.leaderboard.site import build_site
+from ccenv.leaderboard.sources import from_folders
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium installed: apt-get install chromium")
 
-# Appended to the site's own script, because the policy of the pages allows no other.
-PROBE = """
-const table = document.querySelector("table.board");
-const names = () => Array.from(table.tBodies[0].rows, (row) => row.querySelector("th").dataset.value);
-const press = (column) => table.tHead.rows[0].cells[column].querySelector("button").click();
-const seen = { start: names() };
-press(1); seen.up = names();
-press(1); seen.down = names(); seen.mark = table.tHead.rows[0].cells[1].getAttribute("aria-sort");
-press(0); seen.rank = names();
-seen.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-seen.styled = getComputedStyle(table).borderSpacing;
-seen.images = Array.from(document.images, (image) => image.naturalWidth);
-document.title = JSON.stringify(seen);
-"""
+NAMES = 'Array.from(document.querySelectorAll("table.board tbody tr:not([hidden]) th"), (th) => th.dataset.value)'
+WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("browser")
-    run_suite(small_suite(agents=["reno", "cc_qdel", "cubic"]), folder / "records")
-    build_site([folder / "records"], folder / "site")
-    with open(folder / "site" / "board.js", "a", encoding="utf-8") as file:
-        file.write(PROBE)
+    """Forty invented senders."""
+    folder = tmp_path_factory.mktemp("browser") / "site"
+    build_site(synthetic(40), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run with worst traces."""
+    folder = tmp_path_factory.mktemp("played")
+    run_suite(small_suite(agents=["reno"]), folder / "records", pictures=True)
+    build_site(from_folders([folder / "records"]), folder / "site")
     return folder / "site"
 
 
-def open_page(page: Path, width: int) -> tuple[dict, str]:
-    """Open a page from its file; return what the probe saw and what the browser complained about."""
-    command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
-    command += [f"--window-size={width},900", "--virtual-time-budget=5000", "--dump-dom", page.as_uri()]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    title = re.search(r"<title>(.*?)</title>", ended.stdout)
-    assert title is not None
-    seen = title[1].replace("&quot;", '"').replace("&lt;", "<").replace("&amp;", "&")
-    assert seen.startswith("{"), f"the script did not run: {ended.stderr}"
-    console = "\n".join(line for line in ended.stderr.splitlines() if "CONSOLE" in line)
-    return json.loads(seen), console
+def heading(column: int) -> str:
+    return f'document.querySelector("#senders-table thead th:nth-child({column + 1}) button")'
 
 
-@pytest.mark.parametrize("width", [1300, 500])
-def test_index_sorts_and_fits(site: Path, width: int) -> None:
-    seen, console = open_page(site / "index.html", width)
-    assert console == ""  # nothing refused by the policy, no script error
-    assert seen["up"] == sorted(seen["start"]) == ["cc_qdel", "cubic", "reno"]
-    assert seen["down"] == seen["up"][::-1]
-    assert seen["mark"] == "descending"
-    assert seen["rank"] == seen["start"]
-    assert seen["wide"] == 0  # tables scroll inside their frames, the page does not
-    assert seen["styled"] == "0px"  # the style sheet was loaded
+def clean(browser: Chromium, site: Path) -> bool:
+    """Nothing in the console, and nothing asked for but files of the site."""
+    return browser.console == [] and all(url.startswith(site.as_uri()) for url in browser.requests)
 
 
-def test_sender_page_shows_its_picture(site: Path) -> None:
-    page = next((site / "senders").glob("reno*.html"))
-    seen, console = open_page(page, 500)
-    assert console == ""
-    assert seen["wide"] == 0
-    assert len(seen["images"]) == 1
+@pytest.mark.parametrize("width", [1300, 375])
+def test_sorting_and_width(browser: Chromium, site: Path, width: int) -> None:
+    browser.open((site / "index.html").as_uri(), width)
+    start = browser.look(NAMES)
+    assert len(start) == 40
+    browser.look(heading(1) + ".click()")
+    assert browser.look(NAMES) == sorted(start)
+    browser.look(heading(1) + ".click()")
+    assert browser.look(NAMES) == sorted(start, reverse=True)
+    assert browser.look(heading(1) + '.parentElement.getAttribute("aria-sort")') == "descending"
+    browser.look(heading(0) + ".click()")
+    assert browser.look(NAMES) == start
+    assert browser.look(WIDE) == 0  # tables scroll inside their frames, the page does not
+    assert browser.look('getComputedStyle(document.querySelector("table.board")).borderSpacing') == "0px"  # style sheet loaded
+    assert clean(browser, site)
+
+
+def test_sorting_by_keyboard(browser: Chromium, site: Path) -> None:
+    browser.open((site / "index.html").as_uri(), 1300)
+    start = browser.look(NAMES)
+    browser.look(heading(0) + ".focus()")
+    browser.press("Tab")
+    assert browser.look("document.activeElement === " + heading(1))
+    browser.press("Enter")
+    assert browser.look(NAMES) == sorted(start)
+
+
+def set_filter(kind: str, value: str) -> str:
+    return (
+        f"(() => {{ const c = document.querySelector('[data-filter={kind}]'); c.value = '{value}';"
+        " c.dispatchEvent(new Event('input', {bubbles: true})); return document.querySelector('.count').textContent; })()"
+    )
+
+
+def test_filters(browser: Chromium, site: Path) -> None:
+    browser.open((site / "index.html").as_uri(), 1300)
+    assert browser.look(set_filter("kind", "classic")) == "4 of 40"
+    assert browser.look(set_filter("kind", "")) == "40 of 40"
+    assert browser.look(set_filter("verdict", "verified")) == "20 of 40"
+    assert browser.look(set_filter("verdict", "none")) == "20 of 40"
+    assert browser.look(set_filter("verdict", "refuted")) == "0 of 40"
+    assert browser.look(set_filter("verdict", "")) == "40 of 40"
+    assert browser.look(set_filter("text", "SENDER_0007")) == "1 of 40"
+    assert browser.look(NAMES) == ["sender_0007"]
+    assert browser.look(set_filter("text", "author 7")) == "1 of 40"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_kind_of_page_fits_a_phone(browser: Chromium, site: Path, scheme: str) -> None:
+    pages = [site / "index.html", site / "method.html", site / "adversaries.html"]
+    pages += [next((site / "entries").glob("sender_0002*")), *sorted((site / "suites").iterdir())]
+    for page in pages:
+        browser.open(page.as_uri(), 375, scheme=scheme)
+        assert browser.look(WIDE) == 0, page
+        assert clean(browser, site), (page, browser.console)
+    paper = browser.look("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in paper[4:-1].split(",")) < 200) == (scheme == "dark")
+
+
+def test_the_worst_trace_can_be_read_by_keyboard(browser: Chromium, played: Path) -> None:
+    page = next((played / "entries").glob("reno*.html"))
+    browser.open(page.as_uri(), 1000)
+    browser.look('document.querySelector(".viewer svg").focus()')
+    browser.press("Home")
+    first = browser.look('document.querySelector(".viewer output").textContent')
+    browser.press("ArrowRight")
+    second = browser.look('document.querySelector(".viewer output").textContent')
+    assert "Mbit/s" in first
+    assert float(first.split(" s:")[0]) < float(second.split(" s:")[0])
+    assert browser.look('document.querySelector(".viewer .cursor").getAttribute("visibility")') == "visible"
+    assert clean(browser, played)
+
+
+def test_links_lead_to_entries(browser: Chromium, site: Path) -> None:
+    browser.open((site / "index.html").as_uri(), 1300)
+    target = browser.look('document.querySelector("#senders-table tbody a").href')
+    browser.open(target, 1300)
+    assert browser.look('document.querySelector("h1").textContent').startswith("sender_")
+    assert browser.look('document.querySelectorAll("svg.plot").length') >= 2

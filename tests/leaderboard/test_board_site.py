@@ -17,11 +17,17 @@ from ccenv.cli.main import main
 from ccenv.errors import InputError, MissingExtraError
 from ccenv.leaderboard.board import make_board
 from ccenv.leaderboard.proofs import store_report
-from ccenv.leaderboard.records import VERIFICATION, read_records
-from ccenv.leaderboard.site import build_site, quantity
+from ccenv.leaderboard.records import VERIFICATION
+from ccenv.leaderboard.site import build_site
+from ccenv.leaderboard.sources import from_folders
+from ccenv.leaderboard.views import quantity
 from ccenv.legality import check_trace
 from ccenv.metrics import METRICS
 from ccenv.trace import load_trace
+
+
+def build_folders(places: list[Path], out: Path) -> dict[str, Any]:
+    return build_site(from_folders(places), out)
 
 
 def report(**changes: Any) -> dict[str, Any]:
@@ -67,7 +73,7 @@ def records(made: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "board"
-    build_site([made], out)
+    build_folders([made], out)
     return out
 
 
@@ -78,7 +84,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 class Page(HTMLParser):
     """Links, inline code and balance of a page."""
 
-    VOID = ("meta", "link", "img", "br", "line", "circle")
+    VOID = ("meta", "link", "img", "br", "input", "path", "circle")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -89,7 +95,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
-        self.links += [str(given[name]) for name in ("href", "src") if name in given]
+        self.links += [str(given[name]) for name in ("href", "src") if name in given and not str(given[name]).startswith("#")]
         self.inline += [f"<{tag} {name}>" for name in given if name.startswith("on") or name == "style"]
         if (tag == "script" and "src" not in given) or tag in ("style", "iframe", "object", "form", "base"):
             self.inline.append(f"<{tag}>")
@@ -106,14 +112,14 @@ def pages(site: Path) -> list[Path]:
 
 
 def test_two_builds_are_equal_to_the_last_byte(made: Path, site: Path, tmp_path: Path) -> None:
-    build_site([made], tmp_path / "again")
+    build_folders([made], tmp_path / "again")
     assert contents(tmp_path / "again") == contents(site)
-    build_site([made], tmp_path / "again")  # over an older board, nothing of which may stay
+    build_folders([made], tmp_path / "again")  # over an older board, nothing of which may stay
     assert contents(tmp_path / "again") == contents(site)
 
 
 def test_the_place_of_the_records_does_not_show(records: Path, site: Path, tmp_path: Path) -> None:
-    build_site([records], tmp_path / "elsewhere")
+    build_folders([records], tmp_path / "elsewhere")
     assert contents(tmp_path / "elsewhere") == contents(site)
     for name, content in contents(site).items():
         if not name.startswith("traces/"):
@@ -122,7 +128,7 @@ def test_the_place_of_the_records_does_not_show(records: Path, site: Path, tmp_p
 
 def test_every_link_leads_somewhere_and_nothing_is_inline(site: Path) -> None:
     assert {page.name for page in pages(site)} >= {"index.html", "method.html"}
-    assert len(pages(site)) == 4
+    assert len(pages(site)) == 7
     for page in pages(site):
         parsed = Page(page.read_text(encoding="utf-8"))
         assert parsed.inline == [], page
@@ -144,7 +150,7 @@ def test_the_policy_of_the_pages(site: Path) -> None:
 
 def test_numbers_on_the_page_are_those_of_the_manifest(made: Path, site: Path) -> None:
     manifest = json.loads((made / "bench" / "small" / MANIFEST).read_text())
-    index = (site / "index.html").read_text()
+    index = next((site / "suites").glob("small*")).read_text()
     for entry in manifest["summary"]:
         row = re.search(rf'<tr>\s*<td[^>]*>[^<]*</td>\s*<th scope="row" data-value="{entry["agent"]}">.*?</tr>', index, re.DOTALL)
         assert row is not None
@@ -171,27 +177,27 @@ def test_the_worst_case_is_over_all_suites_and_its_trace_is_there(made: Path, si
 
 def test_the_verdict_stands_in_its_own_column_and_changes_no_score(made: Path, site: Path, records: Path, tmp_path: Path) -> None:
     index = (site / "index.html").read_text()
-    assert index.count('<span class="verdict verified">verified</span>') == 2  # once per suite, for cc_qdel only
+    assert index.count('<span class="verdict verified">verified</span>') == 1  # for cc_qdel only
     shutil.rmtree(records / "verify")
-    build_site([records], tmp_path / "without")
+    build_folders([records], tmp_path / "without")
     tables = [json.loads((folder / "board.json").read_text())["tables"] for folder in (site, tmp_path / "without")]
     assert tables[0] == tables[1]
-    assert "verified" not in re.sub(r"<em>.*?</em>", "", (tmp_path / "without" / "index.html").read_text())
+    assert "verdict verified" not in (tmp_path / "without" / "index.html").read_text()
 
 
 def test_a_refuted_verdict_links_its_counterexample(made: Path, records: Path, tmp_path: Path) -> None:
     trace = next((made / "bench" / "small" / "traces").glob("cc_qdel*.npz"))
     query = {"claim": "x", "verdict": "refuted", "evidence": {"sha256": "b" * 64}}
     store_report(report(T=8, verdict="refuted", queries=[query], trace=str(trace)), "report", records)
-    build_site([records], tmp_path / "site")
-    page = next((tmp_path / "site" / "senders").glob("cc_qdel*")).read_text()
+    build_folders([records], tmp_path / "site")
+    page = next((tmp_path / "site" / "entries").glob("cc_qdel*")).read_text()
     assert f"../traces/proof-{'b' * 16}.npz" in page
     assert (tmp_path / "site" / "traces" / f"proof-{'b' * 16}.npz").read_bytes() == trace.read_bytes()
     assert page.index('"verdict verified"') < page.index('"verdict refuted"')  # T = 7 before T = 8
 
 
 def test_text_of_records_is_escaped(site: Path) -> None:
-    page = next((site / "senders").glob("cc_qdel*")).read_text()
+    page = next((site / "entries").glob("cc_qdel*")).read_text()
     assert "objectives &lt;or&gt; progress" in page
     assert "<or>" not in page
 
@@ -221,7 +227,7 @@ HOSTILE = [
 def test_hostile_manifests_are_refused_by_name(records: Path, tmp_path: Path, change: Any, message: str) -> None:
     edit(records / "bench" / "small" / MANIFEST, change)
     with pytest.raises(InputError) as caught:
-        build_site([records], tmp_path / "site")
+        build_folders([records], tmp_path / "site")
     assert message in str(caught.value)
     assert "small" in str(caught.value)
     assert not (tmp_path / "site").exists()
@@ -232,15 +238,15 @@ def test_hostile_cells_and_verifications(records: Path, tmp_path: Path) -> None:
     whole = lines.read_text()
     lines.write_text(whole.replace('"seed":1', '"seed":1,"seed":2', 1))
     with pytest.raises(InputError, match=r"line 1.*'seed' is given twice"):
-        build_site([records], tmp_path / "site")
+        build_folders([records], tmp_path / "site")
     lines.write_text(whole.replace('"utilisation":', '"utilisation":NaN,"x":', 1))
     with pytest.raises(InputError, match="NaN is not a number"):
-        build_site([records], tmp_path / "site")
+        build_folders([records], tmp_path / "site")
     lines.write_text(whole)
     file = next(records.rglob(VERIFICATION))
     edit(file, lambda v: v.update(verdict="probably"))
     with pytest.raises(InputError, match="verdict"):
-        build_site([records], tmp_path / "site")
+        build_folders([records], tmp_path / "site")
 
 
 def test_links_among_the_traces_are_not_followed(records: Path, tmp_path: Path) -> None:
@@ -250,18 +256,18 @@ def test_links_among_the_traces_are_not_followed(records: Path, tmp_path: Path) 
     trace.unlink()
     trace.symlink_to(secret)
     with pytest.raises(InputError, match="is a link"):
-        build_site([records], tmp_path / "site")
+        build_folders([records], tmp_path / "site")
 
 
 def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) -> None:
     shutil.rmtree(records / "bench" / "hard" / "traces")
-    build_site([records], tmp_path / "site")
+    build_folders([records], tmp_path / "site")
     for page in pages(tmp_path / "site"):
         assert all((page.parent / link).resolve().is_file() for link in Page(page.read_text()).links)
 
 
 def test_ranks_of_what_the_data_cannot_separate() -> None:
-    from ccenv.leaderboard.board import _ranked
+    from ccenv.leaderboard.board import ranked
     from ccenv.leaderboard.records import Score
 
     class Fake:
@@ -271,9 +277,9 @@ def test_ranks_of_what_the_data_cannot_separate() -> None:
             self.summary = type("S", (), {"score": score})
 
     entries = [Fake("c", 0.40, 0.45, 0.55), Fake("a", 0.8, 0.9, 0.95), Fake("b", 0.50, 0.6, 0.7), Fake("d", 0.1, 0.2, 0.3)]
-    ranks = [(first, last, result.player.label) for first, last, result in _ranked(entries, METRICS["power"])]  # type: ignore[arg-type]
+    ranks = [(first, last, result.player.label) for first, last, result in ranked(entries, METRICS["power"])]  # type: ignore[arg-type]
     assert ranks == [(1, 1, "a"), (2, 3, "b"), (2, 3, "c"), (4, 4, "d")]
-    lower = [(first, last, r.player.label) for first, last, r in _ranked(entries, METRICS["loss_fraction"])]  # type: ignore[arg-type]
+    lower = [(first, last, r.player.label) for first, last, r in ranked(entries, METRICS["loss_fraction"])]  # type: ignore[arg-type]
     assert lower == [(1, 1, "d"), (2, 3, "c"), (2, 3, "b"), (4, 4, "a")]
 
 
@@ -286,15 +292,15 @@ def test_the_newest_run_of_a_sender_counts_and_older_code_is_marked(records: Pat
         manifest["agents"] = manifest["agents"][:1]
 
     edit(records / "bench" / "newer" / MANIFEST, newer)
-    board = make_board(*read_records([records]))
+    board = make_board(from_folders([records]))
     table = next(t for t in board.tables if t.suite.name == "small")
-    origin = {result.player.label: (result.record.folder.name, result.stale) for _, _, result in table.rows}
+    origin = {result.player.label: (Path(result.record.order).name, result.stale) for _, _, result in table.rows}
     assert origin == {"cc_qdel": ("newer", False), "reno": ("small", True)}
 
 
 def test_versions_of_a_suite_are_never_mixed(records: Path, tmp_path: Path) -> None:
     run_suite(small_suite(version=2), records / "bench" / "small2", pictures=False)
-    board = make_board(*read_records([records]))
+    board = make_board(from_folders([records]))
     found = [(table.suite.name, table.suite.version, table.superseded) for table in board.tables]
     assert found == [("small", 2, False), ("hard", 1, False), ("small", 1, True)]
 
@@ -309,23 +315,23 @@ def test_where_a_site_may_go(made: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "precious").write_text("x")
     with pytest.raises(InputError, match="holds something that is not a board"):
-        build_site([made], tmp_path / "home")
+        build_folders([made], tmp_path / "home")
     assert (tmp_path / "home" / "precious").read_text() == "x"
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]
 
 
 def test_no_records(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="run one first"):
-        build_site([tmp_path], tmp_path / "site")
+        build_folders([tmp_path], tmp_path / "site")
     with pytest.raises(InputError, match="no such folder"):
-        build_site([tmp_path / "nowhere"], tmp_path / "site")
+        build_folders([tmp_path / "nowhere"], tmp_path / "site")
 
 
 def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'ccenv\[board\]'"):
-        build_site([made], tmp_path / "site")
+        build_folders([made], tmp_path / "site")
 
 
 REPORTS = [
@@ -357,6 +363,12 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (Path(json.loads(capsys.readouterr().out)["record"]) / VERIFICATION).is_file()
     assert main(["board", "build", "--records", str(made), "--out", str(tmp_path / "site"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result == {"index": str(tmp_path / "site" / "index.html"), "suites": 2, "senders": 2, "verifications": 1}
+    assert result == {
+        "index": str(tmp_path / "site" / "index.html"),
+        "suites": 2,
+        "senders": 2,
+        "adversaries": 0,
+        "verifications": 1,
+    }
     assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,157 @@
+"""The adversaries' track: what a network adversary does to a panel of senders, every trace checked for legality.
+
+The damage of a run is 1 - U / U0: utilisation against the adversary over utilisation against ``kind`` on the same path, with the
+same seed. Paths and seeds follow from the submission and the operator's secret, as for senders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ccenv.adversary import Adversary
+from ccenv.benchmarks.cells import Cell, cells_of, play, values_of
+from ccenv.benchmarks.hashing import code_hash, plain
+from ccenv.benchmarks.players import agent_player
+from ccenv.benchmarks.provenance import machine, versions
+from ccenv.benchmarks.statistics import estimate
+from ccenv.benchmarks.suite import Suite
+from ccenv.config import StrictModel, validate
+from ccenv.errors import CcenvError
+from ccenv.leaderboard.records import Label, Moment, Sha256, Text
+from ccenv.leaderboard.rounds import evaluation_suite, secret_of
+from ccenv.leaderboard.stages import Content, Job
+from ccenv.leaderboard.trace_view import view_json
+
+DAMAGE = "damage"
+WORST_VIEW = "worst.view.json"
+
+
+class Interval(StrictModel):
+    """An aggregate with its 95 % interval."""
+
+    iqm: float
+    low: float
+    high: float
+    n_runs: int
+
+
+class DamageCell(StrictModel):
+    """One path on which a sender met ``kind`` and the adversary."""
+
+    sender: Label
+    scenario: Label
+    seed: int
+    undisturbed: Annotated[float, Field(allow_inf_nan=False)]
+    utilisation: Annotated[float, Field(allow_inf_nan=False)]
+
+    @property
+    def damage(self) -> float:
+        """Share of the undisturbed utilisation that the adversary took."""
+        return 1 - self.utilisation / self.undisturbed if self.undisturbed > 0 else 0.0
+
+
+class Damage(StrictModel):
+    """The record of a network adversary."""
+
+    submission: Sha256
+    suite: dict[str, Any]
+    suite_sha256: Sha256
+    code_sha256: Sha256
+    versions: dict[str, Text]
+    machine: dict[str, Text | float | None]
+    cells: tuple[DamageCell, ...] = Field(min_length=1)
+    score: Interval
+    recorded_at: Moment
+
+    @property
+    def worst(self) -> DamageCell:
+        """The run with the lowest utilisation."""
+        return min(self.cells, key=lambda cell: (cell.utilisation, cell.sender, cell.scenario, cell.seed))
+
+    def of_sender(self, name: str) -> list[DamageCell]:
+        """Return the runs against a sender."""
+        return [cell for cell in self.cells if cell.sender == name]
+
+
+def panel() -> Suite:
+    """Return the panel: senders, paths and lengths."""
+    import yaml
+
+    text = (resources.files("ccenv.leaderboard") / "panel.yaml").read_text(encoding="utf-8")
+    return validate(Suite, yaml.safe_load(text), "panel.yaml")
+
+
+def undisturbed_cells(suite: Suite) -> list[Cell]:
+    """Return the cells of a panel against its nominal adversary, in the order of the suite."""
+    nominal = suite.model_copy(update={"adversaries": (suite.score.adversary,)})
+    return cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
+
+
+def measured(cell: Cell, adversary: Adversary) -> tuple[DamageCell, Any]:
+    """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
+    undisturbed = values_of(cell, play(cell))["utilisation"]
+    trace = play(cell, adversary)
+    used = values_of(cell, trace)["utilisation"]
+    if undisturbed is None or used is None:
+        raise CcenvError(f"cell {cell.name}: utilisation is not defined")
+    return DamageCell(
+        sender=cell.agent.label, scenario=cell.scenario, seed=cell.seed, undisturbed=undisturbed, utilisation=used
+    ), trace
+
+
+@dataclass(frozen=True)
+class DamageStage:
+    """An adversary against the panel.
+
+    Attributes:
+        suite: the panel.
+    """
+
+    suite: Suite
+    name = "panel"
+    kind = DAMAGE
+    track = "adversary"
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Once per version of the panel and of the code."""
+        stem = f"{DAMAGE}/{submission}/{self.suite.sha256}/"
+        return stem, stem + code_hash()
+
+    def run(self, job: Job) -> Content:
+        """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
+        record = job.entrant.record
+        secret = secret_of(job.store, job.home, record.round)
+        seeds = evaluation_suite(self.suite, secret, record.submission).seeds
+        played = self.suite.model_copy(update={"seeds": seeds})
+        found = list(self._play(played, job))
+        cells = [cell for cell, _ in found]
+        by_case: dict[str, list[float]] = {}
+        for cell in cells:
+            by_case.setdefault(f"{cell.sender}/{cell.scenario}", []).append(cell.damage)
+        content = {
+            **job.head,
+            "stage": self.name,
+            "round": record.round,
+            "suite": plain(played.model_dump()),
+            "suite_sha256": self.suite.sha256,
+            "code_sha256": code_hash(),
+            "versions": versions(),
+            "machine": machine(),
+            "cells": [cell.model_dump() for cell in cells],
+            "score": asdict(estimate(list(by_case.values()))),
+        }
+        worst = min(range(len(cells)), key=lambda i: (cells[i].utilisation, cells[i].sender, cells[i].scenario, cells[i].seed))
+        return content, {WORST_VIEW: view_json(found[worst][1])}
+
+    def _play(self, played: Suite, job: Job) -> Iterator[tuple[DamageCell, Any]]:
+        adversary: Any = job.entrant.player
+        cells = undisturbed_cells(played)
+        for done, cell in enumerate(cells):
+            job.progress(done, len(cells))
+            yield measured(cell, adversary)
+        job.progress(len(cells), len(cells))

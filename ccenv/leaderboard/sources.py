@@ -1,0 +1,138 @@
+"""Where the records of a board come from: its database, or folders of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.benchmarks.store import CELLS
+from ccenv.benchmarks.suite import suite_of
+from ccenv.config import validate
+from ccenv.errors import InputError
+from ccenv.leaderboard.damage import DAMAGE, Damage
+from ccenv.leaderboard.records import BenchRecord, Envelope, VerificationRecord, read_cells, read_manifest, read_records
+from ccenv.leaderboard.rounds import ROUND, revealed
+from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
+from ccenv.leaderboard.store import EditedRecordError, Store, Stored
+from ccenv.leaderboard.submit import SubmissionRecord, entrants
+
+AUDIT = "audit"
+
+
+@dataclass(frozen=True)
+class EnvelopeRecord:
+    """The verified envelope of an entry."""
+
+    name: str
+    envelope: Envelope
+
+
+@dataclass(frozen=True)
+class DamageRecord:
+    """What an adversary did to the panel."""
+
+    name: str
+    damage: Damage
+    read: Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round: what was committed to, and the secret once it is closed."""
+
+    number: int
+    commitment: str
+    secret: str | None
+
+
+@dataclass(frozen=True)
+class Records:
+    """Everything that a board is made from.
+
+    Attributes:
+        benches: runs of suites.
+        verifications: single questions to solvers.
+        submissions: what was handed in; empty where the records come from folders.
+        envelopes, damages: the newest of each entry.
+        rounds: of the board.
+        audits: contents of the records of audits.
+        chain: hash of the last record, "" without a database.
+        handed_in: returns a file that was handed in, by hash.
+    """
+
+    benches: list[BenchRecord]
+    verifications: list[VerificationRecord]
+    submissions: list[SubmissionRecord] = field(default_factory=list)
+    envelopes: list[EnvelopeRecord] = field(default_factory=list)
+    damages: list[DamageRecord] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    audits: list[dict[str, Any]] = field(default_factory=list)
+    chain: str = ""
+    handed_in: Callable[[str], bytes] | None = None
+
+
+def from_folders(places: Sequence[FilePath]) -> Records:
+    """Read the runs and verifications below some folders. Raises InputError for damaged ones, or if there are none."""
+    benches, verifications = read_records(places)
+    if not benches:
+        shown = ", ".join(str(place) for place in places)
+        raise InputError(f"no finished benchmark below {shown}: run one first, e.g. ccenv bench run quick")
+    return Records(benches, verifications)
+
+
+def from_store(store: Store) -> Records:
+    """Read a board's database; every record's hash is checked.
+
+    Raises:
+        EditedRecordError: if a record is not what was stored.
+        InputError: if nothing was evaluated yet.
+    """
+    stored = store.records()
+    benches = [_bench(store, record) for record in stored if record.kind == EVALUATION]
+    damages = [_damage(store, record) for record in stored if record.kind == DAMAGE]
+    if not benches and not damages:
+        raise InputError("nothing on this board is evaluated yet: ccenv board evaluate")
+    shown = revealed(store)
+    return Records(
+        benches=benches,
+        verifications=[],
+        submissions=[entrant.record for entrant in entrants(store)],
+        envelopes=[_envelope(record) for record in stored if record.kind == ENVELOPE],
+        damages=damages,
+        rounds=[
+            Round(r.content["number"], r.content["commitment"], shown.get(r.content["number"])) for r in stored if r.kind == ROUND
+        ],
+        audits=[record.content for record in stored if record.kind == AUDIT],
+        chain=stored[-1].chain,
+        handed_in=store.file,
+    )
+
+
+def _bench(store: Store, record: Stored) -> BenchRecord:
+    where = f"record {record.number}"
+    manifest, _ = read_manifest(record.content["manifest"], where)
+    suite = suite_of(record.content["suite"], where)
+    if suite.sha256 != record.content["suite_sha256"]:
+        raise EditedRecordError(f"{where}: its suite is not the one whose hash it names")
+    cells = read_cells(store.file(record.files[CELLS]), manifest, where)
+    read = partial(_read, store, record.files)
+    return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read)
+
+
+def _read(store: Store, files: dict[str, str], name: str) -> bytes | None:
+    return store.file(files[name]) if name in files else None
+
+
+def _envelope(record: Stored) -> EnvelopeRecord:
+    fields = {name: record.content[name] for name in Envelope.model_fields}
+    return EnvelopeRecord(record.content["name"], validate(Envelope, fields, f"record {record.number}"))
+
+
+def _damage(store: Store, record: Stored) -> DamageRecord:
+    fields = {name: record.content[name] for name in Damage.model_fields}
+    return DamageRecord(
+        record.content["name"], validate(Damage, fields, f"record {record.number}"), partial(_read, store, record.files)
+    )
