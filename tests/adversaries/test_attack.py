@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 
+from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.adversaries.search import PANEL, PATHS, SEARCHES, attack
 from ccenv.adversaries.search.game import Game, Scene, worst_window
+from ccenv.adversaries.search.lookahead import fork
+from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents import make_sender
+from ccenv.engine.network_observation import N_FLOW, N_PATH
+from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, UnknownNameError
 from ccenv.metrics import Window, utilisation
 
-SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 100_000}
+SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 200_000}
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +98,82 @@ def test_proof_timing_measures_the_worst_window():
 def test_parameters_are_checked(name):
     with pytest.raises(InputError, match="unknown parameter"):
         attack("copa", adversaries=[f"{name}:nonsense=1"], **SMALL)
+
+
+def test_a_fork_goes_on_exactly_where_its_source_was():
+    """Environments copied onto each other, then played alike, stay alike; the source is unchanged."""
+    scene = Scene(make_sender("copa"), PATHS["deep"], "ccac", steps_per_rtt=4, warmup_rtts=10, window_rtts=10)
+    engine = Game(scene).engine(ExternalAdversary(), 4)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        engine.advance(2, moves=rng.random((4, 4)))
+    before = engine.flow("S")[:, 0]
+    assert len(set(before)) == 4
+    fork(engine, np.array([2, 2, 0, 3]))
+    np.testing.assert_array_equal(engine.flow("S")[:, 0], before[[2, 2, 0, 3]])
+    for _ in range(20):
+        engine.advance(2, moves=np.tile(rng.random(4), (4, 1)))
+    after = engine.flow("S")[:, 0]
+    assert after[0] == after[1]
+    assert len(set(after)) == 3
+
+
+def test_greedy_finds_at_least_the_worst_constant_of_a_memoryless_sender():
+    """Against a constant rate below C only service matters, and only by what is held at the window's end."""
+    sender = "constant:rate_mbps=24"
+    found = attack(sender, adversaries=["greedy", "corners"], **SMALL).by_adversary
+    assert found["greedy"].worst_utilisation <= found["corners"].worst_utilisation + 1e-9
+
+
+def test_a_beam_narrows_to_its_budget():
+    found = attack("copa", adversaries=["beam:width=256"], **SMALL).by_adversary["beam"]
+    assert 1 <= found.details["width"] < 256
+    assert found.flow_steps <= SMALL["budget_flow_steps"]
+    with pytest.raises(InputError, match="raise the budget"):
+        attack("copa", adversaries=["beam"], **(SMALL | {"budget_flow_steps": 1000}))
+
+
+def test_evolution_reports_scenarios_that_differ_and_replay():
+    found = attack("reno", adversaries=["evolution:population=16"], **SMALL).by_adversary["evolution"]
+    assert found.legal
+    failures = found.details["different_failures"]
+    assert failures[0]["utilisation"] == pytest.approx(found.worst_utilisation)
+    assert found.trace.header.path.link_rate_Bps * 8e-6 == pytest.approx(failures[0]["link_rate_mbps"])
+    assert failures[0]["utilisation"] <= min(f["utilisation"] for f in failures)
+
+
+def test_a_solver_trace_is_replayed(tmp_path):
+    """A made-up counterexample on the K = 1 grid: hold, then release; each of its steps lasts one Rm."""
+    engine = Game(
+        Scene(make_sender("cc_qdel"), PATHS["deep"], "ccac", timing="smt", steps_per_rtt=1, warmup_rtts=5, window_rtts=9)
+    ).engine(RecordedAdversary("x", np.array([[0.0, 1, 0, 0], [1.0, 1, 1, 0]]), periodic=True), 1, record=True)
+    engine.advance(8)
+    file = tmp_path / "trace.npz"
+    engine.trace(0).save(file)
+    found = attack("copa", adversaries=[str(file)], **SMALL).by_adversary[str(file)]
+    assert found.legal
+    assert found.details["made_for"] == "cc_qdel"
+    assert found.flow_steps == 8 * 160
+
+
+def test_a_learned_adversary_is_loaded_and_played(tmp_path):
+    n_in = N_PATH + N_FLOW
+    policy = MlpAdversary("corner", (np.zeros((n_in, 2)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION, (0, 2))
+    save_adversary(tmp_path, policy, {"score": 1.0})
+    result = attack("copa", adversaries=[str(tmp_path), "slowest:waste=0"], **SMALL)
+    worst = [finding.worst_utilisation for finding in result.by_adversary.values()]
+    assert worst[0] == pytest.approx(worst[1], rel=1e-9)
+    again = load_adversary(tmp_path / "adversary.json")
+    assert again.columns == (0, 2)
+    assert all((a == b).all() for a, b in zip(again.weights, policy.weights, strict=True))
+
+
+def test_a_damaged_learned_adversary_is_refused(tmp_path):
+    policy = MlpAdversary("x", (np.zeros((19, 2)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION, (0, 2))
+    save_adversary(tmp_path, policy)
+    weights = tmp_path / "adversary.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8] + b"\0" * 7 + b"\1")
+    with pytest.raises(InputError, match="sha256 differs"):
+        load_adversary(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        attack("copa", adversaries=[str(tmp_path / "missing.safetensors")], **SMALL)

@@ -8,7 +8,7 @@ from ccenv.cli.main import main
 from ccenv.legality import check_trace
 from ccenv.trace import load_trace
 
-QUICK = ["--budget", "60000", "--steps-per-rtt", "4", "--warmup-rtts", "10", "--window-rtts", "10"]
+QUICK = ["--budget", "200000", "--steps-per-rtt", "4", "--warmup-rtts", "10", "--window-rtts", "10"]
 
 
 def attack(capsys, *arguments):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ccenv.adversaries import ADVERSARIES
+from ccenv.adversaries.learned import is_adversary
 from ccenv.adversaries.search.game import Found, Game
 from ccenv.errors import unknown_name
 from ccenv.parameters import build
@@ -16,7 +17,11 @@ SEARCHES = Registry("adversary")
 for _name, _summary in (
     ("corners", "all constant moves of 0, 1 (and 1/2) per choice"),
     ("random_search", "random periodic patterns of 1-4 Rm"),
-    ("cem", "cross-entropy method over periodic patterns of 1-4 Rm (parameters population, elite)"),
+    ("cem", "cross-entropy method over periodic patterns of 1-4 Rm (parameters population, elite_share)"),
+    ("cma_es", "CMA-ES over periodic patterns of 1-4 Rm (parameter population; extra attack)"),
+    ("greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
+    ("evolution", "whole scenarios, path and moves, with novelty (parameter population)"),
+    ("beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.search.{_name}:search", tags=("search",), summary=_summary)
 for _name, _summary in (
@@ -26,7 +31,7 @@ for _name, _summary in (
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.emulation.{_name}:search", tags=("emulation",), summary=_summary)
 
-PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem")
+PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem", "cma_es", "greedy", "beam")
 """The adversaries of an attack if nobody names others."""
 
 
@@ -52,7 +57,8 @@ def make_search(spec: str) -> Search:
     """Build a search, or wrap what is played as it is.
 
     Args:
-        spec: a search of SEARCHES with optional parameters (``"cem:population=128"``) or a scripted adversary (``"hoard"``).
+        spec: a search of SEARCHES with optional parameters (``"cem:population=128"``), a scripted adversary (``"hoard"``), the
+            files of a learned one, or a solver's trace (``.npz``).
 
     Raises:
         UnknownNameError: if nothing has this name.
@@ -62,7 +68,11 @@ def make_search(spec: str) -> Search:
     if name in SEARCHES:
         search: Search = build(SEARCHES, spec)
         return search
-    if name in ADVERSARIES:
+    if spec.endswith(".npz"):
+        from ccenv.adversaries.search.replay import Replay
+
+        return Replay(spec)
+    if name in ADVERSARIES or is_adversary(spec):
         from ccenv.adversaries.search.scripted import Scripted
 
         return Scripted(spec)

@@ -2,8 +2,8 @@
 
 A pattern is a point of [0, 1]^n: one number per step and open choice, repeated with a period of 1 to 4 Rm. Each generation is
 drawn from independent normal distributions, clipped; the next mean and deviation are those of the elite. The first generation
-contains the constant corners, because a free search per step misses them. All periods get a short start; the rest of the
-budget goes to the two that came out worst for the sender.
+contains the constants, because a free search per step misses them, and patterns of zeros and ones. All periods get a short start;
+the rest of the budget goes to the two that came out worst for the sender.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ class _Distribution:
         self.deviation = np.full(shape, FIRST_DEVIATION)
         self.best_values = np.ones(shape)
         self.best = np.inf
-        self.corners = np.repeat(constants(game, (0.0, 1.0)), shape[0], axis=1)
+        self.constants = np.repeat(constants(game), shape[0], axis=1)
 
     def generation(self, game: Game, population: int, elite: int, draw: np.random.Generator) -> None:
         """Draw, play, and move towards the elite."""
         noise = draw.standard_normal((population, *self.mean.shape))
         values = np.clip(self.mean + self.deviation * noise, 0.0, 1.0)
-        kept = self.corners[:population] if np.isinf(self.best) else self.best_values[None]
+        if np.isinf(self.best):
+            values[::2] = np.round(values[::2])
+            kept = self.constants[:population]
+        else:
+            kept = self.best_values[None]
         values[: len(kept)] = kept
         utilisation = game.play(game.moves(values))
         order = np.argsort(utilisation, kind="stable")

@@ -184,34 +184,44 @@ class Game:
             engine.reset(keys=np.zeros(n_envs))
         return engine
 
-    def play(self, moves: np.ndarray, paths: PathArrays | None = None) -> np.ndarray:
+    def play(self, moves: np.ndarray) -> np.ndarray:
         """Return the utilisation under each of several sequences of moves.
 
         Args:
             moves: (B, n_steps, N_MOVES).
-            paths: one path per sequence; default: the scene's.
         """
-        if paths is not None:
-            return self._run(moves, paths)
-        return np.concatenate([self._run(moves[i : i + CHUNK], None) for i in range(0, len(moves), CHUNK)])
+        parts = [self.play_paths(moves[i : i + CHUNK], None)["utilisation"] for i in range(0, len(moves), CHUNK)]
+        return np.concatenate(parts)
 
-    def _run(self, moves: np.ndarray, paths: PathArrays | None) -> np.ndarray:
-        engine = self.engine([RecordedAdversary("search", row) for row in moves], len(moves), paths=paths)
-        if self.scene.timing == "smt":
-            served = np.zeros((self.n_steps + 1, len(moves)))
-            for step in range(1, self.n_steps + 1):
-                engine.advance(1)
-                served[step] = engine.flow("S")[:, 0]
-            self.count(engine, self.n_steps)
-            per_step = engine.env("link_rate_Bps") * engine.env("dt_s")
-            return worst_window(served[self.first_row :], per_step, int(engine.env("jitter_steps")[0]))
+    def play_paths(self, moves: np.ndarray, paths: PathArrays | None) -> dict[str, np.ndarray]:
+        """Play moves on one path each (None: the scene's); return utilisation, sent, lost and queue_bdp, (B,) each.
+
+        ``sent`` and ``lost`` are bytes of the measured window, ``queue_bdp`` is the queue at its end in units of C*Rm.
+        """
+        engine = self.engine([recorded(row, "search") for row in moves], len(moves), paths=paths)
         engine.advance(self.first_row)
         before = engine.totals()
-        engine.advance(self.n_steps - self.first_row)
-        after = engine.totals()
+        if self.scene.timing == "smt":
+            served = [before["S"][:, 0]]
+            for _ in range(self.n_steps - self.first_row):
+                engine.advance(1)
+                served.append(engine.flow("S")[:, 0])
+            per_step = engine.env("link_rate_Bps") * engine.env("dt_s")
+            utilisation = worst_window(np.array(served), per_step, engine.env("jitter_steps"))
+        else:
+            engine.advance(self.n_steps - self.first_row)
         self.count(engine, self.n_steps)
-        utilisation: np.ndarray = (after["S"] - before["S"])[:, 0] / (after["capacity"] - before["capacity"])
-        return utilisation
+        after = engine.totals()
+        change = {name: after[name] - before[name] for name in ("A", "L", "S", "capacity")}
+        if self.scene.timing != "smt":
+            utilisation = change["S"][:, 0] / change["capacity"]
+        bdp = engine.env("link_rate_Bps") * engine.flow("rtt_s")[:, 0]
+        return {
+            "utilisation": utilisation,
+            "sent": change["A"][:, 0],
+            "lost": change["L"][:, 0],
+            "queue_bdp": engine.queue_bytes / bdp,
+        }
 
     def count(self, engine: CurveEngine, steps: int) -> None:
         """Add what an engine has played to the account."""
@@ -237,13 +247,13 @@ class Game:
         return float((trace.S[-1] - trace.S[first]).sum()) / capacity
 
 
-def worst_window(served: np.ndarray, per_step_bytes: np.ndarray, jitter_steps: int) -> np.ndarray:
+def worst_window(served: np.ndarray, per_step_bytes: np.ndarray, jitter_steps: int | np.ndarray) -> np.ndarray:
     """Return the worst utilisation over all windows of PROOF_WINDOW_RTTS, counted as the proofs count it.
 
     Args:
         served: (rows, B) cumulative bytes, one row per Rm.
         per_step_bytes: (B,) C*Rm.
-        jitter_steps: D in Rm.
+        jitter_steps: D in Rm, one or (B,).
 
     Returns:
         (B,): min over t of (S(t + 9) - S(t)) / (C*(9 Rm - D)); may exceed 1.

@@ -1,4 +1,4 @@
-"""A scripted adversary, played as it is."""
+"""A scripted or learned adversary, played as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Scripted:
     """One run against an adversary of ``ccenv.adversaries``.
 
     Attributes:
-        spec: name and parameters.
+        spec: what ``ccenv.adversaries.make_adversary`` takes.
     """
 
     spec: str
