@@ -33,13 +33,14 @@ class Decision:
     state: dict[str, Any]
 
 
-DecideStep = Callable[["_Run", int, dict[str, Any]], Decision]
+DecideStep = Callable[["Run", int, dict[str, Any]], Decision]
 
 
-class _Run:
+class Run:
     """The state of a replay; lists grow by one entry per sample."""
 
     def __init__(self, setting: Setting, values: Values, bounds: frozenset[str]) -> None:
+        """Start at sample 0 of a solver model."""
         self.setting = setting
         self.d = setting.jitter_steps
         self.values = values
@@ -64,6 +65,7 @@ class _Run:
         self.beliefs = {name: [number(values, f"{name}_0")] for name in sorted(bounds)}
 
     def enqueued(self, t: int) -> Fraction:
+        """Return E at a sample, negative ones included."""
         return self.E[t] if t >= 0 else self.past[-t - 1]
 
 
@@ -83,29 +85,34 @@ def replay(setting: Setting, values: Values, bounds: frozenset[str], probe_windo
     Raises:
         ReplayError: naming the law or variable that disagrees, where and by how much.
     """
-    run = _Run(setting, values, bounds)
+    run = Run(setting, values, bounds)
     _check_start(run)
     state: dict[str, Any] = {}
     for t in range(1, setting.samples):
-        decision = decide_step(run, t, state)
-        state = decision.state
-        run.rate.append(decision.rate)
-        run.sent.append(decision.sent)
-        if run.cwnd is not None:
-            run.cwnd.append(state["cwnd"])
+        state = advance(run, t, decide_step, state)
         _arrive(run, t)
         _check_moves(run, t)
-        _observe(run, t)
-        _update_beliefs(run, t, probe_window)
+        observe(run, t)
+        update_beliefs(run, t, probe_window)
     view = _as_view(run)
     _compare(run, view)
     return view
 
 
+def advance(run: Run, t: int, decide_step: DecideStep, state: dict[str, Any]) -> dict[str, Any]:
+    """Let the sender decide step t; append rate, bytes and window, and return its state."""
+    decision = decide_step(run, t, state)
+    run.rate.append(decision.rate)
+    run.sent.append(decision.sent)
+    if run.cwnd is not None:
+        run.cwnd.append(decision.state["cwnd"])
+    return decision.state
+
+
 def program_decider(program: Program) -> DecideStep:
     """Return the step function of a belief program, by the exact reference interpreter."""
 
-    def step(run: _Run, t: int, state: dict[str, Any]) -> Decision:
+    def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
         held = state.get("held", int(number(run.values, "held_0")))
         if held > 0:
             return Decision(run.rate[t - 1], run.rate[t - 1], {"held": held - 1})
@@ -119,7 +126,7 @@ def program_decider(program: Program) -> DecideStep:
 def recorded_decider() -> DecideStep:
     """Return the step function of an arbitrary sender: it sends what the solver chose, at least one MSS per Rm."""
 
-    def step(run: _Run, t: int, state: dict[str, Any]) -> Decision:
+    def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
         rate = number(run.values, f"rate_{t}")
         law("at least one MSS per Rm", t, rate >= run.alpha, rate)
         return Decision(rate, rate, {})
@@ -127,7 +134,7 @@ def recorded_decider() -> DecideStep:
     return step
 
 
-def _program_inputs(run: _Run, t: int) -> dict[str, Any]:
+def _program_inputs(run: Run, t: int) -> dict[str, Any]:
     steps = max([m for m, flag in run.late[t].items() if flag], default=0)
     # Only the delays that the query tells apart are known; the smallest delay of that class decides like every other one.
     inputs: dict[str, Any] = {
@@ -148,14 +155,14 @@ def _program_inputs(run: _Run, t: int) -> dict[str, Any]:
     return inputs
 
 
-def _step_utilised(run: _Run, x: int) -> bool:
+def _step_utilised(run: Run, x: int) -> bool:
     if x < 0:
         return bool(run.values.get("utilised_before", False))
     lost = run.lost_at_0 if x == 0 else run.lost[x] > 0
     return run.E[x] > run.S[x + run.d] or lost
 
 
-def _arrive(run: _Run, t: int) -> None:
+def _arrive(run: Run, t: int) -> None:
     wanted = run.E[t - 1] + run.sent[t]
     room = wanted if run.beta is None else run.G[t] + run.beta
     entered = min(wanted, room)
@@ -163,7 +170,7 @@ def _arrive(run: _Run, t: int) -> None:
     run.E.append(entered)
 
 
-def _check_start(run: _Run) -> None:
+def _check_start(run: Run) -> None:
     law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
     if run.beta is not None:
         wanted: dict[Any, bool] = {
@@ -200,7 +207,7 @@ def _check_start(run: _Run) -> None:
                 law("C_L(0) <= C_U(0)", 0, run.beliefs[lower][0] <= run.beliefs[upper][0], run.beliefs[lower][0])
 
 
-def _check_moves(run: _Run, t: int) -> None:
+def _check_moves(run: Run, t: int) -> None:
     gained = run.G[t] - run.G[t - 1]
     law("tokens arrive at most at rate C", t, gained <= 1, gained)
     law("tokens are not taken back", t, gained >= 0, gained)
@@ -215,7 +222,8 @@ def _check_moves(run: _Run, t: int) -> None:
     law("S(t) >= G(t - D)", t, run.S[t] >= run.G[t - run.d], run.S[t])
 
 
-def _observe(run: _Run, t: int) -> None:
+def observe(run: Run, t: int) -> None:
+    """Append what the sender sees at sample t: losses and delays, from S, E and the losses of the run so far."""
     if run.setting.has_loss:
         run.loss_seen.append(run.lost_at_0 if t == 1 else run.lost[t - 1] > 0)
     else:
@@ -234,7 +242,8 @@ def _observe(run: _Run, t: int) -> None:
     run.first_late.append(first)
 
 
-def _update_beliefs(run: _Run, t: int, probe_window: int) -> None:
+def update_beliefs(run: Run, t: int, probe_window: int) -> None:
+    """Append the beliefs at sample t."""
     beliefs = run.beliefs
     if "C_L" in beliefs:
         beliefs["C_L"].append(max([beliefs["C_L"][t - 1], *_delivery_rates(run, t)]))
@@ -252,11 +261,11 @@ def _update_beliefs(run: _Run, t: int, probe_window: int) -> None:
         _time_out(run, rule)
 
 
-def _delivery_rates(run: _Run, t: int) -> list[Fraction]:
+def _delivery_rates(run: Run, t: int) -> list[Fraction]:
     return [(run.S[t] - run.S[s]) / (t - s + run.d) for s in range(t)]
 
 
-def _utilised_rates(run: _Run, t: int) -> list[Fraction]:
+def _utilised_rates(run: Run, t: int) -> list[Fraction]:
     rates = []
     for s in range(t - run.d):
         if run.setting.beliefs.upper == "paper":
@@ -268,11 +277,11 @@ def _utilised_rates(run: _Run, t: int) -> list[Fraction]:
     return rates
 
 
-def _loss_counts(run: _Run, x: int) -> bool:
+def _loss_counts(run: Run, x: int) -> bool:
     return run.loss_seen[x] if run.d else run.lost[x] > 0
 
 
-def _sending_rates(run: _Run, t: int, window: int) -> list[Fraction]:
+def _sending_rates(run: Run, t: int, window: int) -> list[Fraction]:
     slack = run.d + run.setting.beliefs.lambda_extra_steps
     rates = []
     for end in range(window, t + 1):
@@ -282,7 +291,7 @@ def _sending_rates(run: _Run, t: int, window: int) -> list[Fraction]:
     return rates
 
 
-def _time_out(run: _Run, rule: TimeoutRule) -> None:
+def _time_out(run: Run, rule: TimeoutRule) -> None:
     lower, upper = run.beliefs["C_L"], run.beliefs["C_U"]
     kept_lower, kept_upper = lower[-1], upper[-1]
     tight, empty = kept_upper <= rule.close_factor * kept_lower, kept_upper < kept_lower
@@ -294,7 +303,7 @@ def _time_out(run: _Run, rule: TimeoutRule) -> None:
         upper[-1] = max(lower[-1], rule.rise_factor * upper[-2])
 
 
-def _as_view(run: _Run) -> View:
+def _as_view(run: Run) -> View:
     view = View(
         setting=run.setting,
         alpha=run.alpha,
@@ -317,7 +326,7 @@ def _as_view(run: _Run) -> View:
     return view
 
 
-def _compare(run: _Run, view: View) -> None:
+def _compare(run: Run, view: View) -> None:
     """Compare what was computed with what the solver said."""
     for name in ("E", "rate", *(["cwnd"] if run.cwnd is not None else []), *sorted(run.bounds)):
         for t, value in enumerate(getattr(view, name)):

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ccenv.adversary import RecordedAdversary
 from ccenv.errors import InputError
 from ccenv.trace import Trace
+
+if TYPE_CHECKING:
+    from ccenv.engine.curve import CurveEngine
+
+Decide = Callable[["CurveEngine", int, float], float]
+"""(engine, t, origin of the trace in bytes) -> bytes offered in the trace's step t."""
 
 PREFIX_STEPS = 2
 """Steps that build the trace's initial state from an empty path."""
@@ -73,8 +81,12 @@ def as_adversary(trace: Trace, name: str = "solver") -> RecordedAdversary:
     return RecordedAdversary(name, moves_of(trace).network[PREFIX_STEPS:], periodic=True)
 
 
-def engine_replay(trace: Trace) -> tuple[Trace, float]:
-    """Run a solver trace in the curve engine: same bytes offered, same network moves, K = 1, proof timing.
+def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, float]:
+    """Run a solver trace in the curve engine: same network moves, K = 1, proof timing.
+
+    Args:
+        trace: of the solver.
+        decide: decides each step on what the engine has delivered; None: the bytes of the trace are offered again.
 
     Returns:
         tuple: the engine's own trace cut to the solver's rows and shifted to its origin, and the largest difference of A, L, S
@@ -95,7 +107,10 @@ def engine_replay(trace: Trace) -> tuple[Trace, float]:
         history_rtts=_history_rtts(trace),
         record=True,
     )
-    for rate in moves.rates_Bps:
+    for step, rate in enumerate(moves.rates_Bps):
+        if decide is not None and step >= PREFIX_STEPS:
+            offered = decide(engine, step - PREFIX_STEPS + 1, moves.offset_bytes)
+            rate = max(offered / trace.header.dt_s, SMALLEST_RATE_Bps)  # noqa: PLW2901
         engine.advance(1, actions=np.array([[rate]]))
     run = engine.trace(0)
     cut = _cut(run, trace, moves.offset_bytes)

@@ -11,8 +11,8 @@ from typing import Any
 
 from ccenv import __version__
 from ccenv.errors import CcenvError
+from ccenv.smt.closed_loop import run_in_engine
 from ccenv.smt.export import as_trace
-from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.setting import Setting
 from ccenv.smt.solvers import version_of
 from ccenv.smt.verifier import Query, Result, Verdict, Verifier
@@ -126,9 +126,8 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
         raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
     file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", stem) + ".npz")
     trace.save(file)
-    _, difference = engine_replay(trace)
-    replay = {"exact": "reproduced in rational numbers", "engine_relative_difference": difference}
-    replay["engine"] = "reproduced" if difference <= REPLAY_TOLERANCE else "differs"
+    window = (query.sender.needs(setting) | query.claim.needs).probe_window
+    replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
     return str(file), replay
 
 

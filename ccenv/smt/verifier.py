@@ -62,6 +62,7 @@ class Result:
         evidence: hashes, files, solver versions, limits.
         recheck: second solver's answer, if asked for.
         view: the counterexample in exact numbers.
+        values: the solver's model of it, every declared variable.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Result:
     evidence: dict[str, Any] = field(default_factory=dict)
     recheck: dict[str, Any] | None = None
     view: View | None = None
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -130,19 +132,24 @@ class Verifier:
         if answer.status == "unknown":
             return Result(query.name, "unknown", answer.seconds, answer.reason, evidence=evidence)
         if answer.status == "sat":
-            view = self._readable(query, encoding, violation, confirm(query, encoding, answer))
+            answer, view = self._readable(query, encoding, violation, answer)
             # A satisfiable query stays satisfiable without the violated property: it is its own sane twin.
-            return Result(query.name, "refuted", answer.seconds, sanity={"satisfiable": True}, evidence=evidence, view=view)
+            result = Result(query.name, "refuted", answer.seconds, sanity={"satisfiable": True}, evidence=evidence, view=view)
+            result.values = complete_values(encoding, answer)
+            return result
         return self._proof(query, encoding, answer, text, evidence, about)
 
-    def _readable(self, query: Query, encoding: Encoding, violation: Formula, view: View) -> View:
+    def _readable(self, query: Query, encoding: Encoding, violation: Formula, answer: Answer) -> tuple[Answer, View]:
         """Return a counterexample with a moderate queue where there is one; the first one stands where not."""
+        view = confirm(query, encoding, answer)
         if view.E[-1] + view.lost_until(view.last) <= READABLE_BDP:
-            return view
+            return answer, view
         terms = encoding.view
         small = [violation, terms.E[terms.last] + terms.lost_until(terms.last) <= READABLE_BDP]
         again = solve(to_smtlib(encoding.formulas() + small), "z3", min(self.time_limit_s, READABLE_LIMIT_S), self.seed)
-        return confirm(query, encoding, again) if again.status == "sat" else view
+        if again.status != "sat":
+            return answer, view
+        return replace(again, seconds=answer.seconds), confirm(query, encoding, again)
 
     def _proof(
         self, query: Query, encoding: Encoding, answer: Answer, text: str, evidence: dict[str, Any], about: dict[str, Any]

@@ -14,6 +14,8 @@ from ccenv.legality import check_trace
 from ccenv.path import Path
 from ccenv.sender import ExternalSender
 from ccenv.smt.catalog import smt_sender
+from ccenv.smt.claims import Thresholds, build_claim
+from ccenv.smt.closed_loop import run_in_engine
 from ccenv.smt.encode import AnySender, Needs, encode
 from ccenv.smt.exact import replay
 from ccenv.smt.export import as_trace
@@ -21,7 +23,7 @@ from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.properties import Property
 from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
 from ccenv.smt.solvers import Answer
-from ccenv.smt.verifier import Query, complete_values
+from ccenv.smt.verifier import Query, Verifier, complete_values
 
 z3 = pytest.importorskip("z3")
 
@@ -109,9 +111,22 @@ def test_random_models_replay_exactly_and_run_in_the_engine() -> None:
         view = replay(query.setting, complete, bounds, window, query.sender.decider())
         trace = as_trace(view, query.sender.name)
         assert check_trace(trace) == []
-        assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
+        run = run_in_engine(trace, view, complete, query.sender, window)
+        assert run["engine"] == "reproduced", run
+        assert "decided each step" in run["engine_sender"], run
         replayed += 1
     assert replayed == 200
+
+
+def test_another_sender_in_the_loop_does_not_reproduce_the_trace() -> None:
+    """The sender really decides in the engine: another program cannot stand in for the one that the trace was found for."""
+    sender = smt_sender("cc_probe_drain")
+    query = build_claim("invariant", Setting(samples=6), sender, Thresholds())[-1]
+    result = Verifier(60).decide(query)
+    trace = as_trace(result.view, sender.name)
+    assert run_in_engine(trace, result.view, result.values, sender, 1)["engine"] == "reproduced"
+    assert run_in_engine(trace, result.view, result.values, smt_sender("cc_probe_fast"), 1)["engine"] == "differs"
+    assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
 
 
 def _steer(solver, v, rng: random.Random) -> None:
