@@ -15,8 +15,8 @@ class Curves:
     Rows are 0..T. Per-step quantities have T + 1 rows too; row 0, where no step ends, is zero.
     """
 
-    def __init__(self, trace: Trace, tolerance: float) -> None:
-        """Take the trace apart; tolerance is relative to the bytes at stake."""
+    def __init__(self, trace: Trace, tolerance: float, slack_bytes: float = 0.0) -> None:
+        """Take the trace apart; tolerance is relative to the bytes at stake, slack_bytes come on top at every row."""
         self.trace = trace
         self.path = trace.header.path
         self.model = trace.model
@@ -39,7 +39,7 @@ class Curves:
         self.overflow = np.maximum(0.0, self.offered - self.G - self.path.buffer_bytes)
         magnitude = np.maximum.reduce([np.abs(c).sum(axis=1) for c in (self.A, self.L, self.S)] + [np.abs(self.G)])
         self.at_stake = np.maximum(1.0, np.maximum.accumulate(magnitude))  # bytes
-        self.roundoff = tolerance * self.at_stake
+        self.roundoff = tolerance * self.at_stake + slack_bytes
 
     @cached_property
     def jitter_steps(self) -> tuple[int, ...]:

@@ -362,23 +362,26 @@ class Violation:
         return asdict(self)
 
 
-def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE) -> list[Violation]:
+def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes: float = 0.0) -> list[Violation]:
     """Check a trace against every law of its model.
 
     Args:
         trace: what to check.
         tolerance: roundoff to forgive, relative to the bytes at stake (the largest cumulative curve up to the row, at least
             1 byte; for the link rate, the bytes of one step), in [0, 1).
+        slack_bytes: to forgive besides, at every row: what whole packets differ from the fluid of the laws.
 
     Returns:
         Where each broken law is first broken, earliest first, then in the order of ``LAWS``; empty for a legal trace.
 
     Raises:
-        InputError: for a tolerance outside [0, 1).
+        InputError: for a tolerance outside [0, 1) or slack that is not finite and at least 0.
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"tolerance is {tolerance}; it must be in [0, 1)")
-    curves = Curves(trace, tolerance)
+    if not 0 <= slack_bytes < math.inf:
+        raise InputError(f"slack_bytes is {slack_bytes}; it must be finite and at least 0")
+    curves = Curves(trace, tolerance, slack_bytes)
     found = [_first(law, curves, tolerance) for law in LAWS if law.applies(curves)]
     return sorted((v for v in found if v is not None), key=lambda violation: violation.step)
 

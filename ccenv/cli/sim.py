@@ -16,6 +16,8 @@ def command(
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
     duration: Annotated[float | None, typer.Option(help="Seconds to simulate, instead of the scenario's.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rates, windows, RTTs and queues into this .png or .svg.")] = None,
+    packet_log: Annotated[Path | None, typer.Option(help="Write what happened to each packet into this .npz.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz); one drop-tail link.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a scenario packet by packet; print throughput, loss and RTT per flow beside the paper's figures.
@@ -24,7 +26,11 @@ def command(
     """
     from ccenv.simulation import simulate
 
-    result = simulate(file, seed=seed, duration_s=duration)
+    result = simulate(file, seed=seed, duration_s=duration, packet_log=packet_log is not None or trace is not None)
+    if packet_log is not None:
+        result.save_packet_log(packet_log)
+    if trace is not None:
+        result.trace().save(trace)
     if plot is not None:
         result.plot(plot)
     summary = result.summary()

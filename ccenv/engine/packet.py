@@ -17,6 +17,7 @@ from ccenv.engine.packet_layout import (
     ERROR_ADVERSARY,
     ERROR_EVENTS,
     ERROR_SENDER,
+    EVENT_STRIDE,
     FLOW_DTYPE,
     FLOW_LOG,
     JITTERS,
@@ -31,6 +32,7 @@ from ccenv.engine.packet_layout import (
     TX_STRIDE,
     WORKLOADS,
 )
+from ccenv.engine.packet_log import MAX_ROWS, ordered
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.errors import EngineError, InputError, did_you_mean
@@ -59,6 +61,7 @@ class PacketEngine:
         duration_s: how long the run may become.
         seed: keys all random numbers.
         max_events: a run that takes more is ended with an error; by default far above what the links can carry.
+        packet_log: rows that the packet log keeps, at most MAX_ROWS of ``packet_log``; 0: none.
 
     Raises:
         InputError: for senders that cannot run per packet, or parameters that they do not have.
@@ -74,6 +77,7 @@ class PacketEngine:
         duration_s: float,
         seed: int = 0,
         max_events: int | None = None,
+        packet_log: int = 0,
     ) -> None:
         for name, value in (("log_s", log_s), ("duration_s", duration_s)):
             if not (math.isfinite(value) and value > 0):
@@ -85,10 +89,13 @@ class PacketEngine:
             )
         if not 0 <= seed < 2**53:
             raise InputError(f"seed {seed} is not in [0, 2**53)")
+        if not 0 <= packet_log <= MAX_ROWS:
+            raise InputError(f"a packet log of {packet_log} rows; it must have 0 to {MAX_ROWS}")
         if len(senders) != len(network.flows):
             raise InputError(f"{len(senders)} senders for {len(network.flows)} flows")
         self.network, self.senders, self.seed = network, list(senders), seed
         self.duration_s, self.log_s = duration_s, log_s
+        self._until_s = 0.0
         self._keep: list[np.ndarray] = []  # arrays that records point into
         self._max_events = max_events or self._default_events()
         self._build_links()
@@ -96,6 +103,8 @@ class PacketEngine:
         self._build_senders()
         self._build_boxes(adversaries or {})
         self._build_run()
+        self._packet_log = np.empty((packet_log, EVENT_STRIDE))  # untouched pages take no memory
+        self._run["packet_log_at"], self._run["packet_log_limit"] = self._packet_log.ctypes.data, packet_log
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -294,6 +303,7 @@ class PacketEngine:
                 flow, its sender and the time.
         """
         end_s = math.nextafter(until_s, math.inf)
+        self._until_s = until_s
         at_s = float(self._run["now_s"][0])
         while at_s < end_s:
             at_s = min(end_s, at_s + SLICE_S)
@@ -320,6 +330,17 @@ class PacketEngine:
             raise EngineError(f"flow {flow}: its adversary made a move that is no number at {now_s:.6g} s")
         if run["error"] == ERROR_EVENTS:
             raise EngineError(f"the run passed {self._max_events} events at {now_s:.6g} s of {self.duration_s:g} s")
+
+    def packet_log(self) -> np.ndarray:
+        """Return what happened to each packet so far, records of ``packet_log.LOG_DTYPE`` in the order of time.
+
+        Raises:
+            EngineError: if more happened than the log keeps.
+        """
+        rows, limit = int(self._run["packet_log_rows"][0]), int(self._run["packet_log_limit"][0])
+        if rows > limit:
+            raise EngineError(f"the packet log keeps {limit} rows; {rows} happened by {self._run['now_s'][0]:.6g} s")
+        return ordered(self._packet_log[:rows], self._until_s)
 
     @property
     def events(self) -> int:

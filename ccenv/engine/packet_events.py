@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.calls import load, store
-from ccenv.engine.packet_layout import ARRIVED, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
+from ccenv.engine.packet_layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
+from ccenv.engine.packet_log import note
 from ccenv.engine.packet_queue import DROP, MARK, append, count_queue, serve_head, verdict
 from ccenv.engine.packet_receiver import receive
 
@@ -65,7 +66,9 @@ def arrive(run, ln, fl, tx, hop, now_s):  # type: ignore[no-untyped-def]
         ln.dropped_bytes += mss_bytes
         fl.dropped_bytes += mss_bytes
         fl.in_network -= 1
+        note(run, DROP_EVENT, now_s, fl, ln.index, tx)
         return
+    note(run, ENQUEUE, now_s, fl, ln.index, tx)
     if decision == MARK:
         ln.marked_bytes += mss_bytes
         store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
@@ -95,11 +98,11 @@ def put_pipe(pipe, tx, time_s):  # type: ignore[no-untyped-def]
 def release_box(run, box, fl, now_s, share):  # type: ignore[no-untyped-def]
     """Deliver from a box what is due, and of the rest the share that the adversary lets go (rounded)."""
     while box.head < box.tail and load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s <= now_s:
-        receive(fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s, run.mss_bytes)
+        receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
         box.head += 1
     count = int(share * (box.tail - box.head) + 0.5)
     for _ in range(count):
-        receive(fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s, run.mss_bytes)
+        receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
         box.head += 1
 
 

@@ -14,7 +14,10 @@ from numba import njit
 from ccenv.engine.calls import call_1, call_2, call_3, load
 from ccenv.engine.packet_events import arrive, box_time_s, flow_time_s, put_pipe, release_box, set_source, start_service
 from ccenv.engine.packet_layout import (
+    ACK_EVENT,
+    DEPART,
     DISCIPLINES,
+    DROP_EVENT,
     ERROR_ADVERSARY,
     ERROR_EVENTS,
     ERROR_SENDER,
@@ -23,9 +26,11 @@ from ccenv.engine.packet_layout import (
     LOSS_COUNTER,
     MAX_HOPS,
     PIPE_STRIDE,
+    SEND,
     TIME_S,
     TX,
 )
+from ccenv.engine.packet_log import note
 from ccenv.engine.packet_queue import codel_drops_head, count_queue, serve_head
 from ccenv.engine.packet_receiver import receive, release_time_s, send_ack
 from ccenv.engine.packet_transport import (
@@ -110,6 +115,7 @@ def advance(  # type: ignore[no-untyped-def]
                 if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
                     last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
                     fl.ack_head += 1
+                    note(run, ACK_EVENT, now_s, fl, -1, last_tx)
                     acked_bytes = take_ack(fl, ack, last_tx, now_s, mss_bytes, run.rto_min_s)
                     if fl.hold_window_s > 0.0:
                         adjust_hold(fl, now_s)
@@ -135,6 +141,7 @@ def advance(  # type: ignore[no-untyped-def]
             fl = flows[ln.serving_flow]
             tx, hop = ln.serving_tx, ln.serving_hop
             ln.served_bytes += mss_bytes
+            note(run, DEPART, now_s, fl, ln.index, tx)
             if ln.discipline == _CODEL:
                 count_queue(ln, now_s, mss_bytes)
                 first = True
@@ -144,6 +151,7 @@ def advance(  # type: ignore[no-untyped-def]
                     ln.dropped_bytes += mss_bytes
                     flows[ln.serving_flow].dropped_bytes += mss_bytes
                     flows[ln.serving_flow].in_network -= 1
+                    note(run, DROP_EVENT, now_s, flows[ln.serving_flow], ln.index, ln.serving_tx)
             start_service(ln, now_s, mss_bytes)
             set_source(tree, leaves, source, ln.finish_s)
             arrival_s = now_s + ln.delay_s
@@ -156,7 +164,7 @@ def advance(  # type: ignore[no-untyped-def]
                 set_source(tree, leaves, first_box + fl.box, box_time_s(boxes[fl.box], fl))
             else:
                 waited = fl.ack_head < fl.ack_tail or fl.pending_acks > 0
-                receive(fl, tx, release_time_s(fl, arrival_s, run.seed), mss_bytes)
+                receive(run, fl, tx, release_time_s(fl, arrival_s, run.seed))
                 if not waited or fl.ack_tail - fl.ack_head == 1:
                     set_source(tree, leaves, first_flow + fl.index, flow_time_s(fl))
 
@@ -292,8 +300,10 @@ def advance(  # type: ignore[no-untyped-def]
                     fl.wake_s = fl.next_send_s
                     break
                 tx = put_transmission(fl, segment, now_s, mss_bytes, run.rto_min_s)
+                note(run, SEND, now_s, fl, -1, tx)
                 if fl.loss_rate > 0.0 and uniform(run.seed, 0.0, float(i), LOSS_COUNTER + tx) < fl.loss_rate:
                     fl.random_lost_bytes += mss_bytes
+                    note(run, DROP_EVENT, now_s, fl, -1, tx)
                     continue
                 fl.in_network += 1
                 if fl.access_s > 0.0:

@@ -22,6 +22,11 @@ SEGMENT_STRIDE = 2
 TIME_S, TX = range(2)
 PIPE_STRIDE = 2
 
+# Entry of the packet log.
+EVENT_STRIDE = 6  # time, event, flow, link or -1, transmission, segment
+EVENTS = ("send", "enqueue", "drop", "depart", "deliver", "ack")
+SEND, ENQUEUE, DROP_EVENT, DEPART, DELIVER, ACK_EVENT = range(len(EVENTS))
+
 # Entry of a link's queue.
 Q_FLOW, Q_TX, Q_ENQUEUED_S, Q_HOP = range(4)
 QUEUE_STRIDE = 4
@@ -47,6 +52,9 @@ RUN_DTYPE = np.dtype(
         ("ticks", "<i8"),
         ("tree_at", "<i8"),  # winner tree over all event sources: times, then winners
         ("tree_leaves", "<i8"),
+        ("packet_log_at", "<i8"),
+        ("packet_log_rows", "<i8"),  # that happened; those beyond the limit are not kept
+        ("packet_log_limit", "<i8"),  # 0: no packet log
         ("route_at", "<i8"),  # (flow, hop) -> link, then (flow, hop) -> pipe
         ("grids_at", "<i8"),
         ("states_at", "<i8"),

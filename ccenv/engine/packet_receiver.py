@@ -14,6 +14,7 @@ from numba import njit
 from ccenv.engine.calls import load, store
 from ccenv.engine.packet_layout import (
     ARRIVED,
+    DELIVER,
     HERE,
     HERE_MARKED,
     JITTER_COUNTER,
@@ -28,6 +29,7 @@ from ccenv.engine.packet_layout import (
     TX,
     TX_STRIDE,
 )
+from ccenv.engine.packet_log import note
 from ccenv.engine.rng import uniform
 
 _CONSTANT, _BATCH, _INTERVAL, _EARLY = (JITTERS[k] for k in ("constant", "batch", "interval", "early"))
@@ -72,10 +74,11 @@ def send_ack(fl, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def receive(fl, tx, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+def receive(run, fl, tx, now_s):  # type: ignore[no-untyped-def]
     """Take a packet at the receiver at now_s, not before those of earlier calls."""
     if fl.ack_deadline_s < now_s:
         send_ack(fl, fl.ack_deadline_s)
+    note(run, DELIVER, now_s, fl, -1, tx)
     entry = fl.tx_at
     at = (tx & fl.mask) * TX_STRIDE
     marked = load(entry, at + ARRIVED) == MARKED_ON_THE_WAY
@@ -87,7 +90,7 @@ def receive(fl, tx, now_s, mss_bytes):  # type: ignore[no-untyped-def]
     seat = (segment & fl.mask) * SEGMENT_STRIDE + RECEIVED
     if load(fl.segment_at, seat) != segment + 1.0:
         store(fl.segment_at, seat, segment + 1.0)
-        fl.goodput_bytes += mss_bytes
+        fl.goodput_bytes += run.mss_bytes
     fl.received_high = max(fl.received_high, segment + 1)
     below = fl.received_below
     while load(fl.segment_at, (below & fl.mask) * SEGMENT_STRIDE + RECEIVED) == below + 1.0:

@@ -16,7 +16,7 @@ from ccenv.engine.packet import TICK_S
 from ccenv.engine.packet_layout import LOSS_COUNTER
 from ccenv.engine.packet_reference_flow import ReferenceFlow
 from ccenv.engine.packet_reference_grid import ReferenceGrid
-from ccenv.engine.packet_reference_link import NEVER, Packet, ReferenceLink, new_record
+from ccenv.engine.packet_reference_link import NEVER, LogRow, Packet, ReferenceLink, new_record
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.rng import uniform
 from ccenv.engine.signals import MOVE, VIEW
@@ -35,8 +35,9 @@ class PacketReference:
         seed: int = 0,
     ) -> None:
         self.network, self.seed, self.events = network, seed, 0
-        self.links = [ReferenceLink(s, i, network.mss_bytes, seed, s.rate_Bps) for i, s in enumerate(network.links)]
-        self.flows = [ReferenceFlow(s, i, senders[i], network, seed) for i, s in enumerate(network.flows)]
+        self.log: list[LogRow] = []
+        self.links = [ReferenceLink(s, i, network.mss_bytes, seed, self.log, s.rate_Bps) for i, s in enumerate(network.links)]
+        self.flows = [ReferenceFlow(s, i, senders[i], network, seed, self.log) for i, s in enumerate(network.flows)]
         steps = [(s.time_s, i, s.rate_Bps) for i, spec in enumerate(network.links) for s in spec.rate_steps]
         self.changes = deque(sorted(steps))
         self.pipes: dict[tuple[int, int], deque[tuple[float, Packet]]] = {
@@ -110,8 +111,10 @@ class PacketReference:
             return
         loss_rate = flow.spec.loss_rate
         for packet in flow.packets_to_send(now_s):
+            self.log.append((now_s, "send", flow.index, -1, packet.tx, packet.segment))
             if loss_rate > 0 and uniform(float(self.seed), 0.0, float(flow.index), LOSS_COUNTER + packet.tx) < loss_rate:
                 flow.random_lost_bytes += flow.mss
+                self.log.append((now_s, "drop", flow.index, -1, packet.tx, packet.segment))
                 continue
             flow.in_network.add(packet.tx)
             if flow.spec.access_s > 0:

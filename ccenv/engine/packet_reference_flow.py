@@ -12,7 +12,7 @@ from ccenv.engine.packet import RTO_MIN_S, STATE_DTYPE, TICK_S
 from ccenv.engine.packet_beliefs import RATE_HOLDER
 from ccenv.engine.packet_layout import JITTER_COUNTER, WORKLOAD_COUNTER
 from ccenv.engine.packet_receiver import MULTIPLE_TOLERANCE
-from ccenv.engine.packet_reference_link import NEVER, Packet, new_record
+from ccenv.engine.packet_reference_link import NEVER, LogRow, Packet, new_record
 from ccenv.engine.packet_spec import FlowSpec, NetworkSpec
 from ccenv.engine.packet_transport import DUPLICATE_THRESHOLD, INITIAL_RTO_S, MAX_RTO_S, WINDOW_SLACK_BYTES
 from ccenv.engine.packet_workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
@@ -24,8 +24,8 @@ from ccenv.sender import ClassicSender, HeldSender, Sender, bare
 class ReferenceFlow:
     """Sender, jitter box and receiver of one flow."""
 
-    def __init__(self, spec: FlowSpec, index: int, sender: Sender, network: NetworkSpec, seed: int) -> None:
-        self.spec, self.index, self.seed, self.mss = spec, index, seed, network.mss_bytes
+    def __init__(self, spec: FlowSpec, index: int, sender: Sender, network: NetworkSpec, seed: int, log: list[LogRow]) -> None:
+        self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_bytes, log
         self.proxy = sender if isinstance(sender, HeldSender) else None
         self.hold_s = self.proxy.target_s if self.proxy else 0.0
         self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
@@ -101,6 +101,7 @@ class ReferenceFlow:
         """Take a packet at the receiver."""
         if self.ack_deadline_s < now_s:
             self.acknowledge(self.ack_deadline_s)
+        self.log.append((now_s, "deliver", self.index, -1, packet.tx, packet.segment))
         self.one_way_sum_s += now_s - packet.sent_s
         missing = next(s for s in range(len(self.received) + 1) if s not in self.received)
         in_order = packet.segment == missing and not any(s > packet.segment for s in self.received)
@@ -161,6 +162,7 @@ class ReferenceFlow:
             self.hold_change_s = now_s + proxy.window_s
 
     def _take_ack(self, last_tx: int, now_s: float) -> None:
+        self.log.append((now_s, "ack", self.index, -1, last_tx, self.sent[last_tx].segment))
         acked = marked = 0.0
         while self.arrived and self.arrived[0].tx <= last_tx:
             packet = self.arrived.popleft()

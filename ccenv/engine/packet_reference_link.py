@@ -14,6 +14,7 @@ from ccenv.engine.packet_spec import LinkSpec
 from ccenv.engine.rng import uniform
 
 NEVER = math.inf
+LogRow = tuple[float, str, int, int, int, int]  # time, event, flow, link, transmission, segment
 
 
 def new_record(dtype: np.dtype, **values: float) -> Any:
@@ -51,6 +52,7 @@ class ReferenceLink:
     index: int
     mss_bytes: float
     seed: int
+    log: list[LogRow]
     rate_Bps: float = 0.0
     queue: deque[Packet] = field(default_factory=deque)
     serving: Packet | None = None
@@ -73,8 +75,9 @@ class ReferenceLink:
         drop, mark = self._red(now_s) if self.spec.discipline == "red" else (False, False)
         room = math.floor(self.spec.buffer_bytes / self.mss_bytes + 1e-9) if self.spec.buffer_bytes < NEVER else NEVER
         if drop or (self.serving is not None and len(self.queue) >= room):
-            self._drop(packet)
+            self._drop(packet, now_s)
             return
+        self._note("enqueue", packet, now_s)
         if mark or (self.spec.discipline == "ecn" and len(self.queue) >= self.spec.threshold_packets):
             packet.marked = True
             self.marked_bytes += self.mss_bytes
@@ -84,7 +87,11 @@ class ReferenceLink:
         else:
             self._serve(packet, now_s)
 
-    def _drop(self, packet: Packet) -> None:
+    def _note(self, event: str, packet: Packet, now_s: float) -> None:
+        self.log.append((now_s, event, packet.flow.index, self.index, packet.tx, packet.segment))
+
+    def _drop(self, packet: Packet, now_s: float) -> None:
+        self._note("drop", packet, now_s)
         self.dropped_bytes += self.mss_bytes
         packet.flow.dropped_bytes += self.mss_bytes
         packet.flow.in_network.discard(packet.tx)
@@ -120,11 +127,12 @@ class ReferenceLink:
         if packet is None:
             raise RuntimeError("a link without service has finished one")
         self.served_bytes += self.mss_bytes
+        self._note("depart", packet, now_s)
         if self.spec.discipline == "codel":
             first = True
             while self._codel_drops(now_s, first):
                 first = False
-                self._drop(self.queue.popleft())
+                self._drop(self.queue.popleft(), now_s)
         if self.queue:
             self._serve(self.queue.popleft(), now_s)
         else:

@@ -12,6 +12,7 @@ import numpy as np
 from ccenv.engine.packet_layout import FLOW_LOG, LINK_LOG
 from ccenv.path import MBPS_IN_BPS
 from ccenv.simulation.scenario import Scenario
+from ccenv.trace import Trace
 
 # The cumulative fields of the logs.
 COUNTS = tuple(n for n in FLOW_LOG if n not in ("cwnd_bytes", "rate_Bps", "inflight_bytes", "rtt_s"))
@@ -30,6 +31,8 @@ class Result:
         finished_s: (flows,) when a finite transfer was acknowledged; infinite: not.
         events: processed.
         wall_s: time that the kernel took.
+        packet_log: what happened to each packet, records of ``ccenv.engine.packet_log.LOG_DTYPE`` in the order of time, where the
+            run was to keep it.
     """
 
     scenario: Scenario
@@ -38,6 +41,7 @@ class Result:
     finished_s: np.ndarray
     events: int
     wall_s: float
+    packet_log: np.ndarray | None = None
 
     @property
     def time_s(self) -> np.ndarray:
@@ -86,6 +90,29 @@ class Result:
         from ccenv.simulation.picture import plot_result
 
         plot_result(self, path)
+
+    def save_packet_log(self, path: str | os.PathLike[str]) -> None:
+        """Write the packet log as one .npz: its columns, and a JSON header with the names of events, flows and links.
+
+        Raises:
+            InputError: if the run kept no packet log.
+        """
+        from ccenv.simulation.packets import save_packet_log
+
+        save_packet_log(self, path)
+
+    def trace(self) -> Trace:
+        """Return the run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
+
+        Needs a packet log and one drop-tail link. Rates and windows are left open, so the laws of sending say nothing. Whole
+        packets keep to the fluid laws up to ``ccenv.simulation.packets.packet_slack_bytes``.
+
+        Raises:
+            InputError: without a packet log, for other networks, or where no grid fits the RTTs.
+        """
+        from ccenv.simulation.packets import packet_trace
+
+        return packet_trace(self)
 
     def _row(self, time_s: float) -> int:
         return min(len(self.flow_log) - 1, round(time_s / self.scenario.log_s))

@@ -11,6 +11,7 @@ from ccenv.adversaries import make_adversary
 from ccenv.adversary import ScriptedAdversary
 from ccenv.agents import make_sender
 from ccenv.engine.packet import PacketEngine
+from ccenv.engine.packet_log import DEFAULT_ROWS
 from ccenv.errors import InputError
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
@@ -22,6 +23,7 @@ def simulate(
     seed: int | None = None,
     duration_s: float | None = None,
     max_events: int | None = None,
+    packet_log: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
     """Run an experiment per packet.
@@ -31,6 +33,7 @@ def simulate(
         seed: instead of the scenario's.
         duration_s: instead of the scenario's.
         max_events: end the run with an error when it takes more.
+        packet_log: keep what happened to each packet (``Result.packet_log``), at most DEFAULT_ROWS of ``ccenv.engine.packet_log``.
         progress: called with the simulated time after every simulated second.
 
     Returns:
@@ -39,7 +42,7 @@ def simulate(
     Raises:
         InputError: if the scenario is not valid.
         UnknownNameError: for an unknown sender, adversary or file.
-        EngineError: if a CCA leaves the positive numbers, or the run takes too many events.
+        EngineError: if a CCA leaves the positive numbers, or the run takes too many events or rows of the packet log.
     """
     if isinstance(scenario, Mapping):
         scenario = read_scenario(scenario)
@@ -57,6 +60,7 @@ def simulate(
         duration_s=scenario.duration_s,
         seed=scenario.seed,
         max_events=max_events,
+        packet_log=DEFAULT_ROWS if packet_log else 0,
     )
     begin, at_s = time.perf_counter(), 0.0
     while at_s < scenario.duration_s:
@@ -65,7 +69,8 @@ def simulate(
         if progress is not None:
             progress(at_s)
     wall_s = time.perf_counter() - begin
-    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s)
+    log = engine.packet_log() if packet_log else None
+    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s, log)
 
 
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:

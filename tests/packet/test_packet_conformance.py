@@ -5,17 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import ccenv
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.engine.packet import PacketEngine
 from ccenv.engine.packet_spec import NetworkSpec
+from ccenv.legality import check_trace
 from ccenv.sender import HeldSender
+from ccenv.simulation.packets import packet_slack_bytes
 
 MSS, RATE_Bps, RTT_S, SECONDS, BUFFER_PACKETS, BOUND_S = 1500.0, 1.5e6, 0.03, 3.0, 30, 0.03
 BOXES = [{"kind": kind, "max_s": BOUND_S} for kind in ("constant", "batch", "early")]
 BOXES += [{"kind": "none"}, {"kind": "interval", "max_s": BOUND_S, "interval_s": 0.02}]
 BOXES += [{"kind": "adversary", "max_s": BOUND_S, "adversary": name} for name in sorted(ADVERSARIES.names())]
 SENDERS = sorted(AGENTS.names())
+
+
+@pytest.mark.parametrize("name", SENDERS)
+def test_the_network_is_legal(name: str) -> None:
+    """The independent checker finds every sender's run in every jitter box to obey the laws of CBR-delay, up to whole packets."""
+    for box in BOXES:
+        flow = {"sender": name, "rtt_s": RTT_S, "access_s": 0.002, "jitter": box, "loss_rate": 0.003}
+        link = {"rate_Bps": RATE_Bps, "buffer_packets": BUFFER_PACKETS, "delay_s": 0.004}
+        trace = ccenv.simulate({"duration_s": 1.0, "links": [link], "flows": [flow]}, packet_log=True).trace()
+        assert packet_slack_bytes(trace) == pytest.approx(2 * MSS)
+        assert check_trace(trace, slack_bytes=2 * MSS) == [], box
 
 
 @pytest.mark.parametrize("name", SENDERS)

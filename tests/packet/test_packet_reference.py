@@ -7,6 +7,7 @@ import pytest
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.packet import PacketEngine
+from ccenv.engine.packet_layout import EVENTS
 from ccenv.engine.packet_reference import PacketReference
 from ccenv.engine.packet_spec import NetworkSpec
 
@@ -92,7 +93,7 @@ def test_kernel_equals_reference(name: str) -> None:
     senders = [make_sender(flow.sender) for flow in network.flows]
     adversaries = {f.jitter.adversary: make_adversary(f.jitter.adversary) for f in network.flows if f.jitter.adversary}
     seconds = 1.2
-    engine = PacketEngine(network, senders, adversaries=adversaries, duration_s=seconds, seed=5)
+    engine = PacketEngine(network, senders, adversaries=adversaries, duration_s=seconds, seed=5, packet_log=100_000)
     reference = PacketReference(network, senders, adversaries=adversaries, seed=5)
     engine.advance(seconds)
     reference.advance(seconds)
@@ -102,6 +103,9 @@ def test_kernel_equals_reference(name: str) -> None:
     for field in ("dropped_bytes", "marked_bytes", "served_bytes"):
         assert engine.link(field).tolist() == [getattr(link, field) for link in reference.links], field
     assert engine.events == reference.events + len(engine.flow_log)
+    wanted = sorted((row for row in reference.log if row[0] <= seconds), key=lambda row: row[0])
+    found = engine.packet_log()
+    assert [(time_s, EVENTS[event], *rest) for time_s, event, *rest in found.tolist()] == wanted
     # what the case is about has happened
     assert min(engine.flow("goodput_bytes")) > 0
     lossy = name in {"drop tail", "red", "codel", "random loss", "one packet of buffer", "parking lot"}
