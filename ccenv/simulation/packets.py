@@ -159,6 +159,9 @@ def _path(scenario: Scenario, dt_s: float) -> Path:
         link_rate_Bps=link.rate_Bps,
         buffer_bytes=link.buffer_bytes,
         mss_bytes=scenario.mss_bytes,
+        red=None,
+        link_rate_min_Bps=None,
+        link_rate_max_Bps=None,
         rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
         flows=tuple(_flow_path(flow, dt_s) for flow in scenario.flows),
     )

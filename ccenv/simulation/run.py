@@ -33,7 +33,7 @@ def simulate(
         seed: instead of the scenario's.
         duration_s: instead of the scenario's.
         max_events: end the run with an error when it takes more.
-        packet_log: keep what happened to each packet (``Result.packet_log``), at most DEFAULT_ROWS of ``ccenv.engine.packet_log``.
+        packet_log: keep what happened to each packet, ``ccenv.engine.packet_log.DEFAULT_ROWS`` at most.
         progress: called with the simulated time after every simulated second.
 
     Returns:
