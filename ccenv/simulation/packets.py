@@ -6,7 +6,7 @@ import io
 import json
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def save_packet_log(result: Result, path: str | os.PathLike[str]) -> None:
         "scenario": result.scenario.model_dump(mode="json", exclude_defaults=True),
     }
     buffer = io.BytesIO()
-    columns = {name: np.ascontiguousarray(log[name]) for name in log.dtype.names or ()}
+    columns: dict[str, Any] = {name: np.ascontiguousarray(log[name]) for name in log.dtype.names or ()}
     np.savez_compressed(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **columns)
     write_atomic(path, buffer.getvalue())
 
