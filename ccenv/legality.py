@@ -367,22 +367,20 @@ def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes:
 
     Args:
         trace: what to check.
-        tolerance: roundoff to forgive, relative to the bytes at stake (the largest cumulative curve up to the row, at least
-            1 byte; for the link rate, the bytes of one step), in [0, 1).
+        tolerance: roundoff to forgive, in [0, 1), relative to the largest curve up to the row; for the link rate to a step's bytes.
         slack_bytes: to forgive besides, at every row: what whole packets differ from the fluid of the laws.
 
     Returns:
         Where each broken law is first broken, earliest first, then in the order of ``LAWS``; empty for a legal trace.
 
     Raises:
-        InputError: for a tolerance outside [0, 1) or slack that is not finite and at least 0.
+        InputError: for a tolerance outside [0, 1), or slack that is negative or infinite.
     """
-    if not 0 <= tolerance < 1:
-        raise InputError(f"tolerance is {tolerance}; it must be in [0, 1)")
-    if not 0 <= slack_bytes < math.inf:
-        raise InputError(f"slack_bytes is {slack_bytes}; it must be finite and at least 0")
+    for name, value, end in (("tolerance", tolerance, 1), ("slack_bytes", slack_bytes, math.inf)):
+        if not 0 <= value < end:
+            raise InputError(f"{name} is {value}; it must be in [0, {end})")
     curves = Curves(trace, tolerance, slack_bytes)
-    found = [_first(law, curves, tolerance) for law in LAWS if law.applies(curves)]
+    found = (_first(law, curves, tolerance) for law in LAWS if law.applies(curves))
     return sorted((v for v in found if v is not None), key=lambda violation: violation.step)
 
 
@@ -391,13 +389,12 @@ def _first(law: Law, curves: Curves, tolerance: float) -> Violation | None:
     allowed = tolerance * curves.trace.link_rate_Bps * curves.dt_s if law.compares_rates else curves.roundoff
     by_flow = amount.ndim == 2
     broken = amount > (allowed[:, None] if by_flow else allowed)
-    rows = broken.any(axis=1) if by_flow else broken
-    if not rows.any():
+    if not broken.any():
         return None
+    rows = broken.any(axis=1) if by_flow else broken
     row = int(np.argmax(rows))
     flow = int(np.argmax(np.where(broken[row], amount[row], -math.inf))) if by_flow else None
     worst = float(amount[row, flow] if by_flow else amount[row])
-    time_s = row * curves.dt_s
     who = "" if flow is None else f"flow {flow}, "
-    message = f"{law.name}: {who}step {row} (t = {time_s:g} s): {law.formula} is broken by {worst:.6g} bytes"
-    return Violation(law.name, flow, row, time_s, worst, int(rows.sum()), message)
+    message = f"{law.name}: {who}step {row} (t = {row * curves.dt_s:g} s): {law.formula} is broken by {worst:.6g} bytes"
+    return Violation(law.name, flow, row, row * curves.dt_s, worst, int(rows.sum()), message)
