@@ -367,7 +367,7 @@ def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes:
 
     Args:
         trace: what to check.
-        tolerance: roundoff to forgive, in [0, 1), relative to the largest curve up to the row, for the link rate to one step's bytes.
+        tolerance: roundoff to forgive, in [0, 1), relative to the largest curve so far, for the link rate to one step's bytes.
         slack_bytes: to forgive besides, at every row: what whole packets differ from the fluid of the laws.
 
     Returns:
