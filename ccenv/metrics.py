@@ -153,6 +153,17 @@ def jain_index(window: Window) -> float:
     return measures.jain(window.delivered_bytes)
 
 
+def starvation_ratio(window: Window) -> float:
+    """Return the most bytes that a flow got over the fewest, where a flow that got nothing counts as having got one segment.
+
+    Returns:
+        float: >= 1; not a number for one flow. Lower is better.
+
+    Reference: [Starvation] s.4.2, definition 2 (``ccenv.measures.starvation_ratio``).
+    """
+    return measures.starvation_ratio(np.maximum(window.delivered_bytes, window.trace.header.path.mss_bytes))
+
+
 def power(window: Window) -> float:
     """Return utilisation * Rm / (Rm + mean queueing delay): throughput over delay, 1 for a full link with an empty queue.
 
@@ -242,6 +253,7 @@ METRICS: dict[str, Metric] = {
         Metric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower", queueing_delay_p95_s),
         Metric("loss_fraction", "loss", "", "lower", loss_fraction),
         Metric("jain_index", "Jain index", "", "higher", jain_index),
+        Metric("starvation_ratio", "largest : smallest throughput", "", "lower", starvation_ratio),
         Metric("power", "power", "", "higher", power),
     )
 }

@@ -20,8 +20,8 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
         records: finished cells.
 
     Returns:
-        dict: what each cell was; ``parameter.NAME`` and ``metric.NAME``, None where a cell has none; ``path`` and ``series`` as
-            JSON text.
+        dict: what each cell was; ``parameter.NAME`` and ``metric.NAME``, None where a cell has none; ``path``, ``series`` and
+            ``preconditions`` as JSON text.
     """
     columns: dict[str, list[Any]] = {name: [record[name] for record in records] for name in _PLAIN}
     for prefix, part in (("parameter.", "parameters"), ("metric.", "metrics")):
@@ -34,7 +34,7 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
             elif kinds <= {int, float}:
                 column = [None if value is None else float(value) for value in column]
             columns[prefix + name] = column
-    for part in ("path", "series"):
+    for part in ("path", "series", "preconditions"):
         columns[part] = [json.dumps(record[part], sort_keys=True) if part in record else None for record in records]
     return columns
 

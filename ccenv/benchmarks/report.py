@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from ccenv.benchmarks.attack_cells import AttackCell
 from ccenv.benchmarks.cells import Cell, play, values_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.errors import CcenvError, EngineError
@@ -20,7 +22,9 @@ _MARKERS = "os^Dv<>P*X"
 _DPI = 120
 
 
-def write_worst_traces(out: FilePath, cells: list[Cell], records: list[dict[str, Any]], summary: list[dict[str, Any]]) -> None:
+def write_worst_traces(
+    out: FilePath, cells: Sequence[Cell | AttackCell], records: list[dict[str, Any]], summary: list[dict[str, Any]]
+) -> None:
     """Play the worst case of each sender again, compare, and keep its trace and a picture of it.
 
     Adds ``trace`` and ``plot``, file names relative to the run folder, to the worst cases.
@@ -52,11 +56,15 @@ def write_worst_traces(out: FilePath, cells: list[Cell], records: list[dict[str,
             _write_trace(out, cell, metrics_of[cell.key], worst)
 
 
-def _write_trace(out: FilePath, cell: Cell, metrics: dict[str, Any], worst: dict[str, Any]) -> None:
+def _write_trace(out: FilePath, cell: Cell | AttackCell, metrics: dict[str, Any], worst: dict[str, Any]) -> None:
     from ccenv.plots import plot_trace
 
-    trace = play(cell)
-    again = values_of(cell, trace)
+    if isinstance(cell, AttackCell):
+        finding = cell.find()
+        trace, again = finding.trace, cell.values(finding)
+    else:
+        trace = play(cell)
+        again = values_of(cell, trace)
     if again != metrics:
         raise EngineError(f"cell {cell.name}: played again it has metrics {again}, its record says {metrics}")
     trace.save(out / worst["trace"])

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.benchmarks.attack_cells import AttackCell, attack_cells_of
 from ccenv.benchmarks.backends import BACKENDS, AnyCell
 from ccenv.benchmarks.cells import Cell, cells_of
 from ccenv.benchmarks.hashing import code_hash, plain
@@ -97,7 +98,7 @@ def run_suite(
         manifest = _manifest(suite, [asdict(player) for player in agents] + others, cells, records)
         if pictures:
             if isinstance(suite, Suite):
-                write_worst_traces(out, [c for c in cells if isinstance(c, Cell)], records, manifest["summary"])
+                write_worst_traces(out, [c for c in cells if isinstance(c, (Cell, AttackCell))], records, manifest["summary"])
             write_picture(suite, records, manifest["summary"], out / PICTURE)
         folder.finish(records, manifest)
         if find_spec("pyarrow"):  # of the extra "bench"; cells.jsonl has the same without it
@@ -167,6 +168,8 @@ def cells_for(suite: SuiteBase, agents: list[Player]) -> list[AnyCell]:
     cells: list[AnyCell] = []
     if isinstance(suite, PacketSuite):
         cells += packet_cells_of(suite, agents)
+    elif isinstance(suite, Suite) and suite.engine == "attack":
+        cells += attack_cells_of(suite, agents)
     elif isinstance(suite, Suite):
         cells += cells_of(suite, agents)
     if not cells:

@@ -171,7 +171,9 @@ class Suite(SuiteBase):
     """A benchmark suite of the curve engine: every agent on every path against every adversary.
 
     Attributes:
-        engine: ``curve``.
+        engine: ``curve``: adversaries play as they are; ``attack``: also searches and constructions of
+            ``ccenv.adversaries.search``, against one flow per path.
+        budget_flow_steps: of each search, for ``attack``.
         steps_per_rtt: K of the curve engine.
         duration_rtts, duration_s: length of a run, one of the two; RTTs are smallest Rm.
         warm_up_rtts, warm_up_s: what metrics leave out, one of the two or none.
@@ -179,7 +181,8 @@ class Suite(SuiteBase):
         scenarios: families of paths.
     """
 
-    engine: Literal["curve"] = "curve"
+    engine: Literal["curve", "attack"] = "curve"
+    budget_flow_steps: int | None = Field(default=None, ge=1, strict=True)
     steps_per_rtt: int = Field(8, ge=1, le=64, strict=True)
     duration_rtts: float | None = Field(default=None, gt=0, le=1e6)
     duration_s: float | None = Field(default=None, gt=0, le=1e6)
@@ -199,10 +202,23 @@ class Suite(SuiteBase):
             duration, warm_up = getattr(self, f"duration_{unit}"), getattr(self, f"warm_up_{unit}")
             if duration is not None and warm_up is not None and warm_up >= duration:
                 raise ValueError(f"warm_up_{unit} {warm_up:g} is not below duration_{unit} {duration:g}")
+        if (self.engine == "attack") != (self.budget_flow_steps is not None):
+            raise ValueError("budget_flow_steps belongs to engine 'attack', which needs it")
+        if self.engine == "attack":
+            self._check_attack()
         once("adversaries", self.adversaries)
         once("scenarios", [scenario.name for scenario in self.scenarios])
         self.check_names()
         return self
+
+    def _check_attack(self) -> None:
+        for name in ("duration_rtts", "warm_up_rtts"):
+            value = getattr(self, name)
+            if value is None or value != int(value):
+                raise ValueError(f"engine 'attack' needs {name} as a whole number")
+        for scenario in self.scenarios:
+            if scenario.n_flows != 1 or scenario.competitors:
+                raise ValueError(f"scenario {scenario.name}: engine 'attack' has one flow")
 
     def measure(self, name: str) -> Measure:
         """Return the metric of a name (``ccenv.metrics``). Raises UnknownNameError."""
@@ -246,7 +262,7 @@ def load_suite(name: str) -> SuiteBase:
 def suite_of(data: Any, where: str) -> SuiteBase:
     """Validate a suite's data, of either engine, e.g. from a manifest. Raises InputError."""
     engine = data.get("engine", "curve") if isinstance(data, dict) else "curve"
-    models: dict[str, type[SuiteBase]] = {"curve": Suite, "packet": PacketSuite}
+    models: dict[str, type[SuiteBase]] = {"curve": Suite, "attack": Suite, "packet": PacketSuite}
     if not isinstance(engine, str) or engine not in models:
         raise InputError(f"{where}: engine is {engine!r}.{did_you_mean(str(engine), models)}")
     return validate(models[engine], data, where)

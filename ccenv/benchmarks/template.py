@@ -7,7 +7,8 @@ Besides the keys of a scenario (docs/packet-engine.md) a template's flows may ha
 - ``pyramid``: short-run flows that come one by one and leave in reverse order ([4CP] s.5.1);
 - ``web``: finite transfers at exponential gaps with Pareto sizes of shape 1.2 ([4CP] s.5.1);
 
-and links ``rate_steps`` with ``rate_times``, a multiple of the link's first rate.
+and links ``rate_steps`` with ``rate_times``, a multiple of the link's first rate, and ``red`` with ``min_share`` and
+``max_share`` of ``buffer_packets``.
 """
 
 from __future__ import annotations
@@ -103,7 +104,13 @@ def _link(link: dict[str, Any]) -> dict[str, Any]:
             times = _number(step["rate_times"], "rate_times")
             step = {"time_s": step["time_s"], ending: times * _number(link.get(ending), ending)}  # noqa: PLW2901
         steps.append(step)
-    return {**link, "rate_steps": steps} if steps else link
+    link = {**link, "rate_steps": steps} if steps else dict(link)
+    red = link.get("red")
+    if isinstance(red, dict) and {"min_share", "max_share"} & set(red):
+        buffer = _number(link.get("buffer_packets"), "buffer_packets")
+        ends = {"min_share": "min_packets", "max_share": "max_packets"}
+        link["red"] = {ends.get(n, n): _number(v, n) * buffer if n in ends else v for n, v in red.items()}
+    return link
 
 
 def _copies(flow: dict[str, Any]) -> list[dict[str, Any]]:

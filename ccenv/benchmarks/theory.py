@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
 from ccenv.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
+
+FLUID_BDP_PACKETS = 83.0  # of the sweep "validation": 100 Mbit/s for 10 ms in packets of 1514 bytes, rounded up
 
 # --- [4CP] --------------------------------------------------------------------------------------------------------------
 
@@ -231,6 +234,24 @@ def _ramp(link_rate_mbps: float, alpha_mss: float, rtt_ms: float, buffer_bdp: fl
     )
 
 
+def _fluid(metric: str, scale: float) -> Callable[[str, str, float], float]:
+    def curve(mix: str, discipline: str, buffer_packets: float) -> float:
+        return float(_fluid_cell(mix, discipline, max(1, round(buffer_packets / FLUID_BDP_PACKETS)))[metric]) * scale
+
+    return curve
+
+
+@cache
+def _fluid_cell(mix: str, discipline: str, buffer_bdp: int) -> dict[str, Any]:
+    """Run one cell of the sweep ``validation`` in the fluid model."""
+    from ccenv.registry import load_target
+
+    sweep = load_target("ccenv.ode.files:load_sweep")("validation")
+    changes = {"mixes": (mix,), "disciplines": (discipline,), "buffers_bdp": (float(buffer_bdp),)}
+    found: dict[str, Any] = sweep.model_copy(update=changes).run(threads=1)[0]
+    return found
+
+
 THEORY: dict[str, tuple[str, Callable[..., float]]] = {
     "throughput_gain_bound": ("(sqrt n + 1/sqrt n)/2, [4CP] theorem 2", throughput_gain_bound),
     "gain_at_extreme": ("equilibrium at the extremal phases, [4CP] app. D", _gain_rates),
@@ -245,6 +266,10 @@ THEORY: dict[str, tuple[str, Callable[..., float]]] = {
     "fast_delay": ("Rm + alpha/C, [Starvation] s.5.1", _delay(1.0, 20.0)),
     "copa_delay": ("Rm + 2 MSS/C, [Starvation] s.5.1", _delay(1.0, 2.0)),
     "bbr_delay": ("2 Rm + alpha/C, [Starvation] s.5.2", _delay(2.0, 3.0)),
+    "fluid_jain": ("fluid model, ccenv ode", _fluid("jain", 1.0)),
+    "fluid_loss": ("fluid model, ccenv ode", _fluid("loss_pct", 0.01)),
+    "fluid_occupancy": ("fluid model, ccenv ode", _fluid("occupancy_pct", 0.01)),
+    "fluid_utilisation": ("fluid model, ccenv ode", _fluid("utilisation_pct", 0.01)),
     "loss_allowance_bound": ("F^-1(C) (Rm + beta), [CCmatic] theorem 6.1", _ramp),
 }
 

@@ -266,3 +266,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["n_missing"] == 4
     assert main(["bench", "run", str(file), "--out", str(tmp_path / "run")]) == 0
     assert "suite packets version 1" in capsys.readouterr().out
+
+
+def test_red_thresholds_follow_the_buffer() -> None:
+    link = {"rate_mbps": 10, "buffer_packets": 200, "discipline": "red", "red": {"min_share": 0.1, "max_share": 0.5}}
+    network, _ = expand({"links": [link], "flows": []}, 10, 1)
+    assert network["links"][0]["red"] == {"min_packets": 20, "max_packets": 100}

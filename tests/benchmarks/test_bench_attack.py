@@ -1,0 +1,83 @@
+"""Suites in which the adversary searches."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_suite import small
+
+from ccenv.benchmarks.attack_cells import AttackCell, search_player
+from ccenv.benchmarks.players import agent_player
+from ccenv.benchmarks.runner import cells_for, evaluate, run_suite
+from ccenv.benchmarks.suite import load_suite, suite_of
+from ccenv.benchmarks.suite_base import SuiteBase
+from ccenv.errors import InputError, UnknownNameError
+from ccenv.legality import check_trace
+from ccenv.metrics import Window, measure
+from ccenv.trace import load_trace
+
+METRICS = {"utilisation": "higher", "power": "higher", "starvation_ratio": "lower"}
+
+
+def small_attack(**changes: Any) -> SuiteBase:
+    """One path of 48 Mbit/s, a scripted adversary, a search and the construction of theorem 1."""
+    scenario = {"name": "one", "model": "cbr_delay", "link_rate_mbps": 48, "rtt_ms": 40, "jitter_rtts": 2}
+    data = small(
+        engine="attack",
+        budget_flow_steps=40_000,
+        seeds=[1],
+        agents=["vegas"],
+        adversaries=["kind", "random_search", "starvation:ratio=4"],
+        scenarios=[scenario],
+        metrics=METRICS,
+    )
+    return suite_of({**data, **changes}, "attack.yaml")
+
+
+def test_records_are_of_the_worst_legal_trace(tmp_path: Path) -> None:
+    manifest = run_suite(small_attack(), tmp_path / "run")
+    records = {r["adversary"]: r for r in map(json.loads, (tmp_path / "run" / "cells.jsonl").read_text().splitlines())}
+    assert set(records) == {"kind", "random_search", "starvation:ratio=4"}
+    assert records["random_search"]["metrics"]["utilisation"] < records["kind"]["metrics"]["utilisation"]
+    starved = records["starvation:ratio=4"]
+    assert starved["metrics"]["starvation_ratio"] == pytest.approx(4, rel=0.05)
+    assert set(starved["preconditions"]) >= {"emulation_legal", "emulation_exact"}
+    worst = manifest["summary"][0]["worst_case"]
+    trace = load_trace(tmp_path / "run" / worst["trace"])
+    assert check_trace(trace) == []
+    assert measure(Window(trace, 40, trace.n_steps), ["utilisation"])["utilisation"] == worst["value"]
+    again = evaluate(small_attack(), "vegas")
+    assert [r["metrics"] for r in again] == [r["metrics"] for r in records.values()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"budget_flow_steps": None}, "budget_flow_steps belongs to engine 'attack'"),
+        ({"engine": "curve"}, "budget_flow_steps belongs to engine 'attack'"),
+        ({"duration_rtts": 20.5}, "duration_rtts as a whole number"),
+        ({"scenarios": [{"name": "x", "model": "ccac", "link_rate_mbps": 1, "rtt_ms": 1, "n_flows": 2}]}, "one flow"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        small_attack(**changes)
+
+
+def test_unknown_adversaries_are_refused_before_anything_runs() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'starvation'"):
+        cells_for(small_attack(adversaries=["kind", "starvatio"]), [agent_player("reno")])
+    with pytest.raises(InputError, match="ratio"):
+        search_player("starvation:rato=3")
+
+
+def test_the_worst_case_suite_is_the_panel_on_four_paths() -> None:
+    from ccenv.adversaries import ADVERSARIES
+    from ccenv.adversaries.search import PANEL
+
+    suite = load_suite("worst-case-v1")
+    cells = [cell for cell in cells_for(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
+    assert len(cells) == 4 * len(suite.opponents)
+    assert set(PANEL) <= set(suite.opponents)
+    assert set(ADVERSARIES.names()) <= set(suite.opponents)
