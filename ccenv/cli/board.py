@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.board_operator import HOME, BoardOption, DatabaseOption, evaluate, home_of, round_command, submit
+from ccenv.cli.board_records import audit, export, import_, score, serve
 from ccenv.cli.board_submission import check, pack
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
-for command in (pack, check, submit, evaluate):
+for command in (pack, check, score, submit, evaluate, audit, export, serve):
     app.command()(command)
+app.command("import")(import_)
 app.command("round")(round_command)
 
 RUNS = Path("runs")

@@ -60,6 +60,12 @@ def open_round(store: Store, home: Home) -> int:
     return newest if newest not in revealed(store) else _begin(store, home, newest + 1)
 
 
+def begin_own_round(store: Store, home: Home) -> int:
+    """Begin a round with a secret of our own, after records that came from elsewhere; return its number."""
+    rounds = store.records(ROUND)
+    return _begin(store, home, int(rounds[-1].content["number"]) + 1 if rounds else 1)
+
+
 def close_round(store: Store, home: Home) -> dict[str, Any]:
     """Reveal the secret of the open round and begin the next one; submissions of a round are frozen, so nothing can be gained."""
     number = open_round(store, home)

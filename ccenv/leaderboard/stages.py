@@ -181,12 +181,18 @@ class EnvelopeStage:
         spec = job.entrant.write_player(job.folder / "player")
         content = {**job.head, "stage": self.name, "T": self.samples, "budget_s": self.budget_s, "machine": machine()}
         content["player_sha256"] = sender_hash(job.entrant.player)  # type: ignore[arg-type]
-        job.progress(0, 1)
+        done = 0
+
+        def progress(_: dict[str, Any]) -> None:
+            nonlocal done
+            done += 1
+            job.progress(done, max(done, _ENVELOPE_ROWS))
+
+        run = EnvelopeRun(spec, self.samples, None, self.budget_s, folder=str(job.folder / self.name))
         try:
-            table = run_envelope(EnvelopeRun(spec, self.samples, None, self.budget_s))
+            table = run_envelope(run, job.workers or 1, progress=progress)
         except InputError as error:
             return {**content, "rows": [], "reason": str(error)[:500], "solver": "", "setting_name": "none", "seconds": 0.0}, {}
-        job.progress(1, 1)
         rows = [{key: row.get(key) for key in _ROW} for row in table["rows"]]
         return {
             **content,
@@ -198,4 +204,5 @@ class EnvelopeStage:
         }, {}
 
 
+_ENVELOPE_ROWS = 33  # of a program; for the progress bar only
 _ROW = ("model", "buffer", "metric", "unit", "verdict", "bound", "beyond", "seconds", "reason", "query_sha256")

@@ -7,7 +7,7 @@ crash interrupted is not there at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -156,6 +156,24 @@ class Store:
                 continue
         raise CcenvError("the board's database is too busy: another process keeps writing")
 
+    def restore(self, rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
+        """Fill an empty store with rows as :func:`row_of` makes them, and their files: all of it or nothing.
+
+        Raises:
+            EditedRecordError: if a row, a file or the chain is not what its hash says.
+        """
+        from ccenv.leaderboard.schema import FILES, RECORDS
+
+        _check_chain([_stored(row) for row in rows])
+        with self._transaction() as connection:
+            for digest, content in files.items():
+                connection.execute(FILES.insert().values(sha256=digest, content=content))
+            for row in rows:
+                connection.execute(RECORDS.insert().values(**row))
+                missing = [name for name, digest in _stored(row).files.items() if digest not in files]
+                if missing:
+                    raise EditedRecordError(f"record {row['number']}: its file {missing[0]} is missing")
+
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored.
 
@@ -200,16 +218,26 @@ class Store:
             EditedRecordError: naming the first that is not what was stored.
         """
         records = self.records()
-        before = START
-        for expected, record in enumerate(records, start=1):
-            if record.number != expected:
-                raise EditedRecordError(f"record {expected} of the board is missing")
-            if record.chain != chained(before, record.sha256):
-                raise EditedRecordError(f"record {record.number} of the board does not follow the one before it")
-            before = record.chain
+        _check_chain(records)
         for digest in sorted({digest for record in records for digest in record.files.values()}):
             self.file(digest)
         return len(records)
+
+
+def _check_chain(records: Sequence[Stored]) -> None:
+    before = START
+    for expected, record in enumerate(records, start=1):
+        if record.number != expected:
+            raise EditedRecordError(f"record {expected} of the board is missing")
+        if record.chain != chained(before, record.sha256):
+            raise EditedRecordError(f"record {record.number} of the board does not follow the one before it")
+        before = record.chain
+
+
+def row_of(record: Stored) -> dict[str, Any]:
+    """Return a record as the database holds it; the content is its canonical text."""
+    parts = {name: getattr(record, name) for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
+    return {**parts, "content": canonical_json(record.content)}
 
 
 def record_hash(kind: str, subject: str, slot: str, text: str) -> str:

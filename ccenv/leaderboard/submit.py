@@ -95,19 +95,33 @@ class Entrant:
 
     def write_player(self, folder: FilePath) -> str:
         """Write the player in the form that specs name, and return its spec."""
-        player, card = self.player, self.record.card
-        folder.mkdir(parents=True, exist_ok=True)
-        if isinstance(player, ProgramSender):
-            from ccenv.programs import to_json
+        return write_sender(self.player, self.record.card.name, self.record.card.spec, folder)
 
-            write_atomic(folder / f"{card.name}.json", to_json(player.program).encode())
-            return str(folder / f"{card.name}.json")
-        if isinstance(player, MlpSender):
-            save_policy(folder, player)
-            return str(folder)
-        if isinstance(player, ClassicSender) and card.spec is not None:
-            return card.spec
-        raise InputError(f"{card.name!r} is not a sender")
+
+def write_sender(player: Sender | Adversary, name: str, spec: str | None, folder: FilePath) -> str:
+    """Write a sender in the form that specs name, and return its spec.
+
+    Args:
+        player: what to write.
+        name: of the entry.
+        spec: of a classic CCA, which needs no file.
+        folder: made if it does not exist.
+
+    Raises:
+        InputError: if it is not a sender.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(player, ProgramSender):
+        from ccenv.programs import to_json
+
+        write_atomic(folder / f"{name}.json", to_json(player.program).encode())
+        return str(folder / f"{name}.json")
+    if isinstance(player, MlpSender):
+        save_policy(folder, player)
+        return str(folder)
+    if isinstance(player, ClassicSender) and spec is not None:
+        return spec
+    raise InputError(f"{name!r} is not a sender")
 
 
 def submit_folder(store: Store, home: Home, folder: FilePath) -> tuple[Stored, Submission]:

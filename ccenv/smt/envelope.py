@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import CcenvError
+from ccenv.errors import CcenvError, unknown_name
 from ccenv.smt import properties
 from ccenv.smt.algebra import Formula, any_of
 from ccenv.smt.bisect import Best, bisect
@@ -209,6 +209,30 @@ def _cell(cell: _Cell) -> dict[str, Any]:
     elif bracket.refuted is not None:
         row["trace"], row["replay"] = write_counterexample(*results[bracket.refuted], FilePath(run.folder), row["name"])
     return row | {"seconds": _since(begin)}
+
+
+def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:
+    """Decide the claim of a row's bound again, for those who do not trust the row.
+
+    Args:
+        run: sender, samples, setting, limits; ``recheck`` names a second solver that must confirm.
+        row: ``model``, ``buffer``, ``metric`` and ``bound``, as in the table.
+
+    Returns:
+        tuple: hash of the query, comparable with the row's ``query_sha256``, and the verdict.
+
+    Raises:
+        UnknownNameError: for an unknown metric.
+    """
+    if row["metric"] not in METRICS:
+        raise unknown_name("metric of an envelope", str(row["metric"]), METRICS)
+    sender = smt_sender(run.sender)
+    bound = sender.largest_rate()
+    name = run.setting or ("history" if bound is not None else "sound")
+    setting = named_setting(name, Setting(row["model"], row["buffer"], run.samples), bound)
+    query = _query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
+    result = Verifier(run.time_limit_s, run.seed, run.recheck, Store(), run.reuse, cubes=run.cubes).decide(query)
+    return result.evidence.get("sha256"), result.verdict
 
 
 def _query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:

@@ -1,0 +1,112 @@
+"""Boards as files: every record and file as JSON lines, compressed where the name ends in ``.xz``. Secrets stay at home."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import lzma
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import InputError
+from ccenv.files import parse_json, write_atomic
+from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.rounds import begin_own_round
+from ccenv.leaderboard.store import Store, row_of
+
+FORMAT, VERSION = "ccenv-board-export", 1
+MAX_BYTES = 2 << 30
+
+
+def export_board(store: Store, file: FilePath) -> int:
+    """Write all records and files of a board; return how many records. The same board gives the same bytes.
+
+    Raises:
+        EditedRecordError: if something is not what was stored.
+        CcenvError: if the file cannot be written.
+    """
+    count = store.check()
+    records = store.records()
+    lines: list[dict[str, Any]] = [{"format": FORMAT, "format_version": VERSION, "records": count}]
+    lines += [{"record": row_of(record)} for record in records]
+    for digest in sorted({digest for record in records for digest in record.files.values()}):
+        lines.append({"file": digest, **_encoded(store.file(digest))})
+    content = "".join(json.dumps(line, separators=(",", ":"), sort_keys=True) + "\n" for line in lines).encode()
+    write_atomic(file, lzma.compress(content, preset=6) if file.suffix == ".xz" else content)
+    return count
+
+
+def import_board(store: Store, home: Home, file: FilePath) -> int:
+    """Read an export into an empty board; return how many records. A round with a secret of our own begins after it.
+
+    Everything is checked, and stored in one transaction.
+
+    Raises:
+        InputError: if the board is not empty, or the file is damaged.
+        EditedRecordError: if a record or file is not what its hash says.
+    """
+    if store.records():
+        raise InputError("the board is not empty: import into a new one, see --board")
+    rows, files = _read(file)
+    store.restore(rows, files)
+    begin_own_round(store, home)
+    return len(rows)
+
+
+def _encoded(content: bytes) -> dict[str, str]:
+    try:
+        return {"text": content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode("ascii")}
+
+
+def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    try:
+        opener = lzma.open if file.suffix == ".xz" else open
+        with opener(file, "rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror or 'not an .xz file'})") from None
+    except (lzma.LZMAError, EOFError):
+        raise InputError(f"{file}: not a complete .xz file") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{file}: longer than {MAX_BYTES} bytes")
+    rows: list[dict[str, Any]] = []
+    files: dict[str, bytes] = {}
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        where = f"{file}, line {number}"
+        data = parse_json(line, where)
+        if not isinstance(data, dict):
+            raise InputError(f"{where}: expected a JSON object")
+        if number == 1:
+            if data.get("format") != FORMAT or data.get("format_version") != VERSION:
+                raise InputError(f"{file}: not an export of a board of version {VERSION}")
+            expected = data.get("records")
+        elif set(data) == {"record"} and isinstance(data["record"], dict):
+            rows.append(_row(data["record"], where))
+        elif set(data) in ({"file", "text"}, {"file", "base64"}):
+            files[str(data["file"])] = _decoded(data, where)
+        else:
+            raise InputError(f"{where}: neither a record nor a file")
+    if not content.endswith(b"\n") or not rows or len(rows) != expected:
+        raise InputError(f"{file}: truncated: {len(rows)} records are there")
+    return rows, files
+
+
+def _row(data: dict[str, Any], where: str) -> dict[str, Any]:
+    kinds = {"number": int, "kind": str, "subject": str, "slot": str, "content": str, "sha256": str, "chain": str}
+    if set(data) != set(kinds) or any(type(data[key]) is not kind for key, kind in kinds.items()):
+        raise InputError(f"{where}: a record needs {', '.join(kinds)}, and nothing else")
+    return data
+
+
+def _decoded(data: dict[str, Any], where: str) -> bytes:
+    try:
+        content = data["text"].encode() if "text" in data else base64.b64decode(data["base64"], validate=True)
+    except (AttributeError, TypeError, ValueError, binascii.Error):
+        raise InputError(f"{where}: the file's content is damaged") from None
+    if hashlib.sha256(content).hexdigest() != data["file"]:
+        raise InputError(f"{where}: the file is not what its hash says")
+    return bytes(content)

@@ -1,0 +1,332 @@
+"""Audits find what does not follow, exports come back to the byte, and the site shows the database."""
+
+import json
+import lzma
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_suite import small_suite
+from submission_folders import CARD, make_good
+
+pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
+
+from ccenv.adversaries import make_adversary
+from ccenv.benchmarks.suite import suite_of
+from ccenv.benchmarks.summary import summarise
+from ccenv.cli.main import main
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import parse_json
+from ccenv.leaderboard.audit import audit
+from ccenv.leaderboard.damage import WORST_VIEW, DamageStage, measured, undisturbed_cells
+from ccenv.leaderboard.evaluate import evaluate, tasks_of
+from ccenv.leaderboard.exchange import export_board, import_board
+from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.rounds import close_round, open_round
+from ccenv.leaderboard.score import parse_seeds, score_sender
+from ccenv.leaderboard.serve import make_server
+from ccenv.leaderboard.site import build_site
+from ccenv.leaderboard.sources import from_store
+from ccenv.leaderboard.stages import EnvelopeStage, SuiteStage
+from ccenv.leaderboard.store import EditedRecordError, Store
+from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submit import submit_folder, submit_reviewed
+
+ONE = small_suite().scenarios[0].model_dump()
+SUITE = small_suite(agents=[], scenarios=[ONE])
+HARD = small_suite(name="hard", agents=[], scenarios=[ONE], adversaries=["kind", "slowest"], tags=["adversarial"])
+PANEL = small_suite(name="panel", agents=["reno", "cc_qdel"], scenarios=[ONE], adversaries=["kind"], seeds=[1])
+STAGES = [SuiteStage(SUITE), SuiteStage(HARD, traces=False), DamageStage(PANEL)]
+LINKED = Card("Ada Lovelace", "MIT", "quick/1", summary="A & B", url="https://example.org/x?a=1&b=2")
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluated")
+    home = Home(folder / "board")
+    pack("cc_qdel", LINKED, folder / "program")
+    pack("square:period_rtts=4", CARD, folder / "square")
+    make_good("moves", folder / "moves")
+    with home.open() as store:
+        for name in ("program", "square", "moves"):
+            submit_folder(store, home, folder / name)
+        submit_reviewed(store, home, "reno")
+        evaluate(store, home, tasks_of(store, STAGES))
+    return folder
+
+
+@pytest.fixture
+def home(evaluated: Path, tmp_path: Path) -> Home:
+    """A copy that a test may change."""
+    shutil.copytree(evaluated / "board", tmp_path / "board")
+    return Home(tmp_path / "board")
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    with home.open() as opened:
+        yield opened
+
+
+def test_a_good_board_has_no_problems(store: Store, home: Home) -> None:
+    result = audit(store, home, sample=12, certificates=2)
+    assert result["problems"] == []
+    assert result["n_rerun"] == result["n_equal"] == 12
+    assert result["n_incomparable"] == result["n_proofs"] == 0
+    assert store.records("audit")[0].content["n_equal"] == 12
+    again = audit(store, home, sample=12, certificates=2, seed=result["sample_seed"], keep=False)
+    assert again["n_equal"] == 12
+    assert len(store.records("audit")) == 1
+    close_round(store, home)
+    assert audit(store, home, sample=0, certificates=0)["problems"] == []
+
+
+def forged(store: Store, change: Callable[[dict[str, Any], list[dict[str, Any]]], None]) -> None:
+    """Store an evaluation that somebody with access to the database invented."""
+    record = next(r for r in store.records("evaluation") if r.content["name"] == "reno")
+    content = json.loads(json.dumps(record.content))
+    cells = [parse_json(line, "cell") for line in store.file(record.files["cells.jsonl"]).splitlines()]
+    change(content, cells)
+    lines = "".join(json.dumps(cell, separators=(",", ":")) + "\n" for cell in cells).encode()
+    store.append("evaluation", record.subject, "forged", content, {"cells.jsonl": lines})
+
+
+def better_score(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+    content["manifest"]["summary"][0]["score"]["iqm"] += 0.1
+
+
+def better_cells(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+    for cell in cells:
+        cell["metrics"]["power"] = min(1.0, cell["metrics"]["power"] + 0.1)
+    content["manifest"]["summary"] = summarise(suite_of(content["manifest"]["suite"], "x"), cells)
+
+
+def lucky_seeds(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+    content["manifest"]["suite"]["seeds"] = [1, 2]
+    content["manifest"]["suite_sha256"] = suite_of(content["manifest"]["suite"], "x").sha256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (better_score, "its summary does not follow from its cells"),
+        (better_cells, "played again it differs"),
+        (lucky_seeds, "its seeds do not follow from the submission and the secret"),
+    ],
+)
+def test_what_does_not_follow_is_found(store: Store, home: Home, change: Any, message: str) -> None:
+    forged(store, change)
+    result = audit(store, home, sample=100, certificates=0)
+    assert any(message in problem for problem in result["problems"])
+    assert store.check() == result["n_records"] + 1
+
+
+def test_a_single_bit_is_found(store: Store, home: Home) -> None:
+    def one_bit(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+        import math
+
+        cells[0]["metrics"]["utilisation"] = math.nextafter(cells[0]["metrics"]["utilisation"], 2)
+        content["manifest"]["summary"] = summarise(suite_of(content["manifest"]["suite"], "x"), cells)
+
+    forged(store, one_bit)
+    assert any("differs" in problem for problem in audit(store, home, sample=100, certificates=0)["problems"])
+
+
+def test_proofs_are_decided_again(store: Store, home: Home) -> None:
+    pytest.importorskip("z3", reason="the extra verify is not installed")
+    evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
+    result = audit(store, home, sample=0, certificates=2, time_limit_s=30)
+    assert result["problems"] == []
+    assert result["n_proofs"] == result["n_confirmed"] == result["n_same_query"] == 2
+    record = store.records("envelope")[0]
+    content = json.loads(json.dumps(record.content))
+    rows = [
+        row for row in content["rows"] if row["metric"] == "inflight" and row["beyond"] is not None and row["bound"] is not None
+    ]
+    content["rows"] = [{**rows[0], "bound": rows[0]["beyond"]}]
+    store.append("envelope", record.subject, "forged", content, {})
+    problems = audit(store, home, sample=0, certificates=100, time_limit_s=30)["problems"]
+    assert any("the bound is refuted" in problem for problem in problems)
+
+
+def test_damage(store: Store) -> None:
+    scripted, moves = sorted(store.records("damage"), key=lambda record: record.content["name"] == "good_moves")
+    for record in (scripted, moves):
+        assert {cell["sender"] for cell in record.content["cells"]} == {"reno", "cc_qdel"}
+        assert len(record.content["cells"]) == 2
+        assert WORST_VIEW in record.files
+        damages = [1 - cell["utilisation"] / cell["undisturbed"] for cell in record.content["cells"]]
+        assert min(damages) - 1e-12 <= record.content["score"]["iqm"] <= max(damages) + 1e-12
+    cell = undisturbed_cells(PANEL)[0]
+    same, trace = measured(cell, make_adversary("kind"))
+    assert same.damage == 0.0  # against itself, to the last bit
+    slowed, _ = measured(cell, make_adversary("slowest"))
+    assert slowed.damage > 0.05
+    assert trace.header.adversary == "kind"
+
+
+def test_an_export_comes_back(store: Store, home: Home, tmp_path: Path) -> None:
+    close_round(store, home)
+    for name in ("a.jsonl", "b.jsonl.xz"):
+        count = export_board(store, tmp_path / name)
+        other = Home(tmp_path / f"board of {name}")
+        with other.open() as copy:
+            assert import_board(copy, other, tmp_path / name) == count
+            assert copy.records()[:count] == store.records()
+            assert copy.check() == count + 1
+            assert open_round(copy, other) == 3  # with a secret of its own
+            submit_reviewed(copy, other, "cubic")
+            assert len(evaluate(copy, other, tasks_of(copy, STAGES[:1], only=["cubic"]))) == 1
+            with pytest.raises(InputError, match="not empty"):
+                import_board(copy, other, tmp_path / name)
+    assert home.secret(2).hex() not in (tmp_path / "a.jsonl").read_text()
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
+    (
+        "edited",
+        lambda lines: lines[2]["record"].update(content=lines[2]["record"]["content"].replace("Ada", "Bob")),
+        "was edited",
+    ),
+    ("dropped", lambda lines: (lines.pop(2), lines[0].update(records=lines[0]["records"] - 1)), "record 2 .* is missing"),
+    ("swapped", lambda lines: lines.insert(1, lines.pop(2)), "record 1 .* is missing"),
+    ("no_file", lambda lines: lines.pop(), "its file .* is missing"),
+    ("changed_file", lambda lines: lines[-1].update(text="x"), "not what its hash says"),
+    ("truncated", lambda lines: lines.__delitem__(slice(5, None)), "truncated"),
+    ("foreign", lambda lines: lines[0].update(format="x"), "not an export"),
+    ("more", lambda lines: lines.append({"code": "x"}), "neither a record nor a file"),
+    ("wide", lambda lines: lines[1]["record"].update(extra=1), "and nothing else"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), DAMAGES, ids=[name for name, _, _ in DAMAGES])
+def test_damaged_exports_leave_nothing(store: Store, tmp_path: Path, name: str, change: Any, message: str) -> None:
+    export_board(store, tmp_path / "good.jsonl")
+    lines = lines_of(tmp_path / "good.jsonl")
+    change(lines)
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = Home(tmp_path / "other")
+    with other.open() as copy:
+        with pytest.raises(CcenvError, match=message):
+            import_board(copy, other, tmp_path / "bad.jsonl")
+        assert copy.records() == []
+        assert copy.check() == 0
+
+
+def test_files_that_are_no_exports(home: Home, tmp_path: Path) -> None:
+    whole = lzma.compress(b"x\n" * 1000)
+    for name, content in (("a.jsonl.xz", b"no xz"), ("b.jsonl.xz", whole[:-20]), ("c.jsonl", b"\xff\n"), ("d.jsonl", b"")):
+        (tmp_path / name).write_bytes(content)
+        other = Home(tmp_path / "other")
+        with other.open() as copy, pytest.raises(InputError):
+            import_board(copy, other, tmp_path / name)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_the_site_of_a_database(store: Store, tmp_path: Path) -> None:
+    result = build_site(from_store(store), tmp_path / "one")
+    build_site(from_store(store), tmp_path / "two")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert {k: v for k, v in result.items() if k != "index"} == {"suites": 2, "senders": 2, "adversaries": 2, "verifications": 0}
+    site = contents(tmp_path / "one")
+    page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))
+    assert "Ada Lovelace" in page
+    assert 'href="https://example.org/x?a=1&amp;b=2" rel="nofollow noopener noreferrer"' in page
+    assert "A &amp; B" in page
+    assert "ccenv board score DIR --suite small --seeds " in page
+    assert any(name.startswith("submissions/") and name.endswith("/program.json") for name in site)
+    assert not any(name.endswith(".npz") for name in site)  # the adversarial suite was evaluated without traces
+    assert page.count('class="viewer"') == 1  # its view is there
+    assert {"square_period_rtts_4", "good_moves"} <= set(
+        re.findall(r'<th scope="row" data-value="(\w+)"', site["adversaries.html"].decode())
+    )
+    assert store.records()[-1].chain in site["method.html"].decode()
+    data = json.loads(site["board.json"])
+    assert data["chain"] == store.records()[-1].chain
+    assert {a["adversary"] for a in data["adversaries"]} == {"square_period_rtts_4", "good_moves"}
+
+
+def test_nothing_evaluated_yet(tmp_path: Path) -> None:
+    home = Home(tmp_path / "new")
+    with home.open() as store, pytest.raises(InputError, match="nothing on this board is evaluated"):
+        submit_reviewed(store, home, "reno")
+        from_store(store)
+
+
+def test_an_entrys_numbers_can_be_made_again(store: Store, evaluated: Path, tmp_path: Path) -> None:
+    import yaml
+
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(SUITE.model_dump(mode="json", exclude_none=True)))))
+    record = store.records("evaluation", subject=store.records("submission")[0].subject)[0]
+    seeds = ",".join(str(seed) for seed in record.content["manifest"]["suite"]["seeds"])
+    summary = score_sender(
+        str(evaluated / "program"), str(tmp_path / "small.yaml"), parse_seeds(seeds), "local", None, lambda done, total: None
+    )
+    assert summary["score"] == record.content["manifest"]["summary"][0]["score"]
+    with pytest.raises(InputError, match="whole numbers"):
+        parse_seeds("1;2")
+    with pytest.raises(InputError, match="is not a sender"):
+        score_sender(str(evaluated / "square"), None, None, "local", None, lambda done, total: None)
+
+
+def test_serving(store: Store, tmp_path: Path) -> None:
+    build_site(from_store(store), tmp_path / "site")
+    with make_server(tmp_path / "site", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        with urllib.request.urlopen(f"{address}/index.html", timeout=10) as answer:
+            assert b"Which sender holds up?" in answer.read()
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        for path in ("/../board/board.db", "/%2e%2e/board/board.db", "/entries/"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(address + path, timeout=10)
+        with pytest.raises(CcenvError, match="cannot be used"):
+            make_server(tmp_path / "site", server.server_address[1])
+        server.shutdown()
+        thread.join()
+    with pytest.raises(InputError, match="there is no site"):
+        make_server(tmp_path, 0)
+
+
+def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    board = ["--board", str(home.folder)]
+    assert main(["board", "audit", *board, "--sample", "2", "--proofs", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_equal"] == 2
+    with home.open() as store:
+        forged(store, better_score)
+    assert main(["board", "audit", *board, "--sample", "0", "--proofs", "0"]) == 1
+    assert "problem: record" in capsys.readouterr().out
+    assert main(["board", "export", *board, str(tmp_path / "x.jsonl.xz"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == (tmp_path / "x.jsonl.xz").stat().st_size
+    assert main(["board", "import", "--board", str(tmp_path / "new"), str(tmp_path / "x.jsonl.xz")]) == 0
+    assert main(["board", "build", *board, "--out", str(tmp_path / "site"), "--json"]) == 0
+    assert main(["board", "audit", "--board", str(tmp_path / "absent")]) == 2
+    assert main(["board", "audit", *board, "--sample", "-1"]) == 2
+
+
+def test_edited_files_stop_the_site(store: Store, home: Home, tmp_path: Path) -> None:
+    import sqlite3
+
+    from ccenv.leaderboard.schema import FILES
+
+    store.close()
+    with sqlite3.connect(home.folder / "board.db") as connection:
+        connection.execute(f"DROP TRIGGER {FILES.name}_no_update")
+        connection.execute(f"UPDATE {FILES.name} SET content = x'00'")
+    with home.open() as reopened, pytest.raises(EditedRecordError, match="was edited"):
+        build_site(from_store(reopened), tmp_path / "site")
