@@ -55,7 +55,7 @@ class NetworkAction:
         if not columns:
             raise InputError(f"model {model.name!r} without loss budget leaves the network no choice: nothing to control")
         self.names = tuple(name for _, name in columns)
-        self._columns = np.array([column for column, _ in columns])
+        self.columns = tuple(column for column, _ in columns)
         self._default = np.ones(2 + 2 * n_flows)
         self._default[_SERVICE + n_flows :] = 0.0
         self.space = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
@@ -67,12 +67,12 @@ class NetworkAction:
             InputError: for actions of a wrong shape or not a number.
         """
         given = np.asarray(actions, dtype=np.float64)
-        if given.ndim != 2 or given.shape[1] != len(self._columns):
-            raise InputError(f"actions of shape {given.shape}; (B, {len(self._columns)}) is needed: {', '.join(self.names)}")
+        if given.ndim != 2 or given.shape[1] != len(self.columns):
+            raise InputError(f"actions of shape {given.shape}; (B, {len(self.columns)}) is needed: {', '.join(self.names)}")
         if np.isnan(given).any():
             raise InputError("an action is not a number (NaN)")
         moves = np.tile(self._default, (len(given), 1))
-        moves[:, self._columns] = np.clip(given, 0.0, 1.0)
+        moves[:, self.columns] = np.clip(given, 0.0, 1.0)
         return moves
 
 
@@ -104,6 +104,7 @@ class NetworkTask:
             raise InputError(f"action {settings.action!r} is not allowed here: the network's moves are a box")
         self._action = NetworkAction(settings, len(senders))
         self.move_names = self._action.names
+        self.move_columns = self._action.columns
         everyone = np.ones((1, len(senders)), np.bool_)
         self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=everyone, record=record)
         self._weights = settings.reward.vector()

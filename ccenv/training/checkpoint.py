@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.errors import InputError, require_extra
 from ccenv.files import parse_json, write_atomic
 
-FORMAT, VERSION = "ccenv-checkpoint", 1
+FORMAT, VERSION = "ccenv-checkpoint", 2
 STATE = "state.json"
 
 
@@ -28,12 +28,14 @@ class TrainingState:
     Attributes:
         iteration: iterations finished.
         seconds: time spent training so far.
-        tensors: named arrays: ``policy.*``, ``optimizer.*``, ``env.*``.
+        tensors: named arrays: ``policy.*``, ``optimizer.*``, ``memory.*``, ``env.*``.
+        marks: what evaluations have shown so far (``ccenv.training.run``).
     """
 
     iteration: int
     seconds: float
     tensors: dict[str, np.ndarray]
+    marks: dict[str, float] = field(default_factory=dict)
 
 
 def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
@@ -50,6 +52,7 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
         "version": VERSION,
         "iteration": state.iteration,
         "seconds": state.seconds,
+        "marks": state.marks,
         "tensors": name,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
@@ -74,6 +77,7 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
 
     card = parse_json(card_file.read_bytes(), str(card_file))
     wanted = {"format": str, "version": int, "iteration": int, "seconds": (int, float), "tensors": str, "sha256": str}
+    wanted["marks"] = dict
     if not isinstance(card, dict) or card.get("format") != FORMAT or card.get("version") != VERSION:
         raise InputError(f"{card_file}: not a checkpoint of format {FORMAT!r} version {VERSION}")
     for key, kind in wanted.items():
@@ -90,19 +94,20 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
         tensors = load(content)
     except SafetensorError as error:
         raise InputError(f"{tensors_file}: not a safetensors file ({error})") from None
-    return TrainingState(card["iteration"], float(card["seconds"]), tensors)
+    return TrainingState(card["iteration"], float(card["seconds"]), tensors, card["marks"])
 
 
-def pack_torch(policy: Any) -> dict[str, np.ndarray]:
-    """Return copies of a policy's weights and its Adam optimiser's moments as named arrays."""
+def pack_torch(policy: Any, optimizers: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return copies of a policy's weights and its Adam optimisers' moments as named arrays."""
     out = {f"policy.{name}": value.detach().numpy().copy() for name, value in policy.state_dict().items()}
-    for index, moments in policy.optimizer.state_dict()["state"].items():
-        for name, value in moments.items():
-            out[f"optimizer.{index}.{name}"] = value.detach().numpy().copy()
+    for owner, optimizer in optimizers.items():
+        for index, moments in optimizer.state_dict()["state"].items():
+            for name, value in moments.items():
+                out[f"optimizer.{owner}.{index}.{name}"] = value.detach().numpy().copy()
     return out
 
 
-def unpack_torch(policy: Any, tensors: dict[str, np.ndarray]) -> None:
+def unpack_torch(policy: Any, optimizers: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
     """Put weights and moments back into a policy of the same shape.
 
     Raises:
@@ -115,21 +120,11 @@ def unpack_torch(policy: Any, tensors: dict[str, np.ndarray]) -> None:
     if {name: tuple(value.shape) for name, value in own.items()} != {name: array.shape for name, array in found.items()}:
         raise InputError("checkpoint: the policy's weights do not fit the config")
     policy.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in found.items()})
-    optimizer = policy.optimizer.state_dict()
-    optimizer["state"] = {}
-    for name, array in tensors.items():
-        kind, _, rest = name.partition(".")
-        if kind == "optimizer":
-            index, _, moment = rest.partition(".")
-            optimizer["state"].setdefault(int(index), {})[moment] = torch.from_numpy(array.copy())
-    policy.optimizer.load_state_dict(optimizer)
-
-
-def policy_layers(tensors: dict[str, np.ndarray]) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Return the action network's weights (n_in, n_out) and biases, float64, from packed tensors."""
-    stem = "policy.mlp_extractor.policy_net."
-    numbers = sorted({int(name.removeprefix(stem).partition(".")[0]) for name in tensors if name.startswith(stem)})
-    names = [f"{stem}{number}" for number in numbers] + ["policy.action_net"]
-    weights = tuple(tensors[f"{name}.weight"].T.astype(np.float64) for name in names)
-    biases = tuple(tensors[f"{name}.bias"].astype(np.float64) for name in names)
-    return weights, biases
+    for owner, optimizer in optimizers.items():
+        state: dict[int, dict[str, Any]] = {}
+        prefix = f"optimizer.{owner}."
+        for name, array in tensors.items():
+            if name.startswith(prefix):
+                index, _, moment = name.removeprefix(prefix).partition(".")
+                state.setdefault(int(index), {})[moment] = torch.from_numpy(array.copy())
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": state})

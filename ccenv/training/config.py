@@ -11,6 +11,8 @@ import yaml
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.envs.distribution import PathDistribution
+from ccenv.envs.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError
 
@@ -54,9 +56,92 @@ class PpoSettings(StrictModel):
 
     @model_validator(mode="after")
     def _widths(self) -> PpoSettings:
-        if not all(1 <= width <= 256 for width in self.hidden):
-            raise ValueError(f"hidden {list(self.hidden)}: widths must lie in 1 to 256, what the kernel can evaluate")
+        _check_widths(self.hidden)
         return self
+
+
+class OffPolicySettings(StrictModel):
+    """What SAC and TD3 have in common. Hidden layers are tanh: the kernel has one activation, and it squashes actions.
+
+    Attributes:
+        n_steps: environment steps per environment and iteration.
+        gradient_steps: gradient steps per iteration.
+        batch_size: samples per gradient step.
+        buffer_size: samples that are remembered.
+        learning_starts: steps of random actions at first.
+        learning_rate: of Adam.
+        gamma: discount per environment step.
+        tau: how far the target networks follow per gradient step.
+        hidden: widths of the hidden layers of actor and critics.
+    """
+
+    n_steps: int = Field(default=4, ge=1)
+    gradient_steps: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=256, ge=2)
+    buffer_size: int = Field(default=65_536, ge=256, le=4_194_304)
+    learning_starts: int = Field(default=4096, ge=0)
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    gamma: float = Field(default=0.95, ge=0, le=1)
+    tau: float = Field(default=0.02, gt=0, le=1)
+    hidden: tuple[int, ...] = Field(default=(64, 64), min_length=1, max_length=4)
+
+    @model_validator(mode="after")
+    def _widths(self) -> OffPolicySettings:
+        _check_widths(self.hidden)
+        return self
+
+
+class SacSettings(OffPolicySettings):
+    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905); the entropy weight adapts itself.
+
+    Attributes:
+        initial_entropy_weight: where it starts.
+    """
+
+    initial_entropy_weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
+
+
+class Td3Settings(OffPolicySettings):
+    """Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477).
+
+    Attributes:
+        noise_std: standard deviation of the noise on actions.
+        policy_delay: critic updates per actor update.
+    """
+
+    noise_std: float = Field(default=0.2, ge=0, allow_inf_nan=False)
+    policy_delay: int = Field(default=2, ge=1)
+
+
+def _check_widths(hidden: tuple[int, ...]) -> None:
+    if not all(1 <= width <= 256 for width in hidden):
+        raise ValueError(f"hidden {list(hidden)}: widths must lie in 1 to 256, what the kernel can evaluate")
+
+
+class Stage(StrictModel):
+    """A part of a curriculum: the environment's models or paths are others until a step.
+
+    Attributes:
+        until_step: the stage ends at the first iteration that starts at this step or later.
+        models: in place of the environment's; None: its own.
+        paths: in place of the environment's; None: its own.
+    """
+
+    until_step: int = Field(ge=1)
+    models: tuple[str, ...] | None = None
+    paths: PathDistribution | None = None
+
+
+class EarlyStop(StrictModel):
+    """When to stop before ``total_steps``.
+
+    Attributes:
+        patience: evaluations in a row without a gain; 0: never stop early.
+        min_gain: what counts as a gain of the held-out score.
+    """
+
+    patience: int = Field(default=0, ge=0)
+    min_gain: float = Field(default=0.0005, ge=0, allow_inf_nan=False)
 
 
 class EvaluationSettings(StrictModel):
@@ -107,9 +192,14 @@ class TrainConfig(StrictModel):
         seed: decides everything random: weights, exploration, minibatches, paths.
         total_steps: environment steps; rounded up to whole iterations.
         num_envs: environments.
-        environment: of ``ccenv/Sender-v0``; one controlled flow with continuous actions.
-        ppo: the algorithm.
+        trains: ``"sender"``: one flow of ``ccenv/Sender-v0`` with continuous actions; ``"network"``: the moves of
+            ``ccenv/Network-v0`` against fixed senders.
+        algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
+        environment: of the one that is trained.
+        curriculum: other models or paths at first, in order of ``until_step``.
+        ppo, sac, td3: the algorithms.
         evaluation: held-out scores.
+        early_stop: on the held-out scores.
         checkpoint_every_steps: steps between checkpoints on disk; there is always one at the end and at Ctrl-C.
         log: further logs.
     """
@@ -118,9 +208,15 @@ class TrainConfig(StrictModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
     total_steps: int = Field(ge=1)
     num_envs: int = Field(default=128, ge=1)
+    trains: Literal["sender", "network"] = "sender"
+    algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
+    curriculum: tuple[Stage, ...] = ()
     ppo: PpoSettings = PpoSettings()
+    sac: SacSettings = SacSettings()
+    td3: Td3Settings = Td3Settings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    early_stop: EarlyStop = EarlyStop()
     checkpoint_every_steps: int = Field(default=100_000, ge=1)
     log: LogSettings = LogSettings()
 
@@ -128,17 +224,40 @@ class TrainConfig(StrictModel):
     def _consistent(self) -> TrainConfig:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r} must be a letter, then up to 47 letters, digits, '_', '-' or '.'")
-        if self.environment.senders.count(EXTERNAL) != 1 or self.environment.action != "box":
-            raise ValueError("environment: training needs exactly one 'external' sender and action 'box'")
+        wanted = 1 if self.trains == "sender" else 0
+        if self.environment.senders.count(EXTERNAL) != wanted or self.environment.action != "box":
+            many = "exactly one" if wanted else "no"
+            raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender and action 'box'")
+        ends = [stage.until_step for stage in self.curriculum]
+        if ends != sorted(set(ends)):
+            raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
+        if self.early_stop.patience and not self.evaluation.every_steps:
+            raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         samples = self.num_envs * self.ppo.n_steps
-        if samples % self.ppo.batch_size:
+        if self.algorithm == "ppo" and samples % self.ppo.batch_size:
             raise ValueError(f"num_envs * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
         return self
 
     @property
     def iteration_steps(self) -> int:
         """Environment steps per iteration."""
-        return self.num_envs * self.ppo.n_steps
+        settings: PpoSettings | OffPolicySettings = getattr(self, self.algorithm)
+        return self.num_envs * settings.n_steps
+
+    @property
+    def activation(self) -> Literal["tanh", "relu"]:
+        """Activation of the action network."""
+        return self.ppo.activation if self.algorithm == "ppo" else "tanh"
+
+    def environment_at(self, step: int) -> EnvSettings:
+        """Return the environment of an iteration that starts at a step: a stage's, or the config's own after the last."""
+        for stage in self.curriculum:
+            if step < stage.until_step:
+                changed = {"models": stage.models, "paths": stage.paths}
+                return validate(
+                    EnvSettings, {**dict(self.environment), **{k: v for k, v in changed.items() if v is not None}}, "stage"
+                )
+        return self.environment
 
     @property
     def iterations(self) -> int:
@@ -151,7 +270,9 @@ class TrainConfig(StrictModel):
 
     def same_run(self, other: TrainConfig) -> bool:
         """Tell whether a checkpoint of the other config can go on as this one: all but length and logs must agree."""
-        free = {"total_steps", "log", "evaluation", "checkpoint_every_steps"}
+        free = {"total_steps", "log", "checkpoint_every_steps"}
+        if not self.early_stop.patience:
+            free |= {"evaluation"}
         return self.model_dump(mode="json", exclude=free) == other.model_dump(mode="json", exclude=free)
 
 
@@ -166,13 +287,39 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
         InputError: one line, with the nearest valid names for an unknown key.
     """
     file = find_data(CONFIGS, name, ".yaml")
+    data = _read_extended(file, ())
+    data["name"] = data.get("name", file.stem)
+    for text in overrides:
+        _override(data, text)
+    if data.get("trains") == "network" and isinstance(data.get("environment", {}), dict):
+        data["environment"] = {**NETWORK_DEFAULTS, **data.get("environment", {})}
+    return validate(TrainConfig, data, str(file))
+
+
+def _read_extended(file: FilePath, seen: tuple[FilePath, ...]) -> dict[str, Any]:
+    """Read a config on top of the one that it extends (a shipped name, or a path beside it); groups are merged key by key."""
+    if file.resolve() in seen:
+        raise InputError(f"{file}: extends itself, by way of {', '.join(f.name for f in seen)}")
     data = read_yaml(file)
     if not isinstance(data, dict):
         raise InputError(f"{file}: a mapping of keys to values is needed")
-    data.setdefault("name", file.stem)
-    for text in overrides:
-        _override(data, text)
-    return validate(TrainConfig, data, str(file))
+    base = data.pop("extends", None)
+    if base is None:
+        return data
+    if not isinstance(base, str):
+        raise InputError(f"{file}: extends: a name or path is needed, not {base!r}")
+    beside = file.parent / base
+    below = _read_extended(beside if beside.is_file() else find_data(CONFIGS, base, ".yaml"), (*seen, file.resolve()))
+    below.pop("name", None)
+    return _merged(below, data)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    out = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(out.get(key), dict)
+        out[key] = _merged(out[key], value) if both else value
+    return out
 
 
 def read_config(file: FilePath) -> TrainConfig:

@@ -1,4 +1,4 @@
-"""PPO by Stable-Baselines3 over the native batch, stopped between iterations to look, save and resume.
+"""Stable-Baselines3 over the native batch, stopped between iterations to look, save and resume.
 
 Random numbers of iteration i come from (seed, i) alone, so that a resumed run draws what the uninterrupted one would have.
 """
@@ -12,12 +12,16 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ccenv.adversary import MlpAdversary
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.engine.rng import uniform
+from ccenv.envs.network import NetworkTask
+from ccenv.envs.settings import EnvSettings
 from ccenv.envs.task import SenderTask
 from ccenv.errors import CcenvError, require_extra
 from ccenv.sender import MlpSender
-from ccenv.training.checkpoint import TrainingState, pack_torch, policy_layers, unpack_torch
+from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
+from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.config import TrainConfig
 from ccenv.training.logs import Progress
 
@@ -25,17 +29,15 @@ require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
 
 import torch  # noqa: E402  (only after the checks that name the extra)
-from stable_baselines3 import PPO  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.logger import Logger  # noqa: E402
 
 from ccenv.envs.sb3 import CcenvVecEnv  # noqa: E402
 
-_ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; iterations count from 0
 _NO_DISTRIBUTION = "Expected parameter"  # how torch says that mean or deviation of the actions are no numbers
 
-AfterIteration = Callable[[TrainingState, Progress], None]
+AfterIteration = Callable[[TrainingState, Progress], bool]
 
 
 class DivergedError(CcenvError):
@@ -43,7 +45,7 @@ class DivergedError(CcenvError):
 
 
 class Learner:
-    """A PPO run that can be taken apart between iterations.
+    """A run that can be taken apart between iterations.
 
     Args:
         config: of the run.
@@ -52,50 +54,46 @@ class Learner:
 
     def __init__(self, config: TrainConfig, state: TrainingState | None = None) -> None:
         self.config = config
-        self._task = SenderTask(config.num_envs, config.environment)
+        self._algorithm = ALGORITHMS[config.algorithm]
+        self._settings = config.environment_at(0 if state is None else state.iteration * config.iteration_steps)
+        self._task = _make_task(config, self._settings)
+        self.env = CcenvVecEnv(self._task)
         with _own_generators():
-            self._model = self._make_model()
+            _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
+            self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
         self._seconds = 0.0
+        self.marks: dict[str, float] = {}
         if state is None:
             self._task.core.reset(seed=config.seed)
         else:
             self._restore(state)
-        self._model._last_obs = self._task.observe()
-        self._model._last_episode_starts = self._task.core.elapsed == 0
+        self._look()
         self.state = self._pack()
 
-    def _make_model(self) -> PPO:
-        ppo = self.config.ppo
-        _seed_all(self.config.seed, _INITIAL_WEIGHTS)
-        return PPO(
-            "MlpPolicy",
-            CcenvVecEnv(self._task),
-            n_steps=ppo.n_steps,
-            batch_size=ppo.batch_size,
-            n_epochs=ppo.n_epochs,
-            learning_rate=ppo.learning_rate,
-            gamma=ppo.gamma,
-            gae_lambda=ppo.gae_lambda,
-            clip_range=ppo.clip_range,
-            ent_coef=ppo.entropy_weight,
-            vf_coef=ppo.value_weight,
-            max_grad_norm=ppo.max_gradient_norm,
-            policy_kwargs={
-                "net_arch": list(ppo.hidden),
-                "activation_fn": _ACTIVATIONS[ppo.activation],
-                "log_std_init": ppo.log_std,
-            },
-            device="cpu",
-        )
+    def _look(self) -> None:
+        """Let the model see the environments as they are now."""
+        self._model._last_obs = self._task.observe()
+        self._model._last_episode_starts = self._task.core.elapsed == 0
 
     def _restore(self, state: TrainingState) -> None:
-        unpack_torch(self._model.policy, state.tensors)
+        unpack_torch(self._model.policy, self._algorithm.optimizers(self._model), state.tensors)
+        unpack_memory(self._model, state.tensors)
         prefix = "env."
         own = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
         self._task.core.set_state(own)
         self._model.num_timesteps = state.iteration * self.config.iteration_steps
         self._seconds = state.seconds
+        self.marks = dict(state.marks)
+
+    def _next_stage(self) -> None:
+        """Change to the environments of the next iteration, where a curriculum says so."""
+        settings = self.config.environment_at(self._model.num_timesteps)
+        if settings != self._settings:
+            self._settings = settings
+            self._task = self.env.task = _make_task(self.config, settings)
+            self._task.core.reset(seed=self.config.seed)
+            self._look()
 
     def run(self, after_iteration: AfterIteration) -> None:
         """Train to the end of the config.
@@ -114,24 +112,43 @@ class Learner:
         between = _Between(self, after_iteration)
         with _own_generators():
             try:
-                self._model.learn(remaining, callback=between, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+                self._model.learn(remaining, callback=between, log_interval=None, reset_num_timesteps=False)
+            except _Enough:
+                return
             except ValueError as error:
                 if self._finite() and _NO_DISTRIBUTION not in str(error):
                     raise
                 raise self._diverged() from None
-            between.finish_iteration()
+            try:
+                between.finish_iteration()
+            except _Enough:
+                return
 
-    def sender(self) -> MlpSender:
-        """Return the policy as a sender for the engines: its mean action."""
-        weights, biases = policy_layers(self.state.tensors)
-        return MlpSender(self.config.name, weights, biases, self.config.ppo.activation, OBSERVATION_VERSION)
+    def player(self) -> MlpSender | MlpAdversary:
+        """Return the policy for the engines: its mean action."""
+        weights, biases = action_layers(self._algorithm, self.state.tensors)
+        config = self.config
+        if not isinstance(self._task, NetworkTask):
+            return MlpSender(config.name, weights, biases, config.activation, OBSERVATION_VERSION)
+        return MlpAdversary(
+            config.name,
+            weights,
+            biases,
+            config.activation,
+            OBSERVATION_VERSION,
+            self._task.move_columns,
+            decision_steps=config.environment.decision_steps or 0,
+            episode_rtts=config.environment.episode_rtts,
+        )
 
     def finish_iteration(self, reward: float, episodes: list[dict[str, float]], seconds: float) -> Progress:
         """Take the new state; return what is known of the iteration, but for the evaluation."""
-        known = self._model.logger.name_to_value
-        if not (self._finite() and math.isfinite(float(known["train/loss"])) and math.isfinite(reward)):
+        known = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
+        losses = [value for name, value in known.items() if name.endswith("loss")]
+        if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
             raise self._diverged()
         self._seconds += seconds
+        self._next_stage()
         self.state = self._pack()
 
         def mean(name: str) -> float:
@@ -144,18 +161,18 @@ class Learner:
             utilisation=mean("utilisation"),
             queue=mean("queue"),
             loss=mean("loss"),
-            policy_loss=float(known["train/policy_gradient_loss"]),
-            value_loss=float(known["train/value_loss"]),
-            approx_kl=float(known["train/approx_kl"]),
-            explained_variance=float(known["train/explained_variance"]),
-            std=float(known["train/std"]),
+            policy_loss=known.get(self._algorithm.metrics[0], math.nan),
+            value_loss=known.get(self._algorithm.metrics[1], math.nan),
+            approx_kl=known.get("train/approx_kl", math.nan),
+            explained_variance=known.get("train/explained_variance", math.nan),
+            std=known.get("train/std", math.nan),
             evaluation_score=math.nan,
         )
 
     def _pack(self) -> TrainingState:
-        tensors = pack_torch(self._model.policy)
+        tensors = pack_torch(self._model.policy, self._algorithm.optimizers(self._model)) | pack_memory(self._model)
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
-        return TrainingState(self._model.num_timesteps // self.config.iteration_steps, self._seconds, tensors)
+        return TrainingState(self._model.num_timesteps // self.config.iteration_steps, self._seconds, tensors, self.marks)
 
     def _finite(self) -> bool:
         return all(bool(torch.isfinite(value).all()) for value in self._model.policy.state_dict().values())
@@ -164,8 +181,12 @@ class Learner:
         good = self.state.iteration * self.config.iteration_steps
         return DivergedError(
             f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "
-            f"Try a smaller ppo.learning_rate (it is {self.config.ppo.learning_rate:g})"
+            f"Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.learning_rate:g})"
         )
+
+
+class _Enough(Exception):
+    """The caller wants no further iteration."""
 
 
 class _Between(BaseCallback):
@@ -187,7 +208,7 @@ class _Between(BaseCallback):
     def _on_rollout_start(self) -> None:
         if self._steps:
             self.finish_iteration()
-        _seed_all(self._learner.config.seed, self._learner.state.iteration)
+        _seed_all(self._learner.config.seed, self._learner.state.iteration, self._learner.env)
 
     def _on_step(self) -> bool:
         self._reward_sum += float(self.locals["rewards"].mean(dtype=np.float64))
@@ -198,15 +219,22 @@ class _Between(BaseCallback):
     def finish_iteration(self) -> None:
         reward, seconds = self._reward_sum / self._steps, time.perf_counter() - self._start_s
         progress = self._learner.finish_iteration(reward, self._episodes, seconds)
-        self._after(self._learner.state, progress)
+        enough = self._after(self._learner.state, progress)
         self._reset()
+        if enough:
+            raise _Enough
 
 
-def _seed_all(seed: int, counter: int) -> None:
-    """Key the global generators that Stable-Baselines3 draws from by (seed, counter)."""
+def _make_task(config: TrainConfig, settings: EnvSettings) -> SenderTask | NetworkTask:
+    return (SenderTask if config.trains == "sender" else NetworkTask)(config.num_envs, settings)
+
+
+def _seed_all(seed: int, counter: int, env: CcenvVecEnv) -> None:
+    """Key the generators that Stable-Baselines3 draws from by (seed, counter)."""
     key = int(uniform(seed, 0, 0, counter) * 2**32)
     torch.manual_seed(key)
     np.random.seed(key)
+    env.action_space.seed(key)
 
 
 @contextmanager

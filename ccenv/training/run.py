@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.adversary import MlpAdversary
 from ccenv.errors import InputError
 from ccenv.files import parse_json, write_atomic
 from ccenv.sender import MlpSender
@@ -18,7 +19,8 @@ from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_sender
 from ccenv.training.logs import Log, Progress, open_logs
 
-CONFIG, RECORD, CHECKPOINT = "config.yaml", "run.json", "checkpoint"
+CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
+Player = MlpSender | MlpAdversary
 FORMAT, VERSION = "ccenv-run", 1
 RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
 
@@ -32,7 +34,10 @@ class Result:
         steps: environment steps.
         seconds: time spent training, without the final evaluation.
         resumed_from_steps: step that this call went on from; 0: from the start.
-        evaluation: on held-out paths.
+        evaluation: on held-out paths; of a network, how its sender fares.
+        best_score: of the evaluations during training and after; its policy is in the folder ``best``.
+        best_steps: when.
+        stopped_early: the held-out score no longer rose.
     """
 
     folder: FilePath
@@ -40,6 +45,9 @@ class Result:
     seconds: float
     resumed_from_steps: int
     evaluation: Evaluation
+    best_score: float
+    best_steps: int
+    stopped_early: bool
 
 
 def default_folder(config: TrainConfig) -> FilePath:
@@ -54,7 +62,7 @@ def train(
     restart: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Train a sender, or go on with an interrupted run of the same config in the same folder.
+    """Train a sender or a network, or go on with an interrupted run of the same config in the same folder.
 
     A resumed run ends with the same weights as an uninterrupted one.
 
@@ -82,23 +90,28 @@ def train(
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
-        learner.run(_after_iteration(config, folder, learner, logs, report))
+        if not _stopped(config, learner.marks):
+            learner.run(_after_iteration(config, folder, learner, logs, report))
     except KeyboardInterrupt:
-        _save(config, folder, learner.state, learner.sender(), INTERRUPTED)
+        _save(config, folder, learner.state, learner.player(), INTERRUPTED)
         record.write(INTERRUPTED)
         raise
     except DivergedError as error:
-        _save(config, folder, learner.state, learner.sender(), DIVERGED)
+        _save(config, folder, learner.state, learner.player(), DIVERGED)
         record.write(DIVERGED, error=str(error))
         raise
     finally:
         for log in logs:
             log.close()
-    sender = learner.sender()
-    evaluation = _evaluate(config, sender, config.evaluation.n_paths)
-    result = Result(folder, learner.state.iteration * config.iteration_steps, learner.state.seconds, start, evaluation)
-    _save(config, folder, learner.state, sender, FINISHED, evaluation)
-    record.write(FINISHED, steps=result.steps, seconds=result.seconds, evaluation=asdict(evaluation))
+    player = learner.player()
+    evaluation = _evaluate(config, player, config.evaluation.n_paths)
+    steps = learner.state.iteration * config.iteration_steps
+    best = learner.marks.get("best_score", evaluation.score), int(learner.marks.get("best_steps", steps))
+    result = Result(folder, steps, learner.state.seconds, start, evaluation, *best, _stopped(config, learner.marks))
+    _save(config, folder, learner.state, player, FINISHED, evaluation)
+    shown = asdict(result)
+    del shown["folder"], shown["resumed_from_steps"]
+    record.write(FINISHED, **shown)
     return result
 
 
@@ -110,7 +123,8 @@ def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingSt
     if folder.is_dir() and any(folder.iterdir()) and not config_file.is_file():
         raise InputError(f"{folder}: holds something else than a training run; choose another --out")
     if restart:
-        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+        for part in (CHECKPOINT, BEST):
+            shutil.rmtree(folder / part, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     state = read_checkpoint(folder / CHECKPOINT)
     if state is not None and not read_config(config_file).same_run(config):
@@ -124,48 +138,89 @@ def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingSt
 
 def _after_iteration(
     config: TrainConfig, folder: FilePath, learner: Any, logs: list[Log], report: Callable[[Progress], None] | None
-) -> Callable[[TrainingState, Progress], None]:
+) -> Callable[[TrainingState, Progress], bool]:
     def due(every: int, steps: int) -> bool:
         return every > 0 and steps // every > (steps - config.iteration_steps) // every
 
-    def after(state: TrainingState, progress: Progress) -> None:
+    def after(state: TrainingState, progress: Progress) -> bool:
         if due(config.evaluation.every_steps, progress.steps):
-            score = _evaluate(config, learner.sender(), config.evaluation.n_paths_during).score
+            player = learner.player()
+            score = _evaluate(config, player, config.evaluation.n_paths_during).score
             progress = replace(progress, evaluation_score=score)
+            if _mark(config, learner.marks, score, progress.steps):
+                (folder / BEST).mkdir(exist_ok=True)
+                _save_player(folder / BEST, config, player, {"steps": progress.steps, "held_out_score": score})
         for log in logs:
             log.write(progress)
         if due(config.checkpoint_every_steps, progress.steps):
-            _save(config, folder, state, learner.sender(), RUNNING)
+            _save(config, folder, state, learner.player(), RUNNING)
         if report is not None:
             report(progress)
+        return _stopped(config, learner.marks)
 
     return after
 
 
-def _evaluate(config: TrainConfig, sender: MlpSender, n_paths: int) -> Evaluation:
-    return evaluate_sender(sender, n_paths, weights=config.environment.reward)
+def _mark(config: TrainConfig, marks: dict[str, float], score: float, steps: int) -> bool:
+    """Note a held-out score for early stopping; return whether it is the best so far."""
+    gained = score > marks.get("reference", -math.inf) + config.early_stop.min_gain
+    marks["without_gain"] = 0 if gained else marks.get("without_gain", 0) + 1
+    if gained:
+        marks["reference"] = score
+    if score <= marks.get("best_score", -math.inf):
+        return False
+    marks["best_score"], marks["best_steps"] = score, steps
+    return True
+
+
+def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
+    return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
+
+
+def _evaluate(config: TrainConfig, player: Player, n_paths: int) -> Evaluation:
+    """Score a sender on the held-out paths, or a network by what its reward says of its sender on paths of its own kind."""
+    environment = config.environment
+    if isinstance(player, MlpSender):
+        return evaluate_sender(player, n_paths, weights=environment.reward)
+    return evaluate_sender(
+        environment.build_senders()[0],
+        n_paths,
+        paths=environment.paths,
+        models=environment.models,
+        adversary=player,
+        weights=environment.reward,
+        steps_per_rtt=environment.steps_per_rtt,
+    )
 
 
 def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    sender: MlpSender,
+    player: Player,
     status: str,
     evaluation: Evaluation | None = None,
 ) -> None:
-    from ccenv.agents.learned import save_policy
-
     write_checkpoint(folder / CHECKPOINT, state)
     notes: dict[str, Any] = {
         "status": status,
         "steps": state.iteration * config.iteration_steps,
-        "config": config.model_dump(mode="json"),
-        "action": "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]",
     }
     if evaluation is not None:
         notes["evaluation"] = asdict(evaluation)
-    save_policy(folder, sender, notes)
+    _save_player(folder, config, player, notes)
+
+
+def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: dict[str, Any]) -> None:
+    notes = notes | {"config": config.model_dump(mode="json")}
+    if isinstance(player, MlpSender):
+        from ccenv.agents.learned import save_policy
+
+        save_policy(folder, player, notes | {"action": "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"})
+    else:
+        from ccenv.adversaries.learned import save_adversary
+
+        save_adversary(folder, player, notes)
 
 
 class _Record:

@@ -33,6 +33,23 @@ def test_overrides():
     assert load_config("quick_sender", ["total_steps=1", "log.tensorboard=true"]).same_run(load_config("quick_sender"))
 
 
+def test_extends_merges_groups_and_keeps_its_own_name(tmp_path):
+    (tmp_path / "base.yaml").write_text("extends: quick_sender\nseed: 5\nppo: {gamma: 0.9}\n")
+    (tmp_path / "mine.yaml").write_text("extends: base.yaml\nppo: {hidden: [8]}\n")
+    config = load_config(str(tmp_path / "mine.yaml"), ["ppo.clip_range=0.1"])
+    assert config.name == "mine" and config.seed == 5 and config.total_steps == load_config("quick_sender").total_steps
+    assert (config.ppo.gamma, config.ppo.hidden, config.ppo.clip_range) == (0.9, (8,), 0.1)
+    assert config.environment == load_config("quick_sender").environment
+    for text, message in (
+        ("extends: mine.yaml", "extends itself"),
+        ("extends: 3", "name or path"),
+        ("extends: quick", "quick_sender"),
+    ):
+        (tmp_path / "mine.yaml").write_text(text)
+        with pytest.raises(CcenvError, match=message):
+            load_config(str(tmp_path / "mine.yaml"))
+
+
 BAD = [
     ("quik_sender", [], "Did you mean 'quick_sender'"),
     ("quick_sender", ["ppo.n_step=3"], "unknown key 'ppo.n_step'. Did you mean 'n_steps'"),
@@ -51,6 +68,13 @@ BAD = [
     ("quick_sender", ["name=a/b"], "must be a letter"),
     ("quick_sender", ["environment.senders=[external, external]"], "exactly one 'external'"),
     ("quick_sender", ["environment.action=discrete"], "action 'box'"),
+    ("quick_sender", ["algorithm=dqn"], "algorithm"),
+    ("quick_sender", ["sac.gradient_step=3"], "Did you mean 'gradient_steps'"),
+    ("quick_sender", ["td3.hidden=[300]"], "1 to 256"),
+    ("quick_sender", ["trains=network", "environment.senders=[external]"], "no 'external'"),
+    ("quick_sender", ["curriculum=[{until_step: 5}, {until_step: 5}]"], "must rise"),
+    ("quick_sender", ["curriculum=[{until_step: 5, model: [ideal]}]"], "Did you mean 'models'"),
+    ("quick_sender", ["early_stop.patience=2", "evaluation.every_steps=0"], "set evaluation.every_steps"),
 ]
 
 

@@ -57,6 +57,7 @@ def test_a_run_leaves_everything(finished):
     folder, result = finished
     assert result.steps == 1536 and result.resumed_from_steps == 0 and result.folder == folder
     assert sorted(p.name for p in folder.iterdir()) == [
+        "best",
         "checkpoint",
         "config.yaml",
         "policy.json",
@@ -130,6 +131,92 @@ def test_resuming_after_ctrl_c_ends_with_the_same_weights(finished, tmp_path, it
     reference = list(csv.DictReader((finished[0] / "progress.csv").open()))
     for row, expected in zip(rows, reference, strict=True):
         assert {**row, "seconds": ""} == {**expected, "seconds": ""}
+
+
+def stop_after(iterations):
+    def report(progress):
+        if progress.steps == 256 * iterations:
+            raise StopAfterError
+
+    return report
+
+
+OFF_POLICY = ["n_steps=16", "gradient_steps=4", "batch_size=32", "buffer_size=1024", "learning_starts=300", "hidden=[16]"]
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "td3"])
+def test_off_policy_runs_resume_to_the_same_weights(tmp_path, algorithm):
+    import torch
+
+    config = small(f"algorithm={algorithm}", *(f"{algorithm}.{setting}" for setting in OFF_POLICY))
+    train(config, tmp_path / "whole")
+    for iterations in (3, 5):  # the buffer is full after four
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "parts", report=stop_after(iterations))
+    assert train(config, tmp_path / "parts").resumed_from_steps == 256 * 5
+    sender = make_sender(str(tmp_path / "whole"))
+    assert same_weights(sender, make_sender(str(tmp_path / "parts")))
+    learner = Learner(config, read_checkpoint(tmp_path / "whole" / "checkpoint"))
+    from ccenv.engine.mlp import mlp_action_reference
+
+    observations = learner._task.observe()
+    with torch.no_grad():
+        actions, _ = learner._model.predict(observations, deterministic=True)
+    kernel = [mlp_action_reference(sender, row) for row in observations]
+    np.testing.assert_allclose(kernel, actions[:, 0], atol=1e-5)
+
+
+def test_a_curriculum_changes_the_network_and_resumes(tmp_path):
+    stages = ["curriculum=[{until_step: 512, models: [ideal]}, {until_step: 1024, models: [cbr_delay]}]"]
+    config = small(*stages, "environment.models=[ccac]")
+    assert [config.environment_at(step).models for step in (0, 511, 512, 1024)] == [
+        ("ideal",),
+        ("ideal",),
+        ("cbr_delay",),
+        ("ccac",),
+    ]
+    train(config, tmp_path / "whole")
+    for iterations in (2, 3):  # at the border of two stages, and inside one
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "parts", report=stop_after(iterations))
+    train(config, tmp_path / "parts")
+    whole, parts = (make_sender(str(tmp_path / name)) for name in ("whole", "parts"))
+    assert same_weights(whole, parts)
+    train(small("environment.models=[ccac]"), tmp_path / "plain")
+    assert not same_weights(whole, make_sender(str(tmp_path / "plain")))
+
+
+def test_early_stop_and_the_best_policy(tmp_path):
+    config = small("early_stop.patience=1", "early_stop.min_gain=2", "evaluation.every_steps=256", "evaluation.n_paths_during=32")
+    result = train(config, tmp_path)
+    assert result.stopped_early and result.steps == 512  # the second evaluation cannot gain 2
+    rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
+    assert result.best_score == pytest.approx(max(float(row["evaluation_score"]) for row in rows), abs=1e-5)
+    assert evaluate_sender(make_sender(str(tmp_path / "best")), 32).score == result.best_score
+    again = train(config, tmp_path)
+    assert again.stopped_early and again.steps == 512  # nothing is added
+
+
+def test_a_network_is_trained_against_a_sender(tmp_path):
+    from ccenv.adversaries.learned import load_adversary
+
+    environment = ["environment.senders=[cc_probe_drain]", "environment.staggered=true", "environment.steps_per_rtt=4"]
+    changes = ["trains=network", *environment, *SMALL, "total_steps=512"]
+    config = load_config("quick_sender", [*changes, "environment.models=[ccac]"])
+    assert config.environment.adversary == "external" and config.environment.reward.utilisation == -1
+    result = train(config, tmp_path)
+    policy = load_adversary(tmp_path)
+    assert [weight.shape[1] for weight in policy.weights] == [16, 2]
+    again = evaluate_sender(
+        make_sender("cc_probe_drain"),
+        32,
+        adversary=policy,
+        models=("ccac",),
+        steps_per_rtt=4,
+        paths=config.environment.paths,
+        weights=config.environment.reward,
+    )
+    assert again == result.evaluation
 
 
 def test_a_longer_run_goes_on_from_a_shorter_one(finished, tmp_path):

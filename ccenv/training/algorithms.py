@@ -1,0 +1,157 @@
+"""The algorithms that a config may name, as Stable-Baselines3 has them: how to build one, and what decides its future."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ccenv.errors import require_extra
+from ccenv.training.config import OffPolicySettings, PpoSettings, TrainConfig
+
+require_extra("stable_baselines3", "train")
+require_extra("torch", "train")
+
+import torch  # noqa: E402  (only after the checks that name the extra)
+from stable_baselines3 import PPO, SAC, TD3  # noqa: E402
+from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
+
+_ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+_BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What the learner needs to know of an algorithm.
+
+    Attributes:
+        make: builds the model for a config and a VecEnv.
+        optimizers: the model's optimisers by name.
+        stems: where the action network's hidden layers and its last layer stand among the policy's tensors.
+        squashed: the action is tanh of the last layer (SAC, TD3), not the layer itself clipped to [-1, 1].
+        metrics: Stable-Baselines3's names of policy loss and value loss.
+    """
+
+    make: Callable[[TrainConfig, Any], Any]
+    optimizers: Callable[[Any], dict[str, Any]]
+    stems: tuple[str, str]
+    squashed: bool
+    metrics: tuple[str, str]
+
+
+def _ppo(config: TrainConfig, env: Any) -> PPO:
+    ppo: PpoSettings = config.ppo
+    return PPO(
+        "MlpPolicy",
+        env,
+        n_steps=ppo.n_steps,
+        batch_size=ppo.batch_size,
+        n_epochs=ppo.n_epochs,
+        learning_rate=ppo.learning_rate,
+        gamma=ppo.gamma,
+        gae_lambda=ppo.gae_lambda,
+        clip_range=ppo.clip_range,
+        ent_coef=ppo.entropy_weight,
+        vf_coef=ppo.value_weight,
+        max_grad_norm=ppo.max_gradient_norm,
+        policy_kwargs={
+            "net_arch": list(ppo.hidden),
+            "activation_fn": _ACTIVATIONS[ppo.activation],
+            "log_std_init": ppo.log_std,
+        },
+        device="cpu",
+    )
+
+
+def _off_policy(settings: OffPolicySettings) -> dict[str, Any]:
+    return {
+        "learning_rate": settings.learning_rate,
+        "buffer_size": settings.buffer_size,
+        "learning_starts": settings.learning_starts,
+        "batch_size": settings.batch_size,
+        "tau": settings.tau,
+        "gamma": settings.gamma,
+        "train_freq": (settings.n_steps, "step"),
+        "gradient_steps": settings.gradient_steps,
+        "policy_kwargs": {"net_arch": list(settings.hidden), "activation_fn": torch.nn.Tanh},
+        "device": "cpu",
+    }
+
+
+def _sac(config: TrainConfig, env: Any) -> SAC:
+    return SAC("MlpPolicy", env, ent_coef=f"auto_{config.sac.initial_entropy_weight}", **_off_policy(config.sac))
+
+
+def _td3(config: TrainConfig, env: Any) -> TD3:
+    size = int(np.prod(env.action_space.shape))
+    noise = NormalActionNoise(np.zeros(size), np.full(size, config.td3.noise_std))
+    return TD3("MlpPolicy", env, action_noise=noise, policy_delay=config.td3.policy_delay, **_off_policy(config.td3))
+
+
+def _actor_and_critic(model: Any) -> dict[str, Any]:
+    return {"actor": model.policy.actor.optimizer, "critic": model.policy.critic.optimizer}
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "ppo": Algorithm(
+        _ppo,
+        lambda model: {"policy": model.policy.optimizer},
+        ("policy.mlp_extractor.policy_net.", "policy.action_net"),
+        False,
+        ("train/policy_gradient_loss", "train/value_loss"),
+    ),
+    "sac": Algorithm(
+        _sac,
+        lambda model: _actor_and_critic(model) | {"entropy": model.ent_coef_optimizer},
+        ("policy.actor.latent_pi.", "policy.actor.mu"),
+        True,
+        ("train/actor_loss", "train/critic_loss"),
+    ),
+    "td3": Algorithm(_td3, _actor_and_critic, ("policy.actor.mu.", ""), True, ("train/actor_loss", "train/critic_loss")),
+}
+
+
+def action_layers(algorithm: Algorithm, tensors: dict[str, np.ndarray]) -> Layers:
+    """Return the action network's weights (n_in, n_out) and biases, float64, from packed tensors.
+
+    A squashed action becomes one more layer: tanh of the last one goes through the identity.
+    """
+    stem, last = algorithm.stems
+    numbers = {int(name.removeprefix(stem).partition(".")[0]) for name in tensors if name.startswith(stem)}
+    names = [f"{stem}{number}" for number in sorted(numbers)] + ([last] if last else [])
+    weights = [tensors[f"{name}.weight"].T.astype(np.float64) for name in names]
+    biases = [tensors[f"{name}.bias"].astype(np.float64) for name in names]
+    if algorithm.squashed:
+        size = weights[-1].shape[1]
+        weights.append(np.eye(size))
+        biases.append(np.zeros(size))
+    return tuple(weights), tuple(biases)
+
+
+def pack_memory(model: Any) -> dict[str, np.ndarray]:
+    """Return what an off-policy algorithm remembers besides weights: replay buffer, entropy weight, number of updates."""
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is None:
+        return {}
+    out = {f"memory.{name}": getattr(buffer, name).copy() for name in _BUFFER_ARRAYS}
+    out["memory.place"] = np.array([buffer.pos, int(buffer.full), model._n_updates], np.int64)
+    if getattr(model, "log_ent_coef", None) is not None:
+        out["memory.log_ent_coef"] = model.log_ent_coef.detach().numpy().copy()
+    return out
+
+
+def unpack_memory(model: Any, tensors: dict[str, np.ndarray]) -> None:
+    """Put back what ``pack_memory`` returned."""
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is None:
+        return
+    for name in _BUFFER_ARRAYS:
+        getattr(buffer, name)[...] = tensors[f"memory.{name}"]
+    place = tensors["memory.place"].tolist()
+    buffer.pos, buffer.full, model._n_updates = place[0], bool(place[1]), place[2]
+    if "memory.log_ent_coef" in tensors:
+        with torch.no_grad():
+            model.log_ent_coef.copy_(torch.from_numpy(tensors["memory.log_ent_coef"]))
