@@ -34,7 +34,7 @@ class Core:
         num_envs: B.
         settings: what the environments are like.
         senders: the sender of each flow.
-        adversary: the network's player.
+        adversary: the network's player, or one per environment.
         groups: (G, N) bool, the flows that each row of reward terms is about.
         record: keep what ``trace`` needs.
     """
@@ -45,7 +45,7 @@ class Core:
         settings: EnvSettings,
         *,
         senders: Sequence[Sender],
-        adversary: Adversary,
+        adversary: Adversary | Sequence[Adversary],
         groups: np.ndarray,
         record: bool = False,
     ) -> None:
@@ -73,13 +73,16 @@ class Core:
         self._sums = np.zeros((num_envs, len(groups), len(TERMS)))
         episodes = self._draw(np.arange(num_envs))
         bounds = np.linspace(0, num_envs, min(len(settings.models), num_envs) + 1).round().astype(int)
+        players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
+        if len(players) != num_envs:
+            raise InputError(f"{len(players)} adversaries for {num_envs} environments")
         self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
         self._engines = [
             CurveEngine(
                 episodes.part(part).paths,
                 model=model,
                 senders=list(senders),
-                adversary=adversary,
+                adversary=players[part],
                 steps_per_rtt=settings.steps_per_rtt,
                 loss_detection=settings.loss_detection,
                 beliefs=settings.belief_settings(),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.adversary import ExternalAdversary
+from ccenv.adversary import Adversary, ExternalAdversary
 from ccenv.engine.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.core import Core
 from ccenv.envs.reward import TERMS, weigh
@@ -91,9 +92,12 @@ class SenderTask:
         num_envs: B.
         settings: ``senders`` names at least one ``"external"``.
         record: keep what rendering needs.
+        adversaries: one network's player per environment in place of the settings' one.
     """
 
-    def __init__(self, num_envs: int, settings: EnvSettings, record: bool = False) -> None:
+    def __init__(
+        self, num_envs: int, settings: EnvSettings, record: bool = False, adversaries: Sequence[Adversary] | None = None
+    ) -> None:
         senders = settings.build_senders()
         self.flows = np.flatnonzero([isinstance(sender, ExternalSender) for sender in senders])
         if not len(self.flows):
@@ -103,7 +107,9 @@ class SenderTask:
             raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
         controlled = np.zeros((1, len(senders)), np.bool_)
         controlled[0, self.flows] = True
-        self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=controlled, record=record)
+        self.core = Core(
+            num_envs, settings, senders=senders, adversary=adversaries or adversary, groups=controlled, record=record
+        )
         self._action = RateAction(settings, self.flows)
         self._weights = settings.reward.vector()
         low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))

@@ -144,6 +144,36 @@ class EarlyStop(StrictModel):
     min_gain: float = Field(default=0.0005, ge=0, allow_inf_nan=False)
 
 
+class RobustSettings(StrictModel):
+    """Rounds of training against what attacked the sender of the rounds before (PPO senders).
+
+    Attributes:
+        start_step: plain training until here.
+        round_steps: environment steps of a round; each round starts with an attack on the sender as it is then.
+        share: share of the environments that play against the pool; 0: none, and no attack (a control run).
+        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start.
+        searches: adversaries of ``ccenv attack`` that give periodic moves.
+        paths: on these paths of ``ccenv attack``.
+        budget_flow_steps: of each search.
+        keep: newest patterns in the pool.
+        policies: adversary policies (files, registered names) that are always in the pool.
+    """
+
+    start_step: int = Field(ge=1)
+    round_steps: int = Field(ge=1)
+    share: float = Field(default=0.5, ge=0, le=1)
+    log_std: float = Field(default=-1.5, ge=-10, le=2)
+    searches: tuple[str, ...] = ("corners", "cem:population=64")
+    paths: tuple[str, ...] = ("deep",)
+    budget_flow_steps: int = Field(default=1_000_000, ge=1)
+    keep: int = Field(default=8, ge=1, le=256)
+    policies: tuple[str, ...] = ()
+
+    def round_at(self, step: int) -> int:
+        """Return the number of the round at a step; 0: before the first."""
+        return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
+
+
 class EvaluationSettings(StrictModel):
     """Scores on held-out paths (``ccenv.training.evaluation``).
 
@@ -197,6 +227,7 @@ class TrainConfig(StrictModel):
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         curriculum: other models or paths at first, in order of ``until_step``.
+        robust: rounds against a pool of opponents; none: against the environment's own network only.
         ppo, sac, td3: the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
@@ -212,6 +243,7 @@ class TrainConfig(StrictModel):
     algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
     curriculum: tuple[Stage, ...] = ()
+    robust: RobustSettings | None = None
     ppo: PpoSettings = PpoSettings()
     sac: SacSettings = SacSettings()
     td3: Td3Settings = Td3Settings()
@@ -228,6 +260,10 @@ class TrainConfig(StrictModel):
         if self.environment.senders.count(EXTERNAL) != wanted or self.environment.action != "box":
             many = "exactly one" if wanted else "no"
             raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender and action 'box'")
+        if self.robust is not None and (self.trains, self.algorithm) != ("sender", "ppo"):
+            raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
+        if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
+            raise ValueError("robust training needs one flow and no curriculum")
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")

@@ -16,14 +16,14 @@ from ccenv.adversary import MlpAdversary
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.engine.rng import uniform
 from ccenv.envs.network import NetworkTask
-from ccenv.envs.settings import EnvSettings
 from ccenv.envs.task import SenderTask
 from ccenv.errors import CcenvError, require_extra
 from ccenv.sender import MlpSender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
-from ccenv.training.config import TrainConfig
+from ccenv.training.config import RobustSettings, TrainConfig
 from ccenv.training.logs import Progress
+from ccenv.training.opponents import WIDTH, find_patterns, opponents
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -35,6 +35,7 @@ from stable_baselines3.common.logger import Logger  # noqa: E402
 from ccenv.envs.sb3 import CcenvVecEnv  # noqa: E402
 
 _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; iterations count from 0
+_POOL = "pool.moves"
 _NO_DISTRIBUTION = "Expected parameter"  # how torch says that mean or deviation of the actions are no numbers
 
 AfterIteration = Callable[[TrainingState, Progress], bool]
@@ -55,8 +56,11 @@ class Learner:
     def __init__(self, config: TrainConfig, state: TrainingState | None = None) -> None:
         self.config = config
         self._algorithm = ALGORITHMS[config.algorithm]
-        self._settings = config.environment_at(0 if state is None else state.iteration * config.iteration_steps)
-        self._task = _make_task(config, self._settings)
+        start = 0 if state is None else state.iteration * config.iteration_steps
+        self._settings = config.environment_at(start)
+        self._round = _round_at(config, start)
+        self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
+        self._task = self._make_task()
         self.env = CcenvVecEnv(self._task)
         with _own_generators():
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
@@ -86,14 +90,35 @@ class Learner:
         self._seconds = state.seconds
         self.marks = dict(state.marks)
 
-    def _next_stage(self) -> None:
-        """Change to the environments of the next iteration, where a curriculum says so."""
-        settings = self.config.environment_at(self._model.num_timesteps)
-        if settings != self._settings:
-            self._settings = settings
-            self._task = self.env.task = _make_task(self.config, settings)
-            self._task.core.reset(seed=self.config.seed)
-            self._look()
+    def _make_task(self) -> SenderTask | NetworkTask:
+        if self.config.trains == "network":
+            return NetworkTask(self.config.num_envs, self._settings)
+        adversaries = opponents(self.config, self._patterns) if self._round else None
+        return SenderTask(self.config.num_envs, self._settings, adversaries=adversaries)
+
+    def _next_stage(self) -> bool:
+        """Change to the environments of the next iteration, where a curriculum or a round says so."""
+        step = self._model.num_timesteps
+        settings, round_ = self.config.environment_at(step), _round_at(self.config, step)
+        if settings == self._settings and round_ == self._round:
+            return False
+        if round_ > self._round and self.config.robust is not None:
+            self._start_round(round_, self.config.robust)
+        self._settings, self._round = settings, round_
+        self._task = self.env.task = self._make_task()
+        self._task.core.reset(seed=self.config.seed)
+        self._look()
+        return True
+
+    def _start_round(self, round_: int, robust: RobustSettings) -> None:
+        """Attack the sender as it is now; what is found joins the pool."""
+        if self._round == 0:
+            with torch.no_grad():
+                self._model.policy.log_std.fill_(robust.log_std)
+        player = self.player()
+        found = find_patterns(self.config, player, round_) if isinstance(player, MlpSender) else self._patterns
+        known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
+        self._patterns = np.concatenate(known)[-robust.keep :]
 
     def run(self, after_iteration: AfterIteration) -> None:
         """Train to the end of the config.
@@ -148,8 +173,9 @@ class Learner:
         if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
             raise self._diverged()
         self._seconds += seconds
-        self._next_stage()
         self.state = self._pack()
+        if self._next_stage():
+            self.state = self._pack()
 
         def mean(name: str) -> float:
             return float(np.mean([episode[name] for episode in episodes])) if episodes else math.nan
@@ -171,6 +197,8 @@ class Learner:
 
     def _pack(self) -> TrainingState:
         tensors = pack_torch(self._model.policy, self._algorithm.optimizers(self._model)) | pack_memory(self._model)
+        if self._round:
+            tensors[_POOL] = self._patterns
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
         return TrainingState(self._model.num_timesteps // self.config.iteration_steps, self._seconds, tensors, self.marks)
 
@@ -225,8 +253,8 @@ class _Between(BaseCallback):
             raise _Enough
 
 
-def _make_task(config: TrainConfig, settings: EnvSettings) -> SenderTask | NetworkTask:
-    return (SenderTask if config.trains == "sender" else NetworkTask)(config.num_envs, settings)
+def _round_at(config: TrainConfig, step: int) -> int:
+    return 0 if config.robust is None else config.robust.round_at(step)
 
 
 def _seed_all(seed: int, counter: int, env: CcenvVecEnv) -> None:

@@ -72,6 +72,7 @@ BAD = [
     ("quick_sender", ["sac.gradient_step=3"], "Did you mean 'gradient_steps'"),
     ("quick_sender", ["td3.hidden=[300]"], "1 to 256"),
     ("quick_sender", ["trains=network", "environment.senders=[external]"], "no 'external'"),
+    ("quick_sender", ["algorithm=sac", "robust={start_step: 1, round_steps: 1}"], "for PPO senders"),
     ("quick_sender", ["curriculum=[{until_step: 5}, {until_step: 5}]"], "must rise"),
     ("quick_sender", ["curriculum=[{until_step: 5, model: [ideal]}]"], "Did you mean 'models'"),
     ("quick_sender", ["early_stop.patience=2", "evaluation.every_steps=0"], "set evaluation.every_steps"),

@@ -219,6 +219,27 @@ def test_a_network_is_trained_against_a_sender(tmp_path):
     assert again == result.evaluation
 
 
+def test_robust_rounds_resume_and_differ_from_their_control(tmp_path):
+    rounds = ["start_step: 512", "round_steps: 512", "budget_flow_steps: 40000", "searches: [corners, 'cem:population=8']"]
+    config = small(f"robust={{{', '.join(rounds)}, log_std: -1.0}}", "environment.steps_per_rtt=2", "evaluation.n_paths_during=4")
+    train(config, tmp_path / "whole")
+    for iterations in (2, 3):  # at the start of a round, and inside one
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "parts", report=stop_after(iterations))
+    train(config, tmp_path / "parts")
+    whole = make_sender(str(tmp_path / "whole"))
+    assert same_weights(whole, make_sender(str(tmp_path / "parts")))
+    state = read_checkpoint(tmp_path / "whole" / "checkpoint")
+    assert state.tensors["pool.moves"].shape == (
+        6,
+        24,
+        4,
+    )  # two searches, rounds at 512 and 1024, and the one a longer run starts with
+    control = small(f"robust={{{', '.join(rounds)}, log_std: -1.0, share: 0}}", "environment.steps_per_rtt=2")
+    train(control, tmp_path / "control")
+    assert not same_weights(whole, make_sender(str(tmp_path / "control")))
+
+
 def test_a_longer_run_goes_on_from_a_shorter_one(finished, tmp_path):
     train(small("total_steps=512"), tmp_path)
     result = train(small(), tmp_path)
