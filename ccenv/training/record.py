@@ -1,6 +1,6 @@
 """Train shipped configs and record what came out: ``python -m ccenv.training.record docs/data/learning.json quick_sender:0,1,2``.
 
-Runs lie in ``runs/CONFIG-SEED`` and are resumed or reused; a record made before keeps its other entries. Senders are also attacked
+Runs lie in ``runs/CONFIG-SEED`` and are resumed or reused; an older record keeps its other entries. Senders are also attacked
 (corners and CEM on the deep and the shallow path), so that nominal score and worst case stand side by side.
 """
 
