@@ -1,4 +1,4 @@
-"""``ccenv train``: train a sender by a config."""
+"""``ccenv train``: train a sender or a network by a config."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
     from ccenv.training.logs import Progress
+    from ccenv.training.run import Result
 
 
 def command(
@@ -26,27 +27,50 @@ def command(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/CONFIG-SEED by default.")] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Discard what the folder holds of an earlier run.")] = False,
+    seeds: Annotated[str | None, typer.Option(metavar="S,S,...", help="Train once per seed, one after the other.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Add results, and an attack on each sender, to this JSON file.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Train a sender with PPO; the same command goes on with an interrupted run (docs/training.md).
+    """Train a sender or a network; the same command goes on with an interrupted run (docs/training.md).
 
     Example: ccenv train configs/train/quick_sender.yaml --set seed=1
     """
+    from ccenv.errors import InputError
     from ccenv.training.config import load_config
     from ccenv.training.run import default_folder, train
 
-    chosen = load_config(config, set_ or ())
-    folder = out or default_folder(chosen)
-    with _progress(chosen) as report:
-        result = train(chosen, folder, restart=restart, report=report)
+    numbers = [] if seeds is None else seeds.split(",")
+    if not all(number.isdigit() for number in numbers):
+        raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
+    if len(numbers) > 1 and out is not None:
+        raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
+    overrides = list(set_ or ())
+    configs = [load_config(config, [*overrides, f"seed={number}"]) for number in numbers] or [load_config(config, overrides)]
+    results = []
+    for chosen in configs:
+        with _progress(chosen) as report:
+            results.append(train(chosen, out or default_folder(chosen), restart=restart, report=report))
+        if record is not None:
+            from ccenv.training.record import record as add
+
+            add(record, chosen, results[-1])
     if json:
-        print_json(asdict(result))
+        print_json(asdict(results[0]) if len(results) == 1 else [asdict(result) for result in results])
         return
+    for chosen, result in zip(configs, results, strict=True):
+        _print(chosen, result)
+
+
+def _print(config: TrainConfig, result: Result) -> None:
     if result.resumed_from_steps:
         print_text(f"went on from step {result.resumed_from_steps}")
-    title = f"{chosen.name}, seed {chosen.seed}: {result.steps} steps in {result.seconds:.1f} s"
+    stopped = ", stopped early" if result.stopped_early else ""
+    title = f"{config.name}, seed {config.seed}: {result.steps} steps in {result.seconds:.1f} s{stopped}"
     print_table(title, ["on held-out paths", "value"], asdict(result.evaluation).items())
-    print_text(f"wrote {result.folder}; use the folder as a sender, for example: ccenv bench run quick --agent {result.folder}")
+    use = f"ccenv bench run quick --agent {result.folder}"
+    if config.trains == "network":
+        use = f"ccenv attack {config.environment.senders[0]} --adversary {result.folder}"
+    print_text(f"wrote {result.folder}; for example: {use}")
 
 
 @contextmanager
