@@ -9,9 +9,10 @@ import numpy as np
 
 from ccenv.adversary import ScriptedAdversary
 from ccenv.engine.calls import address_of
-from ccenv.engine.packet_beliefs import RATE_HOLDER, Grids
+from ccenv.engine.packet_beliefs import RATE_HOLDER, STEPS_PER_RTT, Grids
 from ccenv.engine.packet_kernel import advance
 from ccenv.engine.packet_layout import (
+    AGGREGATIONS,
     BOX_DTYPE,
     DISCIPLINES,
     ERROR_ADVERSARY,
@@ -44,7 +45,7 @@ SLICE_S = 1.0  # simulated time per call of the kernel, so that a run can be int
 DEEPEST_S = 8.0  # queueing delay that the windows of an infinite buffer can build up, at most
 MIN_RING, MAX_RING = 1 << 10, 1 << 17
 MAX_LOG_ROWS = 20_000_000  # rows times flows
-MAX_EVENTS = 2.0**62
+MAX_EVENTS = 2e10  # of a run whose bound was not given: the better part of an hour
 EVENTS_PER_PACKET = 8  # a run may take so many events per packet that its links can carry, plus one million
 
 STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
@@ -117,7 +118,14 @@ class PacketEngine:
             sum(self._fastest_Bps(link) for link in range(len(self.network.links))) * self.duration_s / self.network.mss_bytes
         )
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
-        return int(min(EVENTS_PER_PACKET * packets + 4 * ticks + 1_000_000, MAX_EVENTS))
+        steps = sum(STEPS_PER_RTT * self.duration_s / flow.rtt_s for flow in self.network.flows)
+        events = EVENTS_PER_PACKET * packets + 4 * ticks + steps + 1_000_000
+        if not events <= MAX_EVENTS:
+            raise InputError(
+                f"these links can carry {packets:.3g} packets in {self.duration_s:g} s: some {events:.3g} events; at most "
+                f"{MAX_EVENTS:g} without max_events"
+            )
+        return int(events)
 
     def _ring(self, entries: float, stride: int) -> tuple[int, int]:
         """Allocate a ring; return its address and mask."""
@@ -134,7 +142,7 @@ class PacketEngine:
         fastest = min(self._fastest_Bps(link) for link in route)
         sender = self.senders[flow]
         held_s = sender.target_s if isinstance(sender, HeldSender) else 0.0
-        packets = fastest * (spec.rtt_s + spec.jitter.max_s + held_s) / mss
+        packets = fastest * (spec.rtt_s + spec.jitter.max_s + spec.receiver.aggregate_s + held_s) / mss
         for link in route:
             packets += min(network.links[link].buffer_bytes, DEEPEST_S * fastest) / mss
         return int(min(MAX_RING, max(MIN_RING, 2 * packets)))
@@ -180,6 +188,12 @@ class PacketEngine:
             flow["jitter_kind"], flow["jitter_s"] = JITTERS[spec.jitter.kind], spec.jitter.max_s
             flow["jitter_interval_s"] = spec.jitter.every_s if spec.jitter.kind == "early" else spec.jitter.interval_s
             flow["jitter_at_s"] = spec.jitter.at_s
+            if spec.jitter.delays_s:
+                table = np.array(spec.jitter.delays_s)
+                self._keep.append(table)
+                flow["jitter_table_at"], flow["jitter_table_length"] = table.ctypes.data, len(table)
+            flow["ack_aggregation"], flow["ack_merge"] = AGGREGATIONS[spec.receiver.aggregation], spec.receiver.merge
+            flow["ack_aggregate_s"] = spec.receiver.aggregate_s
             if spec.jitter.kind == "adversary":  # the box is at the end of the last link, before its propagation delay
                 flow["return_s"] += network.links[route[-1]].delay_s
             flow["workload"] = WORKLOADS[spec.workload.kind]

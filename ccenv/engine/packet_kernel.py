@@ -109,7 +109,7 @@ def advance(  # type: ignore[no-untyped-def]
                 begin_application(fl, mss_bytes)
             else:
                 if fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
-                    send_ack(fl, fl.ack_deadline_s)
+                    send_ack(run, fl, fl.ack_deadline_s)
                 lost_bytes = 0.0
                 ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
                 if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:

@@ -128,6 +128,11 @@ FLOW_DTYPE = np.dtype(
         ("jitter_s", "<f8"),
         ("jitter_interval_s", "<f8"),
         ("jitter_at_s", "<f8"),
+        ("jitter_table_at", "<i8"),  # delays of a replay
+        ("jitter_table_length", "<i8"),
+        ("ack_aggregation", "<i8"),
+        ("ack_aggregate_s", "<f8"),
+        ("ack_merge", "<i8"),
         ("box", "<i8"),
         ("workload", "<i8"),
         ("workload_a", "<f8"),
@@ -187,6 +192,8 @@ FLOW_DTYPE = np.dtype(
         ("last_release_s", "<f8"),
         ("batch_end_s", "<f8"),
         ("jitter_draws", "<f8"),
+        ("ack_batch_end_s", "<f8"),
+        ("ack_draws", "<f8"),
         # cumulative
         ("sent_bytes", "<f8"),
         ("resent_bytes", "<f8"),
@@ -239,7 +246,8 @@ GRID_DTYPE = np.dtype(
 )
 
 DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3}
-JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5}
+JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
+AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5}
 
 # Errors that end a run.
@@ -270,4 +278,5 @@ LINK_LOG = ("queue_bytes", "queue_byte_s", "arrived_bytes", "dropped_bytes", "ma
 JITTER_COUNTER = 2.0**40
 LOSS_COUNTER = 2.0**41
 WORKLOAD_COUNTER = 2.0**42
+ACK_COUNTER = 2.0**43
 LINK_KEY = 2.0**20  # links draw as flows LINK_KEY + index

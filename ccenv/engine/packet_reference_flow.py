@@ -10,7 +10,7 @@ import numpy as np
 
 from ccenv.engine.packet import RTO_MIN_S, STATE_DTYPE, TICK_S
 from ccenv.engine.packet_beliefs import RATE_HOLDER
-from ccenv.engine.packet_layout import JITTER_COUNTER, WORKLOAD_COUNTER
+from ccenv.engine.packet_layout import ACK_COUNTER, JITTER_COUNTER, WORKLOAD_COUNTER
 from ccenv.engine.packet_receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet_reference_link import NEVER, LogRow, Packet, new_record
 from ccenv.engine.packet_spec import FlowSpec, NetworkSpec
@@ -66,7 +66,7 @@ class ReferenceFlow:
         self.app_draws = 0.0
         self.last_release_s = self.batch_end_s = 0.0
         self.early_at_s = spec.jitter.at_s
-        self.jitter_draws = 0.0
+        self.jitter_draws = self.ack_draws = self.ack_batch_end_s = 0.0
         self.held: deque[tuple[float, Packet]] = deque()
         self.decisions = 0
         self.sent_bytes = self.dropped_bytes = self.random_lost_bytes = self.found_lost_bytes = 0.0
@@ -90,6 +90,8 @@ class ReferenceFlow:
             wanted = self.batch_end_s
         elif jitter.kind == "interval":
             wanted = math.ceil(at_s / jitter.interval_s - MULTIPLE_TOLERANCE) * jitter.interval_s
+        elif jitter.kind == "replay":
+            wanted = at_s + jitter.delays_s[math.floor(at_s / jitter.interval_s + MULTIPLE_TOLERANCE) % len(jitter.delays_s)]
         elif jitter.kind == "early" and at_s < self.early_at_s:
             wanted = at_s + jitter.max_s
         elif jitter.kind == "early":
@@ -117,7 +119,18 @@ class ReferenceFlow:
 
     def acknowledge(self, now_s: float) -> None:
         """Send an ACK for everything received."""
-        self.acks.append((now_s + self.return_s, self.unacked[-1].tx))
+        receiver, at_s = self.spec.receiver, now_s + self.return_s
+        if receiver.aggregation == "interval":
+            at_s = math.ceil(at_s / receiver.aggregate_s - MULTIPLE_TOLERANCE) * receiver.aggregate_s
+        elif receiver.aggregation == "batch":
+            while self.ack_batch_end_s < at_s:
+                draw = uniform(float(self.seed), 0.0, float(self.index), ACK_COUNTER + self.ack_draws)
+                self.ack_batch_end_s += receiver.aggregate_s * draw
+                self.ack_draws += 1.0
+            at_s = self.ack_batch_end_s
+        if receiver.merge and self.acks and self.acks[-1][0] == at_s:
+            self.acks.pop()
+        self.acks.append((at_s, self.unacked[-1].tx))
         self.unacked.clear()
         self.ack_deadline_s = NEVER
 

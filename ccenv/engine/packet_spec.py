@@ -17,7 +17,8 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 MAX_FLOWS = 256
 SHORTEST_PHASE_S = 1e-4  # of workloads
-SHORTEST_BATCH_S = 1e-5  # of jitter that draws anew per batch
+SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
+MAX_DELAYS = 1_000_000  # of a replay
 
 
 class Red(StrictModel):
@@ -99,18 +100,21 @@ class JitterSpec(StrictModel):
     Attributes:
         kind: none; constant (max_s for all); batch ([CCmatic] App. H: packets are released together after a time drawn from
             U[0, max_s)); interval (released at integer multiples of interval_s: [Starvation] s.5.3); early (held for max_s,
-            but for the first packet from at_s on, again every every_s where that is not 0: [Starvation] s.5.1); adversary
-            (an adversary decides every 10 ms).
+            but for the first packet from at_s on, again every every_s where that is not 0: [Starvation] s.5.1); replay (a
+            packet that comes in the n-th interval_s is held for the n-th of delays_s, again from the first after the last);
+            adversary (an adversary decides every 10 ms).
         max_s: D.
-        interval_s: for interval.
+        interval_s: for interval and replay.
+        delays_s: for replay: at most max_s each.
         at_s: for early.
         every_s: for early.
         adversary: for adversary: its name and parameters.
     """
 
-    kind: Literal["none", "constant", "batch", "interval", "early", "adversary"] = "none"
+    kind: Literal["none", "constant", "batch", "interval", "early", "replay", "adversary"] = "none"
     max_s: NotNegative = 0.0
     interval_s: NotNegative = 0.0
+    delays_s: tuple[NotNegative, ...] = Field(default=(), max_length=MAX_DELAYS)
     at_s: NotNegative = 0.0
     every_s: NotNegative = 0.0
     adversary: str = ""
@@ -121,18 +125,42 @@ class JitterSpec(StrictModel):
             raise ValueError(f"jitter {self.kind!r} needs max_s > 0")
         if self.kind == "batch" and self.max_s < SHORTEST_BATCH_S:
             raise ValueError(f"jitter 'batch' needs max_s of at least {SHORTEST_BATCH_S:g}")
-        if self.kind == "interval" and self.interval_s <= 0:
-            raise ValueError("jitter 'interval' needs interval_s > 0")
+        if self.kind in ("interval", "replay") and self.interval_s < SHORTEST_BATCH_S:
+            raise ValueError(f"jitter {self.kind!r} needs interval_s of at least {SHORTEST_BATCH_S:g}")
+        if (self.kind == "replay") != bool(self.delays_s):
+            raise ValueError("jitter 'replay' needs delays_s, and only it")
+        if max(self.delays_s, default=0.0) > self.max_s:
+            raise ValueError(f"jitter 'replay' has a delay of {max(self.delays_s):g} s, above max_s {self.max_s:g}")
         if (self.kind == "adversary") != bool(self.adversary):
             raise ValueError("jitter 'adversary' needs the name of an adversary, and only it")
         return self
 
 
 class ReceiverSpec(StrictModel):
-    """When a receiver acknowledges: every ack_every packets, or ack_timeout_s after the first unacknowledged one."""
+    """When a receiver acknowledges, and how its ACKs come back.
+
+    Attributes:
+        ack_every: packets per ACK.
+        ack_timeout_s: after the first unacknowledged packet an ACK is sent at the latest.
+        aggregation: none; interval (ACKs arrive at integer multiples of aggregate_s); batch (together after times drawn from
+            U[0, aggregate_s)): as on shared return links, in order.
+        aggregate_s: for interval and batch.
+        merge: of ACKs that arrive together only the newest does.
+    """
 
     ack_every: int = Field(default=1, ge=1, le=1024)
     ack_timeout_s: Positive = 0.04
+    aggregation: Literal["none", "interval", "batch"] = "none"
+    aggregate_s: NotNegative = 0.0
+    merge: bool = False
+
+    @model_validator(mode="after")
+    def _needs_its_fields(self) -> ReceiverSpec:
+        if self.aggregation != "none" and self.aggregate_s < SHORTEST_BATCH_S:
+            raise ValueError(f"ACK aggregation {self.aggregation!r} needs aggregate_s of at least {SHORTEST_BATCH_S:g}")
+        if self.aggregation == "none" and (self.aggregate_s > 0 or self.merge):
+            raise ValueError("aggregate_s and merge need an ACK aggregation 'interval' or 'batch'")
+        return self
 
 
 class WorkloadSpec(StrictModel):

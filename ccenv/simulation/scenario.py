@@ -59,7 +59,8 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
 
     Args:
         data: a mapping with the fields of ``Scenario``; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
-            of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt).
+            of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); delays of a
+            replay may be ``delays_file``, a text file with one number of milliseconds per line.
         where: for messages.
 
     Raises:
@@ -69,6 +70,7 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
         raise InputError(f"{where}: a mapping is needed, not {type(data).__name__}")
     converted = _to_si(data, where, "")
     _set_buffers(converted, where)
+    _read_delays(converted, where)
     scenario = validate(Scenario, converted, where)
     if scenario.warmup_s >= scenario.duration_s:
         raise InputError(f"{where}: warmup_s {scenario.warmup_s:g} is not below duration_s {scenario.duration_s:g}")
@@ -93,7 +95,8 @@ def _to_si(value: Any, where: str, at: str) -> Any:
             for ending, (inside, factor) in UNITS.items():
                 if at != "reference" and name.endswith(ending):
                     name = name.removesuffix(ending) + inside
-                    converted = _number(item, where, path) * factor
+                    many = isinstance(item, list | tuple)
+                    converted = [_number(x, where, path) * factor for x in item] if many else _number(item, where, path) * factor
             if name in out or (name != key and name in value):
                 raise InputError(f"{where}: {path} is given twice, in two units")
             out[name] = converted
@@ -119,6 +122,22 @@ def _set_buffers(data: dict[str, Any], where: str) -> None:
             rtts_s = [_number(f.get("rtt_s"), where, "rtt_ms") for f in flows or [] if isinstance(f, dict)]
             bdp = _number(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
             link["buffer_bytes"] = bdp * rates_Bps * min(rtts_s, default=0.0)
+
+
+def _read_delays(data: dict[str, Any], where: str) -> None:
+    flows = data.get("flows")
+    for index, flow in enumerate(flows if isinstance(flows, list) else []):
+        jitter = flow.get("jitter") if isinstance(flow, dict) else None
+        if not isinstance(jitter, dict) or "delays_file" not in jitter:
+            continue
+        file, at = jitter.pop("delays_file"), f"{where}: flows.{index}.jitter.delays_file"
+        if "delays_s" in jitter:
+            raise InputError(f"{at}: delays are given twice, in the scenario and in a file")
+        try:
+            words = FilePath(str(file)).read_text(encoding="utf-8").split()
+            jitter["delays_s"] = [float(word) * 1e-3 for word in words]
+        except (OSError, ValueError) as error:
+            raise InputError(f"{at}: {file}: one number of milliseconds per line is needed ({error})") from None
 
 
 def _number(value: Any, where: str, at: str) -> float:

@@ -205,6 +205,7 @@ def test_runs_are_bounded() -> None:
 
 LINK = {"rate_mbps": 10}
 FLOW = {"sender": "reno", "rtt_ms": 20}
+REPLAY = {"kind": "replay", "max_ms": 10, "interval_ms": 1}
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,19 @@ FLOW = {"sender": "reno", "rtt_ms": 20}
         ({"links": [LINK], "flows": [FLOW], "durations": 1}, "Did you mean 'duration_s'"),
         ({"links": [LINK], "flows": [FLOW], "warmup_s": 60}, "not below"),
         ({"links": [LINK, LINK], "flows": [FLOW]}, "distinct names"),
+        ({"links": [{**LINK, "rate_mbps": 1e9}], "flows": [FLOW]}, "events; at most 2e\\+10"),
+        ({"links": [LINK], "flows": [{**FLOW, "sender": "cc_qdel", "rtt_ms": 1e-6}]}, "events; at most"),
+        ({"links": [LINK], "flows": [{**FLOW, "receiver": {"aggregation": "interval"}}]}, "needs aggregate_s"),
+        ({"links": [LINK], "flows": [{**FLOW, "receiver": {"merge": True}}]}, "need an ACK aggregation"),
+        ({"links": [LINK], "flows": [{**FLOW, "receiver": {"aggregation": "often"}}]}, "aggregation"),
+        ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "replay", "max_s": 1, "interval_s": 1}}]}, "needs delays_s"),
+        ({"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_ms": [5, 50]}}]}, "above max_s"),
+        ({"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_ms": [5, math.nan]}}]}, "delays_s"),
+        (
+            {"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_file": "nowhere.txt"}}]},
+            "one number of milliseconds",
+        ),
+        ({"links": [LINK], "flows": [{**FLOW, "sender": "lambda_proxy:inner=fixed_delay_proxy"}]}, "cannot stand behind a proxy"),
     ],
 )
 def test_bad_scenarios_are_refused_in_one_line(scenario, message: str) -> None:

@@ -19,6 +19,7 @@ FIELDS = (
 
 LINK = {"rate_Bps": RATE_Bps, "buffer_bytes": 30_000}
 BASE = {"rtt_s": 0.02}
+REPLAY = {"kind": "replay", "interval_s": 0.007, "delays_s": [0.0, 0.012, 0.003, 0.02, 0.001]}
 ADVERSARIES = ("uniform", "square")
 NETWORKS: dict[str, tuple[list, list]] = {
     "drop tail": (
@@ -47,6 +48,7 @@ NETWORKS: dict[str, tuple[list, list]] = {
             {"sender": "copa", **BASE, "jitter": {"kind": "batch", "max_s": 0.02}},
             {"sender": "cubic", **BASE, "jitter": {"kind": "interval", "max_s": 0.03, "interval_s": 0.03}},
             {"sender": "vegas", **BASE, "jitter": {"kind": "early", "max_s": 0.001, "every_s": 0.2}},
+            {"sender": "bbr1", **BASE, "jitter": {**REPLAY, "max_s": 0.02}},
         ],
     ),
     "adversary": (
@@ -64,6 +66,19 @@ NETWORKS: dict[str, tuple[list, list]] = {
             {"sender": "cubic", **BASE, "workload": {"kind": "finite", "size_bytes": 100_000}},
             {"sender": "reno", **BASE, "workload": {"kind": "batches", "size_bytes": 20_000, "every_s": 0.15}},
             {"sender": "reno", **BASE, "workload": {"kind": "web", "size_bytes": 10_000, "every_s": 0.1}},
+        ],
+    ),
+    "ack aggregation": (
+        [LINK],
+        [
+            {"sender": "reno", **BASE, "receiver": {"aggregation": "interval", "aggregate_s": 0.01}},
+            {"sender": "bbr1", **BASE, "receiver": {"aggregation": "batch", "aggregate_s": 0.015, "ack_every": 2}},
+            {"sender": "cubic", **BASE, "receiver": {"aggregation": "interval", "aggregate_s": 0.012, "merge": True}},
+            {
+                "sender": "fixed_delay_proxy:delay_s=0.01,inner=copa",
+                **BASE,
+                "receiver": {"aggregation": "batch", "aggregate_s": 0.02, "merge": True},
+            },
         ],
     ),
     "proxies": (
