@@ -59,8 +59,8 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
 
     Args:
         data: a mapping with the fields of ``Scenario``; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
-            of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); delays of a
-            replay may be ``delays_file``, a text file with one number of milliseconds per line.
+            of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); replayed
+            delays may be ``delays_file``, a text file with one number of milliseconds per line.
         where: for messages.
 
     Raises:
