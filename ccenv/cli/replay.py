@@ -55,14 +55,15 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
 
     run, difference = engine_replay(trace)
     data = {
-        "sender": trace.header.senders[0],
+        "sender": ", ".join(trace.header.senders),
         "steps": trace.n_steps,
         "legal": not check_trace(trace),
         "reproduced": difference <= REPLAY_TOLERANCE,
         "relative_difference": difference,
+        "sender_input": "the bytes of the trace",
         "utilisation": _used(run),
         "utilisation_of_trace": _used(trace),
-        "lost_bytes": float(run.L[-1, 0] - run.L[0, 0]),
+        "lost_bytes": float((run.L[-1] - run.L[0]).sum()),
         "largest_inflight_bdp": _inflight(run),
     }
     return data, run
@@ -95,8 +96,8 @@ def _used(trace: Trace) -> float:
     """Return bytes delivered over C*(T - D), as the properties count utilisation."""
     jitter = trace.grid.jitter_steps[0]
     can = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * (trace.n_steps - jitter)
-    return float(trace.S[-1, 0] - trace.S[0, 0]) / can
+    return float((trace.S[-1] - trace.S[0]).sum()) / can
 
 
 def _inflight(trace: Trace) -> float:
-    return float((trace.E - trace.S).max()) / trace.header.path.bdp_bytes
+    return float((trace.E - trace.S).sum(axis=1).max()) / trace.header.path.bdp_bytes

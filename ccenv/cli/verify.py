@@ -31,7 +31,7 @@ def command(
     prop: Annotated[
         str,
         typer.Option(
-            "--property", help="invariant, utilisation, inflight, queue, rtt, loss, loss_events, loss_amount, steady_*."
+            "--property", help="invariant, utilisation, inflight, queue, rtt, loss, loss_events, loss_amount, steady_*, fairness."
         ),
     ] = "invariant",
     samples: Annotated[int | None, typer.Option("--T", help="Trace length in samples one Rm apart.")] = None,
@@ -60,7 +60,13 @@ def command(
 
     Exit code 0 for verified, 1 for refuted, 3 for unknown, 2 for an error.
 
-    Example: ccenv verify cc_qdel --model ccac --buffer infinite --property invariant --T 7
+    Examples: ccenv verify cc_qdel --model ccac --buffer infinite --property invariant --T 7
+
+    ccenv verify lemmas cc_qdel --T 7 --bisect --jobs 2
+
+    ccenv verify envelope cc_probe_drain --budget 300
+
+    ccenv verify aimd --property fairness --at-most 32 --T 6
     """
     from ccenv.smt.store import Store
     from ccenv.smt.verifier import Verifier
@@ -73,6 +79,8 @@ def command(
         return _lemmas(name, samples, setting, bisect, limits, (jobs, backend), json)
     if action == "envelope":
         return _envelope(name, samples, setting, budget, limits, (jobs, backend), json)
+    if prop == "fairness":
+        return _fairness(name, model, samples, _fraction(at_most, "--at-most"), limits, output, json)
     progress = None if json else lambda line: print_text(f"  {line}")
     with Workers(jobs, backend) as workers:
         if prop.startswith("steady_"):
@@ -238,6 +246,31 @@ def _steady(
     data = outcome.to_dict() | {"property": prop, "sender": loaded.sender.name, "model": model, "buffer": buffer}
     data |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
     data |= about_run(suite_setting(loaded, run.setting, run.samples))
+    if json:
+        print_json(data)
+    else:
+        _print_outcome(data)
+    return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
+
+
+def _fairness(
+    name: str, model: str, samples: int | None, ratio: Fraction | None, limits: dict[str, Any], output: Path, json: bool
+) -> int:
+    from ccenv.errors import unknown_name
+    from ccenv.smt.report import about_run, decide_fairness
+    from ccenv.smt.two_flow import QUESTIONS
+
+    if name not in QUESTIONS:
+        raise unknown_name("sender with a two-flow encoding", name, QUESTIONS)
+    if ratio is None or ratio < 1:
+        raise InputError("property 'fairness' needs the largest ratio between two flows: --at-most X, 1 or more")
+    if model != "ccac" or limits["recheck"] is not None or limits["cubes"]:
+        raise InputError("two flows are encoded on ccac, for z3, as one query: leave --model, --recheck and --cubes out")
+    question = QUESTIONS[name](ratio, samples or 8)
+    outcome = decide_fairness(question, output, limits["time_limit_s"], limits["seed"])
+    outcome.bound = float(ratio) if outcome.verdict == "verified" else None
+    data = outcome.to_dict() | {"sender": name, "flows": 2, "model": model, "property": "fairness", "setting_name": "sound"}
+    data |= {"buffer": str(question.setting.buffer)} | about_run(question.setting)
     if json:
         print_json(data)
     else:

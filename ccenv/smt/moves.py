@@ -34,50 +34,60 @@ class Moves:
     """What network and sender do, step by step, to run a solver trace from an empty path.
 
     Attributes:
-        network: (PREFIX_STEPS + T - 1, 4): u_w, rate (unused), u_s, free loss (unused), each in [0, 1].
-        rates_Bps: (PREFIX_STEPS + T - 1,) what the sender sends per step.
-        offset_bytes: what the engine's curves are above the trace's (S there is 0 at row 0).
+        network: (PREFIX_STEPS + T - 1, 2 + 2 N): u_w, rate (unused), u_s (of flow 0), and free loss per flow, each in [0, 1].
+        rates_Bps: (PREFIX_STEPS + T - 1, N) what the senders send per step.
+        offset_bytes: (N,) what the engine's curves are above the trace's (S there is 0 at row 0).
     """
 
     network: np.ndarray
     rates_Bps: np.ndarray
-    offset_bytes: float
+    offset_bytes: np.ndarray
 
 
 def moves_of(trace: Trace) -> Moves:
-    """Return the moves that reproduce a single-flow trace of ``ideal``, ``cbr_delay`` or ``ccac`` with K = 1.
+    """Return the moves that reproduce a trace of ``ideal``, ``cbr_delay`` or ``ccac`` with K = 1; several flows on ``ccac`` only.
 
     Two steps of prefix reach the initial state: one full step delivered at once, then a step that leaves the trace's queue (or
-    tokens in stock) and its undelivered bytes. From there u_w is the share of the spare tokens wasted and u_s the place of S in
-    its legal band.
+    tokens in stock) and its undelivered bytes; several flows send them in the proportion of what waits at row 0. From there u_w
+    is the share of the spare tokens wasted, u_s the place of S in its legal band, and a free loss its share of what may be lost.
 
     Raises:
-        InputError: for a trace with several flows, another grid or another model.
+        InputError: for a trace on another grid or of another model.
     """
-    header = trace.header
-    if trace.n_flows != 1 or header.steps_per_rtt != 1 or header.model not in ("ideal", "cbr_delay", "ccac"):
-        raise InputError("moves need a single-flow trace with one step per Rm on ideal, cbr_delay or ccac")
+    header, n = trace.header, trace.n_flows
+    known = ("ideal", "cbr_delay", "ccac") if n == 1 else ("ccac",)
+    if header.steps_per_rtt != 1 or header.model not in known:
+        raise InputError(f"moves of {n} flows need a trace with one step per Rm on {' or '.join(known)}")
     step_bytes = header.path.link_rate_Bps * header.dt_s
-    E, S, G = trace.E[:, 0], trace.S[:, 0], trace.G
-    sent = np.diff(trace.A[:, 0])
+    E, S, G = trace.E.sum(axis=1), trace.S.sum(axis=1), trace.G
+    mix = trace.E[0] / E[0] if E[0] > 0 else np.full(n, 1 / n)
+    sent, free = np.diff(trace.A, axis=0), np.diff(trace.L_free, axis=0)
     jitter = trace.grid.jitter_steps[0] > 0
     # A backlog that was never served needs more than one full step; the second prefix step may send any amount.
     offset = 2 * step_bytes - G[0]
     prefix_sent = [step_bytes, E[0] + offset - step_bytes]
     if prefix_sent[1] < 0:
         raise InputError("the trace starts with more than one step of tokens in stock")
-    network = [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset), 0.0]]
+    network = np.zeros((PREFIX_STEPS + len(G) - 1, 2 + 2 * n))
+    network[0, 2] = 1.0
+    network[1, 2] = _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
     for t in range(1, len(G)):
-        spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1]))
-        waste = _share(G[t - 1] + step_bytes - G[t], 0.0, spare)
+        row = network[PREFIX_STEPS + t - 1]
+        spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1].sum() - free[t - 1].sum()))
+        row[0] = _share(G[t - 1] + step_bytes - G[t], 0.0, spare)
         low = max(S[t - 1], G[t - 1]) if jitter else S[t - 1]
-        network.append([waste, 0.0, _share(S[t], low, min(G[t], E[t])), 0.0])
-    rates = np.maximum(np.array([*prefix_sent, *sent]) / header.dt_s, SMALLEST_RATE_Bps)
-    return Moves(np.array(network), rates, float(offset))
+        row[2] = _share(S[t], low, min(G[t], E[t]))
+        for i in np.flatnonzero(free[t - 1] > 0):
+            budget = header.path.flows[i].loss_budget * (trace.A[t, i] + offset * mix[i]) - trace.L_free[t - 1, i]
+            row[2 + n + i] = _share(free[t - 1, i], 0.0, min(sent[t - 1, i], budget))
+    rates = np.vstack([np.outer(prefix_sent, mix), sent]) / header.dt_s
+    return Moves(network, np.maximum(rates, SMALLEST_RATE_Bps), offset * mix)
 
 
 def as_adversary(trace: Trace, name: str = "solver") -> RecordedAdversary:
-    """Return a trace's network moves as an adversary, repeated period after period, without the prefix."""
+    """Return a trace's network moves as an adversary for one flow, repeated period after period, without the prefix."""
+    if trace.n_flows != 1:
+        raise InputError(f"moves of a trace with {trace.n_flows} flows cannot play against one sender")
     return RecordedAdversary(name, moves_of(trace).network[PREFIX_STEPS:], periodic=True)
 
 
@@ -99,7 +109,7 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
     engine = CurveEngine(
         [trace.header.path],
         model=trace.header.model,
-        senders=[ExternalSender("solver")],
+        senders=[ExternalSender("solver")] * trace.n_flows,
         adversary=RecordedAdversary("solver", moves.network),
         steps_per_rtt=1,
         timing="smt",
@@ -107,11 +117,12 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
         history_rtts=_history_rtts(trace),
         record=True,
     )
-    for step, rate in enumerate(moves.rates_Bps):
+    for step, rates in enumerate(moves.rates_Bps):
+        actions = rates[None]
         if decide is not None and step >= PREFIX_STEPS:
-            offered = decide(engine, step - PREFIX_STEPS + 1, moves.offset_bytes)
-            rate = max(offered / trace.header.dt_s, SMALLEST_RATE_Bps)  # noqa: PLW2901
-        engine.advance(1, actions=np.array([[rate]]))
+            offered = decide(engine, step - PREFIX_STEPS + 1, float(moves.offset_bytes[0]))
+            actions = np.array([[max(offered / trace.header.dt_s, SMALLEST_RATE_Bps)]])
+        engine.advance(1, actions=actions)
     run = engine.trace(0)
     cut = _cut(run, trace, moves.offset_bytes)
     scale = max(1.0, float(np.abs(trace.A).max()), float(np.abs(trace.G).max()))
@@ -121,11 +132,11 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
 
 def _history_rtts(trace: Trace) -> float:
     """Return a history so long that the engine's receive window does not limit what the trace has in flight."""
-    most = float((trace.A[:, 0] - trace.S[:, 0]).max()) / trace.header.path.bdp_bytes
+    most = float((trace.A - trace.S).sum(axis=1).max()) / trace.header.path.bdp_bytes
     return min(LONGEST_HISTORY_RTTS, 4 * (most + len(trace.G)) + 64)
 
 
-def _cut(run: Trace, like: Trace, offset: float) -> Trace:
+def _cut(run: Trace, like: Trace, offset: np.ndarray) -> Trace:
     rows = slice(PREFIX_STEPS, None)
     header = like.header.model_copy(update={"notes": "replayed in the curve engine", "senders": run.header.senders})
     return Trace(
@@ -134,7 +145,7 @@ def _cut(run: Trace, like: Trace, offset: float) -> Trace:
         L=run.L[rows],
         L_free=run.L_free[rows],
         S=run.S[rows] - offset,
-        G=run.G[rows] - offset,
+        G=run.G[rows] - offset.sum(),
         link_rate_Bps=run.link_rate_Bps[rows],
         rate_Bps=run.rate_Bps[rows],
         cwnd_bytes=run.cwnd_bytes[rows],

@@ -81,6 +81,11 @@ def loss_amount(v: View, at_most: Term) -> Formula:
     return True if not v.setting.has_loss else v.lost_until(v.last) <= at_most
 
 
+def fairness_ratio(first: Term, second: Term, at_most: Term) -> Formula:
+    """The second flow gets at most x times what the first one gets; the flows are alike, so one direction says both."""
+    return second <= at_most * first
+
+
 def consistent(v: View, t: int) -> Formula:
     """C_L <= C <= C_U, and C_L_lambda and q_U are true bounds, at a sample."""
     parts: list[Formula] = []

@@ -13,9 +13,13 @@ from ccenv import __version__
 from ccenv.errors import CcenvError
 from ccenv.smt.closed_loop import run_in_engine
 from ccenv.smt.export import as_trace
+from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.setting import Setting
 from ccenv.smt.solvers import version_of
+from ccenv.smt.two_flow import TwoFlowQuestion
+from ccenv.smt.two_flow_exact import as_two_flow_trace
 from ccenv.smt.verifier import Query, Result, Verdict, Verifier
+from ccenv.trace import Trace
 
 
 @dataclass
@@ -120,15 +124,52 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     setting = query.setting
     trace = as_trace(result.view, query.sender.name, f"violates: {query.claim.text} (T = {setting.samples})")
     stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
+    file = _save(trace, folder, stem)
+    window = (query.sender.needs(setting) | query.claim.needs).probe_window
+    replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
+    return file, replay
+
+
+def decide_fairness(question: TwoFlowQuestion, folder: FilePath, time_limit_s: float, seed: int = 0) -> Outcome:
+    """Decide a two-flow question; a counterexample is written as a trace and run in the curve engine.
+
+    Args:
+        question: which sender, and what of it.
+        folder: where a counterexample is written.
+        time_limit_s: per solver call.
+        seed: of the solver.
+    """
+    result = question.decide(time_limit_s, seed)
+    outcome = Outcome("fairness", result.verdict, seconds=result.seconds)
+    outcome.details = {"claim": question.claim, "sanity": {"satisfiable": result.sanity}, "evidence": result.evidence}
+    if result.reason:
+        outcome.details["reason"] = result.reason
+    if result.values is not None:
+        trace = as_two_flow_trace(question.setting, result.values, question.name, f"violates: {question.claim}")
+        stem = f"{question.name}-two-flows-T{question.setting.samples}-{result.evidence['sha256'][:8]}"
+        outcome.trace = _save(trace, folder, stem)
+        outcome.details["violates"] = question.claim
+        outcome.details["replay"] = {"exact": "laws and both senders reproduced in rational numbers"}
+        if result.fluid:
+            _, difference = engine_replay(trace)
+            outcome.details["replay"] |= {
+                "engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs",
+                "engine_relative_difference": difference,
+                "engine_sender": "the bytes of the trace were offered again: the engine has no agents with these published rules",
+            }
+        else:
+            outcome.details["replay"]["engine"] = "not run: found only where bytes sent in one step are served in any order"
+    return outcome
+
+
+def _save(trace: Trace, folder: FilePath, stem: str) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
     file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", stem) + ".npz")
     trace.save(file)
-    window = (query.sender.needs(setting) | query.claim.needs).probe_window
-    replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
-    return str(file), replay
+    return str(file)
 
 
 def about_run(setting: Setting) -> dict[str, Any]:

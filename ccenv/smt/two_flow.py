@@ -8,20 +8,20 @@ most what each sent in the step. Both relax the continuous model, so what is pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from ccenv.smt.algebra import Formula, Term, all_of, choose, implies, larger, negate
+from ccenv.smt import properties
+from ccenv.smt.algebra import Formula, Term, all_of, any_of, choose, implies, larger, negate
 from ccenv.smt.encode import Variables
-from ccenv.smt.exact import ReplayError, number
 from ccenv.smt.laws import network
 from ccenv.smt.setting import Setting
-from ccenv.smt.solvers import Answer, solve, to_smtlib
+from ccenv.smt.solvers import solve, to_smtlib
+from ccenv.smt.store import query_hash
+from ccenv.smt.two_flow_exact import N_FLOWS, ExactControl, check_two, exact_aimd, exact_rate_delay
 from ccenv.smt.verifier import Verdict
 from ccenv.smt.view import View
-
-N_FLOWS = 2
 
 
 @dataclass
@@ -140,92 +140,161 @@ def _fifo(view: View, flows: list[Flow]) -> Iterator[Formula]:
             yield implies(negate(served), all_of(flow.S[t] <= flow.E[x] for flow in flows))
 
 
+def _fluid_fifo(view: View, flows: list[Flow]) -> Iterator[Formula]:
+    """Yield what makes FIFO exact where that is linear.
+
+    S ends at the arrivals of a sample, or within a step in which one flow sent nothing or both the same: bytes that were sent
+    together leave together, so elsewhere the split of S would multiply variables. What waits at sample 0 counts as one step.
+    """
+    for t in range(view.setting.samples):
+        places = []
+        for x in range(t + 1):
+            start = [flow.E[x - 1] if x else Fraction(0) for flow in flows]
+            total = start[0] + start[1]
+            size = [flow.E[x] - before for flow, before in zip(flows, start, strict=True)]
+            mixes = [all_of(flow.S[t] == flow.E[x] for flow in flows)]
+            mixes += [all_of([size[i] == 0, flows[i].S[t] == start[i]]) for i in range(N_FLOWS)]
+            half = (view.S[t] - total) / 2
+            mixes.append(all_of([size[0] == size[1], *(f.S[t] - b == half for f, b in zip(flows, start, strict=True))]))
+            places.append(all_of([total <= view.S[t], view.S[t] <= view.E[x], any_of(mixes)]))
+        yield any_of(places)
+
+
 @dataclass(frozen=True)
 class TwoFlowResult:
-    """A verdict about two flows; ``values`` is the replayed counterexample."""
+    """A verdict about two flows.
+
+    Attributes:
+        verdict: three-valued.
+        seconds: solver time.
+        sanity: whether the twin without the property is satisfiable.
+        reason: for unknown.
+        values: the counterexample, replayed exactly.
+        fluid: whether it obeys FIFO exactly, so that an engine can run it; the relaxed model splits a step's bytes as it likes.
+        evidence: hash of the query, solver, limit.
+    """
 
     verdict: Verdict
     seconds: float
     sanity: bool | None
     reason: str = ""
     values: Mapping[str, Any] | None = None
+    fluid: bool | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
 
 
-def decide_two(pair: TwoFlow, premise: Formula, holds: Formula, time_limit_s: float = 600.0) -> TwoFlowResult:
-    """Decide premise => holds, with the satisfiable twin; a counterexample is checked in exact numbers.
+@dataclass(frozen=True)
+class TwoFlowQuestion:
+    """Can two flows of a sender break a property?
 
-    Raises:
-        ReplayError: if a counterexample does not survive the exact check.
+    Attributes:
+        name: of the sender.
+        claim: the property in one line.
+        setting: model, buffer and T.
+        control: the sender's formulas.
+        exact: the sender in exact numbers.
+        delays: largest delay in steps that it reads.
+        premise: of the pair.
+        holds: the property of the pair.
     """
-    answer = solve(to_smtlib([*pair.formulas, *_kept([premise, negate(holds)])]), "z3", time_limit_s)
-    if answer.status == "unknown":
-        return TwoFlowResult("unknown", answer.seconds, None, answer.reason)
-    if answer.status == "sat":
-        return TwoFlowResult("refuted", answer.seconds, True, values=check_two(pair.view.setting, answer))
-    twin = solve(to_smtlib([*pair.formulas, *_kept([premise])]), "z3", time_limit_s)
-    seconds = answer.seconds + twin.seconds
-    if twin.status != "sat":
-        return TwoFlowResult("unknown", seconds, None, "the model without the property is not satisfiable in time")
-    check_two(pair.view.setting, twin)
-    return TwoFlowResult("verified", seconds, True)
+
+    name: str
+    claim: str
+    setting: Setting
+    control: Control
+    exact: ExactControl
+    delays: int
+    premise: Callable[[TwoFlow], Formula]
+    holds: Callable[[TwoFlow], Formula]
+
+    def decide(self, time_limit_s: float = 600.0, seed: int = 0) -> TwoFlowResult:
+        """Decide it, with the satisfiable twin; a counterexample is checked in exact numbers, and made exactly FIFO if it can be.
+
+        Raises:
+            ReplayError: if a counterexample does not survive the exact check.
+        """
+        pair = encode_two(self.setting, self.control, self.delays)
+        premise, broken = self.premise(pair), negate(self.holds(pair))
+        text = to_smtlib([*pair.formulas, *_kept([premise, broken])])
+        answer = solve(text, "z3", time_limit_s, seed)
+        evidence = {"sha256": query_hash(text), "solver": answer.solver, "time_limit_s": time_limit_s, "seed": seed}
+        if answer.status == "unknown":
+            return TwoFlowResult("unknown", answer.seconds, None, answer.reason, evidence=evidence)
+        if answer.status == "sat":
+            values = check_two(self.setting, answer.model, self.exact)
+            ordered = [*pair.formulas, *_kept([premise, broken]), *_fluid_fifo(pair.view, pair.flows)]
+            fluid = solve(to_smtlib(ordered), "z3", time_limit_s, seed)
+            if fluid.status == "sat":
+                values = check_two(self.setting, fluid.model, self.exact)
+            seconds = answer.seconds + fluid.seconds
+            return TwoFlowResult("refuted", seconds, True, "", values, fluid.status == "sat", evidence)
+        twin = solve(to_smtlib([*pair.formulas, *_kept([premise])]), "z3", time_limit_s, seed)
+        seconds = answer.seconds + twin.seconds
+        if twin.status != "sat":
+            reason = "the model without the property is not satisfiable in time"
+            return TwoFlowResult("unknown", seconds, None, reason, evidence=evidence)
+        check_two(self.setting, twin.model, self.exact)
+        return TwoFlowResult("verified", seconds, True, evidence=evidence)
 
 
 def _kept(parts: list[Formula]) -> list[Formula]:
     return [part for part in parts if part is not True]
 
 
-def check_two(setting: Setting, answer: Answer) -> Mapping[str, Any]:
-    """Check a two-flow model in plain rational arithmetic: conservation, drop-tail, tokens, jitter and FIFO. Returns its values.
-
-    Raises:
-        ReplayError: naming the law and the sample.
-    """
-    v = answer.model
-    n, d = setting.samples, setting.jitter_steps
-    E = [[number(v, f"E_{i}_{t}") for t in range(n)] for i in range(N_FLOWS)]
-    S = [[number(v, f"S_{i}_{t}") for t in range(n)] for i in range(N_FLOWS)]
-    G = [number(v, f"G_{t}") for t in range(n)]
-    total_E, total_S = [sum(x) for x in zip(*E, strict=True)], [sum(x) for x in zip(*S, strict=True)]
-    room = number(v, "beta") if setting.has_loss else None
-    for t in range(1, n):
-        sent = [number(v, f"sent_{i}_{t}") for i in range(N_FLOWS)]
-        lost = [E[i][t - 1] + sent[i] - E[i][t] for i in range(N_FLOWS)]
-        offered = total_E[t - 1] + sum(sent)
-        entered = offered if room is None else min(offered, G[t] + room)
-        checks = {
-            "no flow loses more than it sent": all(0 <= lost[i] <= sent[i] for i in range(N_FLOWS)),
-            "drop-tail": total_E[t] == entered,
-            "token rate": 0 <= G[t] - G[t - 1] <= 1,
-            "no waste while bytes queue": G[t] == G[t - 1] + 1 or total_E[t] <= G[t],
-            "service": G[t - d] <= total_S[t] <= min(G[t], total_E[t]),
-            "service per flow": all(S[i][t - 1] <= S[i][t] <= E[i][t] for i in range(N_FLOWS)),
-            "FIFO": all(
-                all(S[i][t] >= E[i][x] for i in range(N_FLOWS))
-                if total_S[t] > total_E[x]
-                else all(S[i][t] <= E[i][x] for i in range(N_FLOWS))
-                for x in range(t + 1)
-            ),
-        }
-        broken = [name for name, fine in checks.items() if not fine]
-        if broken:
-            raise ReplayError(f"two-flow replay: the solver's trace breaks {broken[0]!r} at sample {t}")
-    return v
-
-
-def aimd_starvation(ratio: Fraction, samples: int = 11, time_limit_s: float = 600.0) -> TwoFlowResult:
+def aimd_question(ratio: Fraction, samples: int = 11) -> TwoFlowQuestion:
     """Ask whether two AIMD flows with equal windows can end with windows further apart than a ratio, at 1 BDP of buffer.
 
     The windows start at what the path can hold together, C(Rm + D) + beta, at most; more would be halved in every round whatever
     the other flow does. A proved ratio means that starvation is bounded on every trace of this length ([Starvation] s.5.4: ten
     Rm).
     """
-    buffer = Fraction(1)
-    pair = encode_two(Setting("ccac", buffer, samples), aimd)
-    first, second = pair.flows
+    buffer, last = Fraction(1), samples - 1
+
+    def premise(pair: TwoFlow) -> Formula:
+        first, second = pair.flows
+        return all_of([first.control[0] == second.control[0], first.control[0] + second.control[0] <= 2 + buffer])
+
+    def holds(pair: TwoFlow) -> Formula:
+        return properties.fairness_ratio(pair.flows[0].control[last], pair.flows[1].control[last], ratio)
+
+    claim = f"equal windows end at most {ratio} apart"
+    return TwoFlowQuestion("aimd", claim, Setting("ccac", buffer, samples), aimd, exact_aimd, 0, premise, holds)
+
+
+def algorithm1_question(
+    fairness: Fraction, samples: int = 6, s: Fraction = Fraction(2), rmax_steps: int = 4, factor: Fraction = Fraction(1, 2)
+) -> TwoFlowQuestion:
+    """Ask whether two flows of Algorithm 1 can repeat a cycle in which one gets more than ``fairness`` times the other's bytes.
+
+    The cycle: rates, queue and undelivered bytes of both flows are at the end what they were at sample 1. The link rate lies in
+    the range that the map supports, mu_minus <= C/2 and C <= mu_minus * s^(Rmax/D - 2) ([Starvation] s.6.3).
+    """
     last = samples - 1
-    fits = first.control[0] + second.control[0] <= 2 + buffer
-    holds = second.control[last] <= ratio * first.control[last]
-    return decide_two(pair, all_of([first.control[0] == second.control[0], fits]), holds, time_limit_s)
+
+    def premise(pair: TwoFlow) -> Formula:
+        view, mu = pair.view, pair.view.extra["mu_minus"][0]
+        cycle = [view.queue(last) == view.queue(1), mu <= Fraction(1, 2), mu * s ** (rmax_steps - 2) >= 1]
+        for flow in pair.flows:
+            cycle += [flow.control[last] == flow.control[1], flow.E[last] - flow.S[last] == flow.E[1] - flow.S[1]]
+        return all_of(cycle)
+
+    def holds(pair: TwoFlow) -> Formula:
+        got = [flow.S[last] - flow.S[1] for flow in pair.flows]
+        return properties.fairness_ratio(got[0], got[1], fairness)
+
+    control, exact = rate_delay(s, rmax_steps, factor), exact_rate_delay(s, rmax_steps, factor)
+    claim = f"in a cycle one flow gets at most {fairness} times the other's bytes"
+    setting = Setting("ccac", "infinite", samples)
+    return TwoFlowQuestion("rate_delay", claim, setting, control, exact, rmax_steps, premise, holds)
+
+
+QUESTIONS: Mapping[str, Callable[[Fraction, int], TwoFlowQuestion]] = {"aimd": aimd_question, "rate_delay": algorithm1_question}
+"""Senders with a two-flow fairness question, by name."""
+
+
+def aimd_starvation(ratio: Fraction, samples: int = 11, time_limit_s: float = 600.0) -> TwoFlowResult:
+    """Decide :func:`aimd_question`."""
+    return aimd_question(ratio, samples).decide(time_limit_s)
 
 
 def algorithm1_fairness(
@@ -235,16 +304,5 @@ def algorithm1_fairness(
     rmax_steps: int = 4,
     time_limit_s: float = 600.0,
 ) -> TwoFlowResult:
-    """Ask whether two flows of Algorithm 1 can repeat a cycle in which one gets more than ``fairness`` times the other's bytes.
-
-    The cycle: rates, queue and undelivered bytes of both flows are at the end what they were at sample 1. The link rate lies in
-    the range that the map supports, mu_minus <= C/2 and C <= mu_minus * s^(Rmax/D - 2) ([Starvation] s.6.3).
-    """
-    pair = encode_two(Setting("ccac", "infinite", samples), rate_delay(s, rmax_steps), rmax_steps)
-    view, (first, second) = pair.view, pair.flows
-    last, mu = samples - 1, pair.view.extra["mu_minus"][0]
-    cycle = [view.queue(last) == view.queue(1), mu <= Fraction(1, 2), mu * s ** (rmax_steps - 2) >= 1]
-    for flow in pair.flows:
-        cycle += [flow.control[last] == flow.control[1], flow.E[last] - flow.S[last] == flow.E[1] - flow.S[1]]
-    holds = second.S[last] - second.S[1] <= fairness * (first.S[last] - first.S[1])
-    return decide_two(pair, all_of(cycle), holds, time_limit_s)
+    """Decide :func:`algorithm1_question`."""
+    return algorithm1_question(fairness, samples, s, rmax_steps).decide(time_limit_s)

@@ -9,14 +9,18 @@ from fractions import Fraction
 
 import pytest
 
+from ccenv.cli.main import main
 from ccenv.errors import InputError
+from ccenv.legality import check_trace
 from ccenv.smt.catalog import smt_sender
 from ccenv.smt.claims import Thresholds, build_claim
+from ccenv.smt.exact import ReplayError
 from ccenv.smt.export import as_trace
 from ccenv.smt.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.smt.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
 from ccenv.smt.setting import Setting
-from ccenv.smt.two_flow import aimd_starvation, algorithm1_fairness
+from ccenv.smt.two_flow import aimd_question, aimd_starvation, algorithm1_fairness, algorithm1_question
+from ccenv.smt.two_flow_exact import as_two_flow_trace, check_two, exact_aimd
 from ccenv.smt.verifier import Verifier
 
 pytest.importorskip("z3")
@@ -52,10 +56,49 @@ def test_two_aimd_flows_are_not_starved_without_bound() -> None:
     assert aimd_starvation(Fraction(16), 6, 60).verdict == "refuted"
 
 
+@pytest.mark.parametrize("question", [aimd_question(Fraction(16), 6), algorithm1_question(Fraction(1), 8, rmax_steps=3)])
+def test_two_flow_counterexamples_are_legal_and_the_engine_reproduces_both_flows(question) -> None:
+    result = question.decide(60)
+    assert (result.verdict, result.fluid) == ("refuted", True)
+    trace = as_two_flow_trace(question.setting, result.values, question.name)
+    assert trace.n_flows == 2
+    assert check_trace(trace) == []
+    assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
+    with pytest.raises(InputError, match="2 flows"):
+        as_adversary(trace)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [("control_1_3", 1, "flow 1 decides"), ("sent_0_2", -1, "flow 0 decides"), ("S_0_4", 3, "decides"), ("G_3", 2, "at sample")],
+)
+def test_exact_two_flow_replayer_refuses_changed_models(name: str, change: int, says: str) -> None:
+    question = aimd_question(Fraction(16), 6)
+    values = dict(question.decide(60).values)
+    check_two(question.setting, values, exact_aimd)
+    with pytest.raises(ReplayError, match=says):
+        check_two(question.setting, values | {name: values[name] + change}, exact_aimd)
+
+
+def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
+    arguments = ["verify", "aimd", "--property", "fairness", "--T", "6", "--json", "-o", str(tmp_path)]
+    assert main([*arguments, "--at-most", "32"]) == 0
+    assert json.loads(capsys.readouterr().out)["bound"] == 32
+    assert main([*arguments, "--at-most", "16"]) == 1
+    refuted = json.loads(capsys.readouterr().out)
+    assert refuted["bound"] is None
+    assert refuted["replay"]["engine"] == "reproduced"
+    assert main(["replay", refuted["trace"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reproduced"] is True
+    for wrong in (["--at-most", "1/2"], [], ["--at-most", "2", "--model", "ideal"]):
+        assert main([*arguments, *wrong]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_algorithm_1_is_s_fair_on_short_cycles() -> None:
     """[Starvation] s.6.3 with s = 2."""
     assert algorithm1_fairness(Fraction(2), 8, time_limit_s=60).verdict == "verified"
-    assert algorithm1_fairness(Fraction(1), 8, time_limit_s=60).verdict == "refuted"
+    assert algorithm1_fairness(Fraction(1), 7, time_limit_s=60).verdict == "verified"  # too short for a cycle that is not fair
 
 
 def test_theorem_6_1_constant_loss_takes_linear_time() -> None:
