@@ -58,6 +58,7 @@ class Cell(StrictModel):
     metrics: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
     parameters: dict[str, Any] | None = None
     series: Any = None
+    preconditions: Any = None
 
     @property
     def rtt_s(self) -> float:

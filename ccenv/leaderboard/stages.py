@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from ccenv import __version__
+from ccenv.benchmarks.attack_cells import AttackCell
 from ccenv.benchmarks.cells import Cell, play, values_of
 from ccenv.benchmarks.hashing import code_hash, plain, sender_hash
 from ccenv.benchmarks.players import Player, agent_player
@@ -138,11 +139,16 @@ class SuiteStage:
         """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
         worst = entry["worst_case"]
         cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
-        if not isinstance(cell, Cell):
+        if isinstance(cell, AttackCell):
+            finding = cell.find()
+            trace, again = finding.trace, cell.values(finding)
+        elif isinstance(cell, Cell):
+            trace = play(cell)
+            again = values_of(cell, trace)
+        else:
             return {}
-        trace = play(cell)
         recorded = next(record for record in parse_cells(lines, FilePath(CELLS)) if record["key"] == cell.key)
-        if values_of(cell, trace) != recorded["metrics"]:
+        if again != recorded["metrics"]:
             raise EngineError(f"cell {cell.name}: played again it has other metrics than its record")
         worst["trace"] = f"{TRACES}/{cell.key}.npz"
         files = {worst["trace"] + VIEW: view_json(trace)}

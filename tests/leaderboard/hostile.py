@@ -6,6 +6,7 @@ python tests/leaderboard/hostile.py     prints the table of docs/security.md
 from __future__ import annotations
 
 import json
+import sqlite3
 import struct
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from submission_folders import (
+    CARD,
     WEIGHTS,
     edit,
     hard_linked,
@@ -34,7 +36,12 @@ from submission_folders import (
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.engine.observation import N_OBSERVATION
 from ccenv.errors import CcenvError
+from ccenv.leaderboard.exchange import export_board, import_board
+from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.schema import RECORDS
+from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
+from ccenv.leaderboard.submit import submit_folder
 
 
 @dataclass(frozen=True)
@@ -278,8 +285,53 @@ def table(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
+    """Return what a board refuses that a folder alone cannot show: (fixture, what it tries, message)."""
+    home = Home(folder / "board")
+    pack("cc_qdel", CARD, folder / "first")
+    stolen = Card(author="Someone Else", licence="MIT", suite="quick/1", name="mine")
+    pack("cc_qdel", stolen, folder / "stolen")
+    pack("cc_probe_fast", Card(author="Someone Else", licence="MIT", suite="quick/1", name="cc_qdel"), folder / "named")
+    out = []
+
+    def refused(name: str, attack: str, attempt: Callable[[], object]) -> None:
+        try:
+            attempt()
+        except CcenvError as error:
+            out.append((name, attack, str(error).replace(str(folder), "DIR")))
+        else:
+            raise ValueError(f"{name} was not refused")
+
+    with home.open() as store:
+        submit_folder(store, home, folder / "first")
+        refused("replayed", "the same submission again", lambda: submit_folder(store, home, folder / "first"))
+        refused("stolen", "the same program under another name", lambda: submit_folder(store, home, folder / "stolen"))
+        refused("name_taken", "another program under a taken name", lambda: submit_folder(store, home, folder / "named"))
+        export_board(store, folder / "export.jsonl")
+    for name, attack, old, new in (
+        ("edited_record", "a record edited in an export", "Ada Lovelace", "Bob"),
+        ("edited_file", "a file edited in an export", '{"file":"', '{"file":"0'),
+    ):
+        (folder / "edited.jsonl").write_text((folder / "export.jsonl").read_text().replace(old, new, 1))
+        with Home(folder / name).open() as copy:
+            refused(name, attack, lambda copy=copy: import_board(copy, home, folder / "edited.jsonl"))  # type: ignore[misc]
+    with sqlite3.connect(home.folder / "board.db") as connection:
+        connection.execute(f"DROP TRIGGER {RECORDS.name}_no_update")
+        connection.execute(f"UPDATE {RECORDS.name} SET content = replace(content, 'Ada Lovelace', 'Bob')")
+    with home.open() as store:
+        refused("edited_database", "a record edited in the database", store.check)
+    return out
+
+
+def board_table(folder: Path) -> str:
+    """Return the second table of docs/security.md."""
+    lines = ["| fixture | what it tries | refused with |", "| --- | --- | --- |"]
+    lines += [f"| `{name}` | {attack} | `` {message} `` |" for name, attack, message in board_refusals(folder)]
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as scratch:
-        sys.stdout.write(table(Path(scratch)))
+        sys.stdout.write(table(Path(scratch)) + "\n" + board_table(Path(scratch)))

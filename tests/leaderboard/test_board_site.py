@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from small_suite import small_suite
+from synthetic import synthetic
 
 from ccenv.benchmarks.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST
@@ -372,3 +373,12 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     }
     assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_large_board_has_a_small_index(tmp_path: Path, count: int) -> None:
+    build_site(synthetic(count), tmp_path / "site")
+    size = (tmp_path / "site" / "index.html").stat().st_size
+    fixed = 40_000  # head, filters, profile
+    assert size < fixed + count * (1_000_000 - fixed) / 1000  # a thousand entries stay below a megabyte
+    assert len(list((tmp_path / "site" / "entries").iterdir())) == count
