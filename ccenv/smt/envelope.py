@@ -179,7 +179,7 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         left = share_s - (time.perf_counter() - begin)
         if left <= 0:
             return None
-        query = _query(metric, value, setting, sender)
+        query = envelope_query(metric, value, setting, sender)
         verifier = Verifier(min(run.time_limit_s, left), run.seed, recheck, Store(), run.reuse, cubes=run.cubes)
         results[value] = query, verifier.decide(query)
         return results[value][1]
@@ -230,12 +230,13 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
     bound = sender.largest_rate()
     name = run.setting or ("history" if bound is not None else "sound")
     setting = named_setting(name, Setting(row["model"], row["buffer"], run.samples), bound)
-    query = _query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
+    query = envelope_query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
     result = Verifier(run.time_limit_s, run.seed, run.recheck, Store(), run.reuse, cubes=run.cubes).decide(query)
     return result.evidence.get("sha256"), result.verdict
 
 
-def _query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
+def envelope_query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
+    """Return the query of one entry: on every trace on which no belief moves, the metric holds with a value, or progress."""
     window = sender.needs(setting).probe_window
     claim = Property(
         metric.name,

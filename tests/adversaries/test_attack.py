@@ -5,7 +5,7 @@ import pytest
 
 from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.adversaries.search import PANEL, PATHS, SEARCHES, attack
-from ccenv.adversaries.search.game import Game, Scene, worst_window
+from ccenv.adversaries.search.game import Game, Scene
 from ccenv.adversaries.search.lookahead import fork
 from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents import make_sender
@@ -78,12 +78,6 @@ def test_calm_means_a_kind_network_first():
     moves = game.moves(np.zeros((1, 1, 2)))
     assert (moves[0, :40] == (1, 1, 1, 0)).all()
     assert (moves[0, 40:, [0, 2]] == 0).all()
-
-
-def test_worst_window_counts_as_the_proofs_do():
-    """Nine Rm, D = Rm: what was delivered over 8 C Rm, at the worst moment."""
-    served = np.concatenate([np.arange(20.0), 19 + np.arange(1.0, 21.0) / 2])[:, None]
-    assert worst_window(served, np.array([1.0]), 1)[0] == pytest.approx(9 * 0.5 / 8)
 
 
 def test_proof_timing_measures_the_worst_window():

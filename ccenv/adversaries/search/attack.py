@@ -10,6 +10,7 @@ from typing import Any
 from ccenv.adversaries.search.catalog import PANEL, Search, make_search
 from ccenv.adversaries.search.game import Game, Scene
 from ccenv.adversaries.search.paths import attack_path
+from ccenv.adversaries.search.windows import ANY_WINDOW, Claim
 from ccenv.errors import InputError
 from ccenv.legality import check_trace
 from ccenv.path import Path
@@ -134,6 +135,7 @@ def attack(
     warmup_rtts: int = DEFAULT_RTTS,
     window_rtts: int = DEFAULT_RTTS,
     calm_rtts: int = 0,
+    claim: Claim = ANY_WINDOW,
     report: Callable[[int, int], None] | None = None,
     finished: Callable[[Finding], None] | None = None,
     known: dict[str, Finding] | None = None,
@@ -148,12 +150,13 @@ def attack(
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
             rest by their weights, and what one leaves goes to the next.
         seed: of searches and senders; equal seeds give equal results.
-        timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window of nine Rm, counted
-            as the proofs count it.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window that ``claim``
+            speaks about, counted as the proofs count it.
         steps_per_rtt: K; default 8, and 1 in proof timing.
         warmup_rtts: Rm before the measured window; the attack runs already.
         window_rtts: Rm measured.
         calm_rtts: Rm at the start in which the network is kind.
+        claim: in proof timing, which windows count; by default all of T = 10 samples.
         report: called with the flow-steps spent and allowed.
         finished: called with each finding.
         known: findings of an earlier, interrupted call with the same arguments, by name.
@@ -178,6 +181,7 @@ def attack(
         window_rtts=window_rtts,
         calm_rtts=calm_rtts,
         seed=seed,
+        claim=claim,
     )
     searches = _searches(adversaries)
     findings: dict[str, Finding] = {}

@@ -16,9 +16,9 @@ SEARCHES = Registry("adversary")
 
 for _name, _summary in (
     ("corners", "all constant moves of 0, 1 (and 1/2) per choice"),
-    ("random_search", "random periodic patterns of 1-4 Rm"),
-    ("cem", "cross-entropy method over periodic patterns of 1-4 Rm (parameters population, elite_share)"),
-    ("cma_es", "CMA-ES over periodic patterns of 1-4 Rm (parameter population; extra attack)"),
+    ("random_search", "random periodic patterns"),
+    ("cem", "cross-entropy method over periodic patterns (parameters population, elite_share)"),
+    ("cma_es", "CMA-ES over periodic patterns (parameter population; extra attack)"),
     ("greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
     ("evolution", "whole scenarios, path and moves, with novelty (parameter population)"),
     ("beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),

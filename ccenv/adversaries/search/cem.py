@@ -14,7 +14,7 @@ import numpy as np
 
 from ccenv.adversaries.search.corners import constants
 from ccenv.adversaries.search.game import Found, Game, generator, recorded
-from ccenv.adversaries.search.patterns import PERIODS_RTTS, affordable
+from ccenv.adversaries.search.patterns import affordable, periods_rtts
 from ccenv.parameters import number
 
 START_GENERATIONS = 6  # of each period, before the budget is concentrated
@@ -75,7 +75,7 @@ class Cem:
         population = min(self.population, runs)
         elite = max(2, round(self.elite_share * population)) if population > 1 else 1
         generations = runs // population
-        lengths = [_Distribution(game, period) for period in PERIODS_RTTS]
+        lengths = [_Distribution(game, period) for period in periods_rtts(game)]
         done = 0
         for _ in range(START_GENERATIONS):
             for one in lengths:

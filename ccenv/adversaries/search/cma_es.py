@@ -13,7 +13,7 @@ import numpy as np
 
 from ccenv.adversaries.search.corners import constants
 from ccenv.adversaries.search.game import Found, Game, generator, recorded
-from ccenv.adversaries.search.patterns import PERIODS_RTTS, affordable
+from ccenv.adversaries.search.patterns import affordable, periods_rtts
 from ccenv.errors import require_extra
 from ccenv.parameters import number
 
@@ -47,10 +47,11 @@ class CmaEs:
         worst = int(np.argmin(outcome))
         best, best_values, period = float(outcome[worst]), start[worst], 0
         corner = start[worst][0]
-        rounds = RESTARTS_PER_PERIOD * len(PERIODS_RTTS)
+        periods = periods_rtts(game)
+        rounds = RESTARTS_PER_PERIOD * len(periods)
         restarts = 0
         while left > 1:
-            length = PERIODS_RTTS[restarts % len(PERIODS_RTTS)] * game.scene.steps_per_rtt
+            length = periods[restarts % len(periods)] * game.scene.steps_per_rtt
             allowed = max(2, left // max(1, rounds - restarts))
             population = min(self.population, allowed)
             if population < 2 or length * len(corner) < 2:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries.search.game import CHUNK, Found, Game, generator, recorded
-from ccenv.adversaries.search.patterns import PERIODS_RTTS, affordable
+from ccenv.adversaries.search.patterns import affordable, periods_rtts
 from ccenv.engine.paths import PathArrays
 from ccenv.parameters import number
 from ccenv.path import Path
@@ -36,7 +36,7 @@ class _Scenarios:
 
     Attributes:
         genes: (n, GENES).
-        period: (n,) index into PERIODS_RTTS.
+        period: (n,) index into the periods that are tried.
         values: (n, longest period, open moves).
     """
 
@@ -90,10 +90,10 @@ class Evolution:
 
 
 def _random(game: Game, draw: np.random.Generator, n: int) -> _Scenarios:
-    length = max(PERIODS_RTTS) * game.scene.steps_per_rtt
+    length = max(periods_rtts(game)) * game.scene.steps_per_rtt
     values = draw.random((n, length, len(game.open_moves)))
     values[::2] = np.round(values[::2])
-    return _Scenarios(draw.random((n, GENES)), draw.integers(0, len(PERIODS_RTTS), n), values)
+    return _Scenarios(draw.random((n, GENES)), draw.integers(0, len(periods_rtts(game)), n), values)
 
 
 def _children(game: Game, draw: np.random.Generator, parents: _Scenarios) -> _Scenarios:
@@ -107,7 +107,7 @@ def _children(game: Game, draw: np.random.Generator, parents: _Scenarios) -> _Sc
     new = np.where(draw.random(values.shape) < 0.5, np.round(new), new)
     values = np.where(draw.random(values.shape) < MUTATED_SHARE, new, values)
     other_period = draw.random(size=n) < MUTATED_SHARE
-    period = np.where(other_period, draw.integers(0, len(PERIODS_RTTS), n), parents.period)
+    period = np.where(other_period, draw.integers(0, len(periods_rtts(game)), n), parents.period)
     return _Scenarios(genes, period, values)
 
 
@@ -128,7 +128,7 @@ def _path(game: Game, genes: np.ndarray) -> Path:
 def _moves(game: Game, pool: _Scenarios, rows: np.ndarray) -> np.ndarray:
     moves = np.empty((len(rows), game.n_steps, 4))
     for i, row in enumerate(rows):
-        length = PERIODS_RTTS[int(pool.period[row])] * game.scene.steps_per_rtt
+        length = periods_rtts(game)[int(pool.period[row])] * game.scene.steps_per_rtt
         moves[i] = game.moves(pool.values[row : row + 1, :length])[0]
     return moves
 
@@ -194,7 +194,7 @@ def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.nda
                 "link_rate_mbps": path.link_rate_Bps * 8e-6,
                 "jitter_rtts": path.flows[0].jitter_s / path.flows[0].rtt_s,
                 "buffer_bdp": path.buffer_bytes / path.bdp_bytes,
-                "period_rtts": float(PERIODS_RTTS[int(pool.period[row])]),
+                "period_rtts": float(periods_rtts(game)[int(pool.period[row])]),
             }
         )
     return out

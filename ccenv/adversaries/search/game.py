@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.adversaries.search.windows import ANY_WINDOW, Claim, SampleLog, samples_of
 from ccenv.adversary import Adversary, RecordedAdversary
 from ccenv.engine.curve import CurveEngine
 from ccenv.engine.paths import PathArrays
@@ -23,7 +24,6 @@ N_MOVES = 4
 MOVE_NAMES = ("waste", "rate", "service", "loss")
 KIND = (1.0, 1.0, 1.0, 0.0)  # everything delivered at once, nothing kept, the fastest link, no loss
 CHUNK = 256  # environments per engine: larger ones gain nothing and need memory
-PROOF_WINDOW_RTTS = 9  # T = 10 samples: the traces of the proofs (docs/verification.md)
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Scene:
         window_rtts: Rm measured.
         calm_rtts: Rm at the start in which the network is kind.
         seed: of the sender's random numbers.
+        claim: in proof timing, which windows count.
     """
 
     sender: Sender
@@ -51,6 +52,7 @@ class Scene:
     window_rtts: int = 60
     calm_rtts: int = 0
     seed: int = 0
+    claim: Claim = ANY_WINDOW
 
     def __post_init__(self) -> None:
         """Check what the engine does not."""
@@ -69,8 +71,10 @@ class Scene:
             raise InputError(
                 f"calm_rtts is {self.calm_rtts}: nothing is left to attack in {self.warmup_rtts + self.window_rtts} Rm"
             )
-        if self.timing == "smt" and self.window_rtts < PROOF_WINDOW_RTTS:
-            raise InputError(f"window_rtts is {self.window_rtts}; proof timing needs at least {PROOF_WINDOW_RTTS}")
+        if self.timing == "smt" and self.window_rtts < self.claim.samples - 1:
+            raise InputError(
+                f"window_rtts is {self.window_rtts}; windows of T = {self.claim.samples} need {self.claim.samples - 1}"
+            )
         grid_of(self.path, self.steps_per_rtt)
 
 
@@ -202,12 +206,11 @@ class Game:
         engine.advance(self.first_row)
         before = engine.totals()
         if self.scene.timing == "smt":
-            served = [before["S"][:, 0]]
+            log = SampleLog(engine)
             for _ in range(self.n_steps - self.first_row):
                 engine.advance(1)
-                served.append(engine.flow("S")[:, 0])
-            per_step = engine.env("link_rate_Bps") * engine.env("dt_s")
-            utilisation = worst_window(np.array(served), per_step, engine.env("jitter_steps"))
+                log.take()
+            utilisation = self.scene.claim.worst(log.samples())
         else:
             engine.advance(self.n_steps - self.first_row)
         self.count(engine, self.n_steps)
@@ -239,30 +242,10 @@ class Game:
         """Return the utilisation of a trace as the game counts it, from a row on (by default after the warm-up)."""
         first = self.first_row if first_row is None else first_row
         if self.scene.timing == "smt":
-            per_step = trace.header.path.link_rate_Bps * trace.header.dt_s
-            served = trace.S[first:].sum(axis=1)[:, None]
-            return float(worst_window(served, np.array([per_step]), trace.grid.jitter_steps[0])[0])
+            return float(self.scene.claim.worst(samples_of(trace, first))[0])
         window = slice(first + 1, None)
         capacity = float(trace.link_rate_Bps[window].sum()) * trace.header.dt_s
         return float((trace.S[-1] - trace.S[first]).sum()) / capacity
-
-
-def worst_window(served: np.ndarray, per_step_bytes: np.ndarray, jitter_steps: int | np.ndarray) -> np.ndarray:
-    """Return the worst utilisation over all windows of PROOF_WINDOW_RTTS, counted as the proofs count it.
-
-    Args:
-        served: (rows, B) cumulative bytes, one row per Rm.
-        per_step_bytes: (B,) C*Rm.
-        jitter_steps: D in Rm, one or (B,).
-
-    Returns:
-        (B,): min over t of (S(t + 9) - S(t)) / (C*(9 Rm - D)); may exceed 1.
-
-    Reference: docs/verification.md, property ``utilisation`` at T = 10.
-    """
-    gained = served[PROOF_WINDOW_RTTS:] - served[:-PROOF_WINDOW_RTTS]
-    worst: np.ndarray = gained.min(axis=0) / (per_step_bytes * (PROOF_WINDOW_RTTS - jitter_steps))
-    return worst
 
 
 def recorded(moves: np.ndarray, name: str) -> RecordedAdversary:

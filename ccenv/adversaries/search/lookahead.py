@@ -50,7 +50,7 @@ class Look:
         rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt
         decisions = math.ceil(rtts / self.interval_rtts) + 1  # one more where the window begins
         played = decisions * (self.interval_rtts + self.horizon_rtts) * game.scene.steps_per_rtt
-        return self.width * len(plans(game)) * (game.calm_steps + played)
+        return self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
 
     def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
         """Return the same search or one that a budget pays for: fewer prefixes, then rarer decisions.
@@ -79,7 +79,8 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
 
     At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
     are ranked by what is delivered until the end of the horizon: since the measured window began, or before that since the
-    decision. The first corner of the best plans is then played.
+    decision; in proof timing by the worst window so far or the one that ends with the horizon. The first corner of the best
+    plans is then played.
 
     Args:
         game: the game; its flow-steps are counted.
@@ -89,14 +90,14 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         (n_steps, N_MOVES): the worst complete sequence.
     """
     K = game.scene.steps_per_rtt
-    width = look.width
     options = plans(game)
-    n = width * len(options)
+    n = look.width * len(options)
     engine = game.engine(ExternalAdversary(), n)
     moves = np.tile(KIND, (n, 1))
     prefixes = np.empty((n, game.n_steps, N_MOVES))
     prefixes[:] = KIND
-    now, later = (np.tile(options[:, part], (width, 1)) for part in (0, 1))
+    now, later = (np.tile(options[:, part], (look.width, 1)) for part in (0, 1))
+    served = np.zeros((game.n_steps + 1, n))  # of each prefix; rows between decisions are filled in proof timing only
 
     def play(values: np.ndarray, steps: int) -> None:
         moves[:, game.open_moves] = values
@@ -105,26 +106,53 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
 
     if game.calm_steps:
         play(np.array(KIND)[list(game.open_moves)], game.calm_steps)
-    step, since = game.calm_steps, np.zeros(n)
+    step = game.calm_steps
+    served[step] = engine.flow("S")[:, 0]
     while step < game.n_steps:
-        if step <= game.first_row:  # a decision falls on the start of the window
-            since = engine.flow("S")[:, 0]
         end = game.first_row if step < game.first_row else game.n_steps
         steps = min(look.interval_rtts * K, end - step)
-        play(now, steps)
+        if game.scene.timing == "smt":
+            for row in range(step, step + steps):
+                play(now, 1)
+                served[row + 1] = engine.flow("S")[:, 0]
+        else:
+            play(now, steps)
+            served[step + steps] = engine.flow("S")[:, 0]
         prefixes[:, step : step + steps, game.open_moves] = now[:, None, :]
         after = engine.snapshot()
-        ahead = min(look.horizon_rtts * K, game.n_steps - step) - steps
-        if ahead > 0:
-            play(later, ahead)
-        delivered = engine.flow("S")[:, 0] - since
+        reach = min(step + max(steps, look.horizon_rtts * K), game.n_steps)
+        if reach > step + steps:
+            play(later, reach - step - steps)
+        rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
         engine.restore(after)
-        kept = _distinct(np.argsort(delivered, kind="stable"), prefixes[:, : step + steps, game.open_moves], width)
+        kept = _distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
         sources = np.repeat(kept, len(options))
         fork(engine, sources)
-        prefixes, since = prefixes[sources], since[sources]
+        prefixes, served = prefixes[sources], served[:, sources]
         step += steps
-    return np.asarray(prefixes[0])
+    finalists = prefixes[:: len(options)]
+    return np.asarray(finalists[int(np.argmin(game.play(finalists)))])
+
+
+def _rank(game: Game, served: np.ndarray, at_reach: np.ndarray, step: int, done: int, reach: int) -> np.ndarray:
+    """Return what decides which plans are worst, (n,): bytes delivered, lower is worse.
+
+    Args:
+        game: the game.
+        served: (rows, n) cumulative bytes, known up to row ``done``.
+        at_reach: (n,) the same at the end of the horizon.
+        step: row of the decision.
+        done: row at the end of its interval.
+        reach: row at the end of the horizon.
+    """
+    first = game.first_row
+    if game.scene.timing != "smt" or reach <= first:
+        return np.asarray(at_reach - served[first if step >= first else step])
+    last = game.scene.claim.samples - 1
+    whole = served[first + last : done + 1] - served[first : max(first, done + 1 - last)]
+    coming = at_reach - served[max(first, min(done, reach - last))]
+    coming = coming * last / max(1, reach - max(first, min(done, reach - last)))  # a window that is not full yet
+    return np.asarray(np.minimum(coming, whole.min(axis=0)) if len(whole) else coming)
 
 
 def _distinct(order: np.ndarray, prefixes: np.ndarray, width: int) -> np.ndarray:

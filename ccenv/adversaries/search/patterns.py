@@ -6,6 +6,12 @@ from ccenv.adversaries.search.game import Game
 from ccenv.errors import InputError
 
 PERIODS_RTTS = (1, 2, 3, 4)
+PROOF_PERIODS_RTTS = (2, 4, 7, 12)  # with one step per Rm, patterns of 1-4 steps are few
+
+
+def periods_rtts(game: Game) -> tuple[int, ...]:
+    """Return the lengths of patterns that are tried, in Rm."""
+    return PROOF_PERIODS_RTTS if game.scene.timing == "smt" else PERIODS_RTTS
 
 
 def affordable(game: Game, budget_flow_steps: int, name: str) -> int:

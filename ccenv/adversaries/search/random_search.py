@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.adversaries.search.game import CHUNK, Found, Game, generator, recorded
-from ccenv.adversaries.search.patterns import PERIODS_RTTS, affordable
+from ccenv.adversaries.search.patterns import affordable, periods_rtts
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,11 @@ class RandomSearch:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst of as many patterns as the budget allows."""
         draw = generator(seed, "random_search")
+        periods = periods_rtts(game)
         left = affordable(game, budget_flow_steps, "random_search")
         best, best_moves, best_period, tried = np.inf, np.empty(0), 0, 0
         while left > 0:
-            period = PERIODS_RTTS[tried // CHUNK % len(PERIODS_RTTS)]
+            period = periods[tried // CHUNK % len(periods)]
             n = min(left, CHUNK)
             values = draw.random((n, period * game.scene.steps_per_rtt, len(game.open_moves)))
             values[::2] = np.round(values[::2])

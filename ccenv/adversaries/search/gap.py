@@ -1,0 +1,225 @@
+"""The adversary gap: the worst that searches find in proof timing, against the bound that the solver proves.
+
+Both speak about the same windows (``ccenv.adversaries.search.windows``) of the same model, K = 1. A gap of zero says that bound
+and search are both exact; a found value below the proved one would say that encoder or engine is wrong.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from ccenv.adversaries.search.attack import AttackResult, attack
+from ccenv.adversaries.search.catalog import PANEL
+from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, converged, still
+from ccenv.errors import InputError
+from ccenv.sender import ProgramSender, Sender
+
+BUFFER_PATHS = {"large": "deep", "small": "shallow", "infinite": "infinite"}  # of the proofs -> of the searches
+ROUND_OFF = 1e-6
+SUITES = {"cc_qdel": "F.7 utilisation"}  # programs whose steady state is a premise that windows can be tested for
+ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold without stocks of tokens only
+
+
+@dataclass(frozen=True)
+class GapRow:
+    """One comparison.
+
+    Attributes:
+        sender, model, buffer: what was attacked and proved.
+        samples: T.
+        windows: which windows count, in words.
+        proved: utilisation that the solver proves, or None: no encoding, or nothing proved.
+        refuted: utilisation just above, for which it has a counterexample, or None.
+        found: the worst that a search found in those windows; None: no window met the premise in any run.
+        found_in_any_window: the worst of all windows, whatever the premise.
+        gap: found - proved.
+        holds: found is not below proved.
+        adversary: who found it.
+        legal: all traces were accepted by the independent checker.
+        flow_steps: of the searches.
+        seconds: of proof and searches.
+    """
+
+    sender: str
+    model: str
+    buffer: str
+    samples: int
+    windows: str
+    proved: float | None
+    refuted: float | None
+    found: float | None
+    found_in_any_window: float
+    gap: float | None
+    holds: bool | None
+    adversary: str
+    legal: bool
+    flow_steps: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    claim: Claim
+    proved: float | None
+    refuted: float | None
+
+
+def adversary_gap(
+    senders: Sequence[str],
+    *,
+    buffer: str = "large",
+    samples: int = 7,
+    adversaries: Sequence[str] = PANEL,
+    budget_flow_steps: int = 20_000_000,
+    seed: int = 0,
+    time_limit_s: float = 120.0,
+    report: Callable[[int, int], None] | None = None,
+) -> list[GapRow]:
+    """Compare found and proved utilisation of several senders.
+
+    Belief programs: an envelope entry on the strongest model that their beliefs allow, and the steady state of their lemma suite
+    where there is one. Other senders have no encoding of their own: the worst window of T = 10 samples, without a bound.
+
+    Args:
+        senders: what ``ccenv.agents.make_sender`` takes.
+        buffer: large (6 BDP, D = Rm), small (CD/2) or infinite.
+        samples: T of the envelope entries.
+        adversaries: who attacks.
+        budget_flow_steps: per row.
+        seed: of searches and solver.
+        time_limit_s: per solver call.
+        report: called with the number of finished and of all senders.
+
+    Raises:
+        InputError: for an unknown buffer or sender.
+    """
+    from ccenv.agents import make_sender
+
+    if buffer not in BUFFER_PATHS:
+        raise InputError(f"buffer is {buffer!r}; it must be one of {', '.join(BUFFER_PATHS)}")
+    players = [(spec, make_sender(spec)) for spec in senders]
+    rows = []
+    for done, (spec, sender) in enumerate(players):
+        model = _model(sender)
+        for prove in _claims(spec, sender, model, buffer, samples, seed, time_limit_s):
+            begin = time.perf_counter()
+            bound = prove()
+            result = attack(
+                sender,
+                path=BUFFER_PATHS[buffer],
+                model=model,
+                adversaries=adversaries,
+                budget_flow_steps=budget_flow_steps,
+                seed=seed,
+                timing="smt",
+                claim=bound.claim,
+            )
+            rows.append(_row(result, buffer, bound, time.perf_counter() - begin))
+        if report is not None:
+            report(done + 1, len(players))
+    return rows
+
+
+def _model(sender: Sender) -> str:
+    if isinstance(sender, ProgramSender):
+        from ccenv.smt.senders import ProgramSmtSender
+        from ccenv.smt.setting import Setting
+
+        if ProgramSmtSender(sender.program).needs(Setting()).bounds & ONLY_ON_CBR_DELAY:
+            return "cbr_delay"
+    return "ccac"
+
+
+def _claims(
+    spec: str, sender: Sender, model: str, buffer: str, samples: int, seed: int, time_limit_s: float
+) -> list[Callable[[], _Bound]]:
+    if not isinstance(sender, ProgramSender) or sender.start is not None:
+        return [lambda: _Bound(ANY_WINDOW, None, None)]
+    claims = [lambda: _envelope(spec, model, buffer, samples, seed, time_limit_s)]
+    if spec in SUITES and buffer == "large":
+        claims.append(lambda: _steady(spec, seed, time_limit_s))
+    return claims
+
+
+def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_limit_s: float) -> _Bound:
+    """Bisect the utilisation of an envelope entry, with C_U and C_L_lambda as the engine computes them."""
+    from ccenv.smt.bisect import bisect
+    from ccenv.smt.catalog import smt_sender
+    from ccenv.smt.envelope import METRICS, envelope_query
+    from ccenv.smt.setting import BeliefRules, Setting, named_setting
+    from ccenv.smt.store import Store
+    from ccenv.smt.verifier import Verdict, Verifier
+
+    sender = smt_sender(spec)
+    largest = sender.largest_rate()
+    base = Setting(model, buffer, samples, beliefs=BeliefRules(upper="exact", lambda_extra_steps=0))
+    setting = named_setting("sound" if largest is None else "history", base, largest)
+    metric = METRICS["utilisation"]
+    verifier = Verifier(time_limit_s, seed, None, Store(), True)
+
+    def decide(value: Fraction) -> tuple[Verdict, Any]:
+        result = verifier.decide(envelope_query(metric, value, setting, sender))
+        return result.verdict, result.reason
+
+    bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
+    claim = Claim(samples, still, f"T = {samples}, beliefs true and still, no progress")
+    return _Bound(claim, _number(bracket.proved), _number(bracket.refuted))
+
+
+def _steady(spec: str, seed: int, time_limit_s: float) -> _Bound:
+    """Bisect the steady utilisation of a lemma suite."""
+    from ccenv.smt.lemma_report import LemmaRun, run_lemma
+    from ccenv.smt.lemmas import constants_of, load_suite
+
+    suite = load_suite(spec).suite
+    with tempfile.TemporaryDirectory() as folder:
+        limits: dict[str, Any] = {"time_limit_s": time_limit_s, "seed": seed, "folder": folder}
+        outcome = run_lemma(LemmaRun(spec, suite.default_setting, suite.default_T, True, **limits), SUITES[spec]).to_dict()
+    numbers = constants_of(suite, suite.default_setting)
+    premise = converged(*(float(numbers[name]) for name in ("C_L_low", "C_U_high", "queue_high")))
+    claim = Claim(suite.default_T, premise, f"T = {suite.default_T}, steady state of lemma {SUITES[spec]}")
+    proved = outcome["bound"] if outcome["verdict"] == "verified" else None
+    return _Bound(claim, proved, outcome.get("bisection", {}).get("refuted"))
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _row(result: AttackResult, buffer: str, bound: _Bound, seconds: float) -> GapRow:
+    found = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
+    gap = None if found is None or bound.proved is None else found - bound.proved
+    return GapRow(
+        sender=result.sender,
+        model=result.scene.model,
+        buffer=buffer,
+        samples=bound.claim.samples,
+        windows=bound.claim.text,
+        proved=bound.proved,
+        refuted=bound.refuted,
+        found=found,
+        found_in_any_window=min(_any_window(result, name) for name in result.by_adversary),
+        gap=gap,
+        holds=None if gap is None else gap >= -ROUND_OFF,
+        adversary=result.worst_adversary,
+        legal=result.legal,
+        flow_steps=sum(finding.flow_steps for finding in result.by_adversary.values()),
+        seconds=round(seconds, 1),
+    )
+
+
+def _any_window(result: AttackResult, name: str) -> float:
+    from ccenv.adversaries.search.windows import always, samples_of
+
+    claim = Claim(result.scene.claim.samples, always, "")
+    trace = result.by_adversary[name].trace
+    return float(claim.worst(samples_of(trace, result.scene.warmup_rtts))[0])

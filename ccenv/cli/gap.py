@@ -1,0 +1,80 @@
+"""``ccenv gap``: the worst case that searches find, against the bound that the solver proves."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text, to_plain
+
+DEFAULT = (
+    "cc_qdel",
+    "cc_probe_fast",
+    "cc_probe_drain",
+    "cc_probe_slow",
+    "cc_probe_qdel",
+    "copa",
+    "vegas",
+    "reno",
+    "cubic",
+    "bbr1",
+)
+EXIT_BELOW = 1
+
+
+def command(
+    senders: Annotated[
+        list[str] | None, typer.Argument(metavar="[AGENT]...", help="Senders; by default the programs of Listing 2 and classics.")
+    ] = None,
+    *,
+    buffer: Annotated[str, typer.Option(help="large (6 BDP), small (C*D/2) or infinite.")] = "large",
+    samples: Annotated[int, typer.Option("--T", help="Length of the envelope's traces in samples one Rm apart.")] = 7,
+    budget: Annotated[int, typer.Option(help="Engine steps of flows per row.")] = 20_000_000,
+    seed: Annotated[int, typer.Option(help="Decides searches and solver.")] = 0,
+    time_limit: Annotated[float, typer.Option(help="Seconds per solver call; what takes longer proves nothing.")] = 120.0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the table as JSON.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare found and proved utilisation in proof timing, window by window alike (docs/adversaries.md).
+
+    Exit code 1 if a search found less than what is proved: then the encoder or the engine is wrong.
+
+    Example: ccenv gap cc_qdel cc_probe_drain
+    """
+    from ccenv.adversaries.search import PANEL
+    from ccenv.adversaries.search.gap import adversary_gap
+    from ccenv.benchmarks.provenance import machine, versions
+    from ccenv.cli.progress import progress_bar
+    from ccenv.errors import require_extra
+    from ccenv.files import write_atomic
+
+    require_extra("z3", "verify")
+    with progress_bar("adversary gap") as show:
+        rows = adversary_gap(
+            senders or DEFAULT,
+            buffer=buffer,
+            samples=samples,
+            budget_flow_steps=budget,
+            seed=seed,
+            time_limit_s=time_limit,
+            report=show,
+        )
+    asked = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed, "adversaries": list(PANEL)}
+    data = {**asked, "machine": machine(), "versions": versions(), "rows": [row.to_dict() for row in rows]}
+    if output is not None:
+        write_atomic(output, (json_module.dumps(to_plain(data), indent=1, allow_nan=False) + "\n").encode())
+    if json:
+        print_json(data)
+    else:
+        columns = ["sender", "model", "windows", "proved", "refuted", "found", "gap", "by", "any window", "legal"]
+        table = [
+            [r.sender, r.model, r.windows, r.proved, r.refuted, r.found, r.gap, r.adversary, r.found_in_any_window, r.legal]
+            for r in rows
+        ]
+        print_table(f"adversary gap, {buffer} buffer", columns, table)
+        if output is not None:
+            print_text(f"wrote {output}")
+    return EXIT_BELOW if any(row.holds is False for row in rows) else 0

@@ -1,0 +1,90 @@
+"""Found against proved: the windows are those of the proofs, and a search never finds less than the solver proves."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ccenv.adversaries.search import attack
+from ccenv.adversaries.search.gap import adversary_gap
+from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, samples_of, still
+from ccenv.cli.main import main
+from ccenv.errors import InputError
+
+pytest.importorskip("z3")
+
+
+def samples(**curves):
+    """Four rows of one run: a window of T = 4."""
+    base = {"S": [0, 1, 2, 3], "inflight": [1] * 4, "queue": [0] * 4, "C_L": [0.9] * 4, "C_U": [1.1] * 4, "rate": [1] * 4}
+    arrays = {name: np.array(curves.get(name, values), dtype=float)[:, None] for name, values in base.items()}
+    return Samples(**arrays, jitter_steps=np.array([1]))
+
+
+def test_utilisation_counts_as_the_proofs_do():
+    """T = 4, D = Rm: what was delivered in three Rm over 2 C Rm."""
+    assert Claim(4, always, "").worst(samples(S=[0, 1, 1, 1.5]))[0] == pytest.approx(1.5 / 2)
+
+
+@pytest.mark.parametrize(
+    ("curves", "counts"),
+    [
+        ({}, True),
+        ({"C_L": [0.9, 0.9, 0.95, 0.95]}, False),  # a belief moves
+        ({"C_U": [1.1, 1.1, 1.1, 1.05]}, False),
+        ({"C_L": [1.1] * 4}, False),  # a belief is wrong
+        ({"rate": [1, 1, 1, 1.5]}, False),  # progress
+        ({"rate": [5, 1, 1, 1]}, True),  # row 0 was chosen before the window's first decision
+        ({"queue": [0, 0, 0, 1]}, False),
+        ({"inflight": [1, 1, 1, 2]}, False),
+    ],
+)
+def test_still_windows(curves, counts):
+    assert bool(still(samples(**curves), 3)[0, 0]) is counts
+    assert bool(Claim(4, still, "").worst(samples(**curves))[0] < NO_WINDOW) is counts
+
+
+def test_converged_windows():
+    premise = converged(0.7, 3.0, 3.0)
+    assert premise(samples(), 3)[0, 0]
+    assert not premise(samples(C_L=[0.6] * 4), 3)[0, 0]
+    assert not premise(samples(C_U=[3.1] * 4), 3)[0, 0]
+    assert premise(samples(queue=[6] * 4), 3)[0, 0]  # 3 C (Rm + D)
+    assert not premise(samples(queue=[6.1] * 4), 3)[0, 0]
+
+
+def test_samples_of_a_batch_equal_those_of_its_trace():
+    """What a search ranks by is what is measured on the recorded trace."""
+    result = attack("cc_probe_drain", timing="smt", adversaries=["random_search"], budget_flow_steps=40_000, warmup_rtts=30)
+    finding = result.by_adversary["random_search"]
+    from ccenv.adversaries.search.game import Game, recorded
+
+    game = Game(result.scene)
+    moves = np.array([[[1.0, 1.0, 0.5, 0.0]] * game.n_steps])
+    assert game.play(moves)[0] == pytest.approx(game.measure(game.trace(recorded(moves[0], "x"))), rel=1e-12)
+    assert ANY_WINDOW.worst(samples_of(finding.trace, 30))[0] == finding.worst_utilisation
+
+
+def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
+    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5)
+    envelope, steady, copa = rows
+    assert steady.proved == pytest.approx(0.835)
+    assert steady.refuted == pytest.approx(0.84)
+    for row in (envelope, steady):
+        assert row.holds
+        assert row.legal
+        assert row.found is not None
+        assert row.gap == pytest.approx(row.found - row.proved)
+    assert copa.proved is None
+    assert copa.found < 0.1
+
+
+def test_command_line(capsys, tmp_path):
+    out = tmp_path / "gap.json"
+    assert main(["gap", "vegas", "--budget", "200000", "--json", "-o", str(out)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert json.loads(out.read_text())["rows"] == shown["rows"]
+    assert main(["gap", "vegas", "--buffer", "huge"]) == 2
+    assert "large, small, infinite" in capsys.readouterr().err
+    with pytest.raises(InputError):
+        adversary_gap(["vegas"], buffer="huge")
