@@ -42,6 +42,9 @@ def command(
     at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D), Rm, MSS, steps or C*Rm.")] = None,
     upper: Annotated[str, typer.Option(help="Windows of C_U: paper or exact.")] = "paper",
     lambda_form: Annotated[str, typer.Option(help="C_L_lambda: paper, sent/(T*+D), or grid, sent/(T*+D+1).")] = "paper",
+    loss_detection: Annotated[
+        str, typer.Option(help="How window-based senders find losses: oracle (one Rm later) or dupacks (and a time-out).")
+    ] = "oracle",
     time_limit: Annotated[float, typer.Option(help="Seconds per solver call; what takes longer is unknown.")] = 600.0,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     bisect: Annotated[bool, typer.Option("--bisect", help="lemmas: also find the best constants.")] = False,
@@ -87,7 +90,19 @@ def command(
             return _steady(name, model, buffer, prop, samples, setting, limits, workers, json)
         verifier = Verifier(time_limit, seed, recheck, Store(), cache, progress, workers, cubes)
         thresholds = (_fraction(at_least, "--at-least"), _fraction(at_most, "--at-most"))
-        return _query(name, model, buffer, prop, samples or 7, setting, thresholds, (upper, lambda_form), verifier, output, json)
+        return _query(
+            name,
+            model,
+            buffer,
+            prop,
+            samples or 7,
+            setting,
+            thresholds,
+            (upper, lambda_form, loss_detection),
+            verifier,
+            output,
+            json,
+        )
 
 
 def _split(words: list[str]) -> tuple[str, str]:
@@ -142,18 +157,18 @@ def _buffer(text: str) -> Any:
 
 
 def build_setting(
-    sender: Any, model: str, buffer: str, samples: int, name: str | None, rules: tuple[str, str]
+    sender: Any, model: str, buffer: str, samples: int, name: str | None, rules: tuple[str, str, str]
 ) -> tuple[Setting, str]:
     """Build the setting of the options; without a name it is ``history`` where the sender's rate is bounded, else ``sound``."""
     from ccenv.smt.setting import BeliefRules, Setting, named_setting
 
-    upper, lambda_form = rules
+    upper, lambda_form, loss_detection = rules
     if upper not in ("paper", "exact"):
         raise InputError(f"--upper is {upper!r}; it is paper or exact")
     if lambda_form not in ("paper", "grid"):
         raise InputError(f"--lambda-form is {lambda_form!r}; it is paper or grid")
     beliefs = BeliefRules(upper=upper, lambda_extra_steps=int(lambda_form == "grid"))  # type: ignore[arg-type]
-    base = Setting(model, _buffer(buffer), samples, beliefs=beliefs)
+    base = Setting(model, _buffer(buffer), samples, loss_detection=loss_detection, beliefs=beliefs)  # type: ignore[arg-type]
     bound = sender.largest_rate()
     chosen = name or ("history" if bound is not None else "sound")
     return named_setting(chosen, base, bound), chosen
@@ -167,7 +182,7 @@ def _query(
     samples: int,
     setting_name: str | None,
     thresholds: tuple[Fraction | None, Fraction | None],
-    rules: tuple[str, str],
+    rules: tuple[str, str, str],
     verifier: Verifier,
     output: Path,
     json: bool,

@@ -18,6 +18,7 @@ from ccenv.files import parse_json
 from ccenv.smt.algebra import Formula, Term, larger
 from ccenv.smt.encode import Needs, Variables
 from ccenv.smt.exact import DecideStep, Decision, number
+from ccenv.smt.loss_detection import needs_oracle
 from ccenv.smt.setting import Setting
 from ccenv.smt.view import View
 
@@ -74,6 +75,7 @@ class ReluSender:
 
     def needs(self, setting: Setting) -> Needs:
         """Return the bounds that the net reads."""
+        needs_oracle(setting, self.name)
         return Needs(frozenset(set(self.policy.inputs) & {"C_L", "C_U", "C_L_lambda"}))
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:

@@ -11,6 +11,7 @@ from ccenv.smt import programs
 from ccenv.smt.algebra import Formula
 from ccenv.smt.encode import Needs, Variables
 from ccenv.smt.exact import DecideStep, program_decider
+from ccenv.smt.loss_detection import needs_oracle
 from ccenv.smt.setting import Setting
 from ccenv.smt.view import View
 
@@ -28,6 +29,7 @@ class ProgramSmtSender:
 
     def needs(self, setting: Setting) -> Needs:
         """Return the bounds and delays that the program reads."""
+        needs_oracle(setting, self.name)
         inputs = self.program.inputs()
         bounds: set[str] = {name for name in ("C_L", "C_U", "C_L_lambda") if name in inputs}
         if inputs & {"q_U", "q_U/Rm"}:

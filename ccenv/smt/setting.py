@@ -10,6 +10,7 @@ from ccenv.errors import InputError, unknown_name
 
 MODELS = ("ideal", "cbr_delay", "ccac")
 BUFFERS = ("infinite", "small", "large", "arbitrary")
+LOSS_DETECTIONS = ("oracle", "dupacks")
 LARGEST_ALPHA = Fraction(1, 5)
 """MSS < C*Rm/5: a segment is below a fifth of the BDP. Only ratios matter, so alpha spans link rates."""
 
@@ -78,6 +79,8 @@ class Setting:
             legal traces.
         sent_before_at_most: None, or (a, b): in each of the three steps before the trace the sender sent at most
             a*C*Rm + b*MSS.
+        loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
+            a retransmission time-out (:mod:`ccenv.smt.loss_detection`). What beliefs call a loss is the oracle's in both.
         beliefs: belief rules.
         broken: names of laws that are left out, for mutation tests only.
     """
@@ -87,6 +90,7 @@ class Setting:
     samples: int = 7
     delay_rule: Literal["sound", "artefact"] = "sound"
     sent_before_at_most: tuple[Fraction, Fraction] | None = None
+    loss_detection: Literal["oracle", "dupacks"] = "oracle"
     beliefs: BeliefRules = field(default_factory=BeliefRules)
     broken: frozenset[str] = frozenset()
 
@@ -98,6 +102,8 @@ class Setting:
             raise unknown_name("buffer", self.buffer, BUFFERS)
         if isinstance(self.buffer, Fraction) and self.buffer <= 0:
             raise InputError(f"buffer is {self.buffer} C*Rm; it must be above 0")
+        if self.loss_detection not in LOSS_DETECTIONS:
+            raise unknown_name("loss detection", self.loss_detection, LOSS_DETECTIONS)
         if not 3 <= self.samples <= LONGEST_TRACE:
             raise InputError(f"T is {self.samples}; it must be 3 to {LONGEST_TRACE} samples")
 

@@ -1,8 +1,8 @@
 """Window-based and other published senders for the solver, as CCAC and [Starvation] state them.
 
 The window in (t-1, t] bounds the bytes sent: sent = min(rate*Rm, max(0, cwnd - inflight)), inflight as known at t: S(t-Rm), and
-losses by the oracle one Rm ago. A choice that the CCA leaves open (Copa between its two bounds) is the solver's, so what is
-proved holds for every implementation within them.
+losses as :mod:`ccenv.smt.loss_detection` says (an oracle one Rm ago, or dupacks and time-outs). A choice that the CCA leaves open
+(Copa between its two bounds) is the solver's, so what is proved holds for every implementation within them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ccenv.smt import loss_detection
 from ccenv.smt.algebra import Formula, Term, all_of, any_of, choose, implies, larger, negate, smaller
 from ccenv.smt.encode import Needs, Variables
 from ccenv.smt.exact import DecideStep, Decision, law, number
+from ccenv.smt.loss_detection import Losses, exact_losses
 from ccenv.smt.setting import Setting
 from ccenv.smt.view import View
 
@@ -41,15 +43,17 @@ class WindowSender:
         view.cwnd = make.series("cwnd", n)
         view.rate = make.series("rate", n)
         view.sent = [None, *make.series("sent", n)[1:]]
+        loss_detection.declare(view, make)
 
     def sends(self, view: View) -> Iterator[Formula]:
         """Yield window, rate and bytes of every step."""
         cwnd = _window(view)
         yield cwnd[0] > 0
         yield view.rate[0] > 0
+        yield from loss_detection.rules(view)
         for t in range(1, view.setting.samples):
             yield from self.step(view, t)
-            allowed = larger(0, cwnd[t] - view.inflight(t - 1))
+            allowed = larger(0, cwnd[t] - loss_detection.inflight_known(view, t))
             yield view.sent[t] == smaller(view.rate[t], allowed)
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
@@ -61,10 +65,11 @@ class WindowSender:
 
         def decide(run: Any, t: int, state: dict[str, Any]) -> Decision:
             if not state:
-                state = {"cwnd": number(run.values, "cwnd_0")} | self.start(run)
-            cwnd, rate, after = self.play(run, t, state)
-            sent = min(rate, max(Fraction(0), cwnd - (run.E[t - 1] - run.S[t - 1])))
-            return Decision(rate, sent, after | {"cwnd": cwnd})
+                state = {"cwnd": number(run.values, "cwnd_0"), "found": Fraction(0)} | self.start(run)
+            losses = exact_losses(run, t, state["found"])
+            cwnd, rate, after = self.play(run, t, state, losses)
+            sent = min(rate, max(Fraction(0), cwnd - losses.inflight))
+            return Decision(rate, sent, after | {"cwnd": cwnd, "found": losses.found})
 
         return decide
 
@@ -72,7 +77,7 @@ class WindowSender:
         """Return the sender's own state at sample 0."""
         return {}
 
-    def play(self, run: Any, t: int, state: dict[str, Any]) -> tuple[Fraction, Fraction, dict[str, Any]]:
+    def play(self, run: Any, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Return (cwnd, rate, state) of step t in exact numbers, checked against the rule."""
         raise NotImplementedError
 
@@ -105,7 +110,7 @@ class Copa(WindowSender):
         down = cwnd[t] == larger(view.alpha, cwnd[t - 1] - view.alpha)
         yield any_of([all_of([rises, up]), all_of([falls, down])])
 
-    def play(self, run: Any, t: int, state: dict[str, Any]) -> tuple[Fraction, Fraction, dict[str, Any]]:
+    def play(self, run: Any, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Check that the solver's window is one MSS away in a direction that the delays allow."""
         cwnd, before = number(run.values, f"cwnd_{t}"), state["cwnd"]
         if t >= 2:
@@ -133,12 +138,13 @@ class Aimd(WindowSender):
         view.extra["recover"] = make.series("recover", view.setting.samples)
 
     def step(self, view: View, t: int) -> Iterator[Formula]:
-        """Halve on a loss that became known unless still recovering; else add one MSS."""
+        """One MSS after a time-out; halve on a loss that became known unless still recovering; else add one MSS."""
         cwnd, recover = _window(view), view.extra["recover"]
-        halves = all_of([_loss_known(view, t), recover[t - 1] <= view.S[t - 1]])
+        restarts = loss_detection.timed_out(view, t)
+        halves = all_of([loss_detection.loss_found(view, t), recover[t - 1] <= view.S[t - 1]])
         yield view.rate[t] == UNPACED
-        yield cwnd[t] == choose(halves, cwnd[t - 1] / 2, cwnd[t - 1] + view.alpha)
-        yield recover[t] == choose(halves, view.E[t - 1], recover[t - 1])
+        yield cwnd[t] == choose(restarts, view.alpha, choose(halves, cwnd[t - 1] / 2, cwnd[t - 1] + view.alpha))
+        yield recover[t] == choose(any_of([restarts, halves]), view.E[t - 1], recover[t - 1])
         if t == 1:
             yield recover[0] == view.S[0]
 
@@ -146,10 +152,11 @@ class Aimd(WindowSender):
         """Not in recovery at sample 0."""
         return {"recover": run.S[0]}
 
-    def play(self, run: Any, t: int, state: dict[str, Any]) -> tuple[Fraction, Fraction, dict[str, Any]]:
+    def play(self, run: Any, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Compute the window."""
-        lost = run.lost_at_0 if t == 1 else run.lost[t - 1] > 0
-        if run.setting.has_loss and lost and state["recover"] <= run.S[t - 1]:
+        if losses.timed_out:
+            return run.alpha, UNPACED, {"recover": run.E[t - 1]}
+        if losses.new and state["recover"] <= run.S[t - 1]:
             return state["cwnd"] / 2, UNPACED, {"recover": run.E[t - 1]}
         return state["cwnd"] + run.alpha, UNPACED, {"recover": state["recover"]}
 
@@ -196,7 +203,7 @@ class Bbr(WindowSender):
         """Return the starting phase."""
         return {"phase": next((k for k in range(len(self.GAINS)) if run.values.get(f"phase_{k}")), 0)}
 
-    def play(self, run: Any, t: int, state: dict[str, Any]) -> tuple[Fraction, Fraction, dict[str, Any]]:
+    def play(self, run: Any, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Compute rate and window from the filter."""
         before = number(run.values, f"bw_before_{t}")
         law("rates leave the filter", t, before <= number(run.values, f"bw_before_{t - 1}"), before)
@@ -214,11 +221,11 @@ class Constant(WindowSender):
         """Keep the rate."""
         yield view.rate[t] == view.rate[t - 1]
         yield view.rate[t] >= view.alpha
-        yield _window(view)[t] == view.inflight(t - 1) + view.rate[t]
+        yield _window(view)[t] == loss_detection.inflight_known(view, t) + view.rate[t]
 
-    def play(self, run: Any, t: int, state: dict[str, Any]) -> tuple[Fraction, Fraction, dict[str, Any]]:
+    def play(self, run: Any, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Keep the rate of sample 0."""
-        return run.E[t - 1] - run.S[t - 1] + run.rate[0], run.rate[0], {}
+        return losses.inflight + run.rate[0], run.rate[0], {}
 
 
 @dataclass(frozen=True)
@@ -263,14 +270,14 @@ class RateDelay(WindowSender):
         for delay, here in _delay_is(view, t - 1):
             moved = choose(before < self.target(delay, mu), before + view.alpha, self.factor * before)
             yield implies(here, view.rate[t] == moved)
-        yield _window(view)[t] == larger(0, view.inflight(t - 1)) + view.rate[t]
+        yield _window(view)[t] == larger(0, loss_detection.inflight_known(view, t)) + view.rate[t]
 
-    def play(self, run: Any, t: int, state: dict[str, Any]) -> tuple[Fraction, Fraction, dict[str, Any]]:
+    def play(self, run: Any, t: int, state: dict[str, Any], losses: Losses) -> tuple[Fraction, Fraction, dict[str, Any]]:
         """Compute the rate."""
         delay = max([m for m, flag in run.late[t - 1].items() if flag], default=0)
         mu, before = number(run.values, "mu_minus"), run.rate[t - 1]
         rate = before + run.alpha if before < self.target(delay, mu) else self.factor * before
-        return max(Fraction(0), run.E[t - 1] - run.S[t - 1]) + rate, rate, {}
+        return max(Fraction(0), losses.inflight) + rate, rate, {}
 
 
 FACTORIES: dict[str, Callable[[], WindowSender]] = {
@@ -297,9 +304,3 @@ def _delay_is(view: View, t: int) -> list[tuple[int, Formula]]:
     for m, following in zip(known, [*known[1:], None], strict=True):
         classes.append((m, flags[m] if following is None else all_of([flags[m], negate(flags[following])])))
     return classes
-
-
-def _loss_known(view: View, t: int) -> Formula:
-    if not view.setting.has_loss:
-        return False
-    return view.lost_at_0 if t == 1 else view.lost[t - 1] > 0

@@ -74,6 +74,7 @@ def test_random_engine_runs_are_models_of_the_encoding(model: str, buffer: float
 
 
 SENDERS = ("cc_qdel", "cc_probe_drain", "cc_probe_fast", "cc_probe_qdel", "cc_probe_slow", "copa", "aimd", "bbr", "rate_delay")
+WINDOW_BASED = {"copa", "aimd", "bbr", "rate_delay"}
 
 
 def random_query(rng: random.Random) -> Query:
@@ -84,6 +85,7 @@ def random_query(rng: random.Random) -> Query:
         rng.choice(["ideal", "cbr_delay", "ccac"]),
         rng.choice(["infinite", "small", "large", "arbitrary", Fraction(3, 2)]),
         rng.randint(3, 7),
+        loss_detection=rng.choice(["oracle", "dupacks"]) if sender.name in WINDOW_BASED else "oracle",
         beliefs=rules,
     )
     known = ["sound", "artefact"] + (["history"] if sender.largest_rate() is not None else [])

@@ -12,16 +12,19 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.errors import InputError
 from ccenv.legality import check_trace
+from ccenv.smt.algebra import all_of, any_of
 from ccenv.smt.catalog import smt_sender
 from ccenv.smt.claims import Thresholds, build_claim
+from ccenv.smt.closed_loop import run_in_engine
 from ccenv.smt.exact import ReplayError
 from ccenv.smt.export import as_trace
 from ccenv.smt.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.smt.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
+from ccenv.smt.properties import Property
 from ccenv.smt.setting import Setting
 from ccenv.smt.two_flow import aimd_question, aimd_starvation, algorithm1_fairness, algorithm1_question
 from ccenv.smt.two_flow_exact import as_two_flow_trace, check_two, exact_aimd
-from ccenv.smt.verifier import Verifier
+from ccenv.smt.verifier import Query, Verifier
 
 pytest.importorskip("z3")
 
@@ -48,6 +51,36 @@ def test_constant_rate_above_half_the_link_uses_it() -> None:
 def test_aimd_grows_or_uses_the_link_with_a_bdp_of_buffer() -> None:
     (query,) = build_claim("utilisation", Setting("ccac", Fraction(1), 7), smt_sender("aimd"), Thresholds(Fraction(1, 2)))
     assert Verifier(60).decide(query).verdict == "verified"
+
+
+def test_aimd_that_must_find_its_losses_uses_less_of_the_link() -> None:
+    """Told by an oracle AIMD uses half of the link at 1 BDP of buffer; by duplicate ACKs the bytes lost hold its window back."""
+    verdicts = {}
+    for detection in ("oracle", "dupacks"):
+        setting = Setting("ccac", Fraction(1), 6, loss_detection=detection)
+        (query,) = build_claim("utilisation", setting, smt_sender("aimd"), Thresholds(Fraction(1, 2)))
+        verdicts[detection] = Verifier(60).decide(query)
+    assert {name: result.verdict for name, result in verdicts.items()} == {"oracle": "verified", "dupacks": "refuted"}
+    result = verdicts["dupacks"]
+    run = run_in_engine(as_trace(result.view, "aimd"), result.view, result.values, smt_sender("aimd"), 1)
+    assert run["engine"] == "reproduced"
+
+
+@pytest.mark.parametrize(("detection", "verdict"), [("oracle", "verified"), ("dupacks", "refuted")])
+def test_only_a_time_out_takes_the_window_to_one_segment(detection: str, verdict: str) -> None:
+    def holds(v):
+        return all_of(any_of([v.cwnd[t] > v.alpha, v.cwnd[t - 1] < 3 * v.alpha]) for t in range(1, v.setting.samples))
+
+    setting = Setting("ccac", Fraction(1, 2), 7, loss_detection=detection)
+    claim = Property("no restart", "a window of three segments does not fall to one", holds)
+    assert Verifier(60).decide(Query("no restart", setting, smt_sender("aimd"), claim)).verdict == verdict
+
+
+def test_loss_detection_is_for_window_based_senders(capsys) -> None:
+    assert main(["verify", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"]) == 2
+    assert "window-based senders" in capsys.readouterr().err
+    assert main(["verify", "aimd", "--loss-detection", "dupack", "--buffer", "1"]) == 2
+    assert "Did you mean 'dupacks'" in capsys.readouterr().err
 
 
 def test_two_aimd_flows_are_not_starved_without_bound() -> None:
