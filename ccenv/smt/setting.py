@@ -79,10 +79,10 @@ class Setting:
             legal traces.
         sent_before_at_most: None, or (a, b): in each of the three steps before the trace the sender sent at most
             a*C*Rm + b*MSS.
-        loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
-            a retransmission time-out (:mod:`ccenv.smt.loss_detection`). What beliefs call a loss is the oracle's in both.
         beliefs: belief rules.
         broken: names of laws that are left out, for mutation tests only.
+        loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
+            a retransmission time-out (:mod:`ccenv.smt.loss_detection`). What beliefs call a loss is the oracle's in both.
     """
 
     model: str = "ccac"
@@ -90,9 +90,9 @@ class Setting:
     samples: int = 7
     delay_rule: Literal["sound", "artefact"] = "sound"
     sent_before_at_most: tuple[Fraction, Fraction] | None = None
-    loss_detection: Literal["oracle", "dupacks"] = "oracle"
     beliefs: BeliefRules = field(default_factory=BeliefRules)
     broken: frozenset[str] = frozenset()
+    loss_detection: Literal["oracle", "dupacks"] = "oracle"
 
     def __post_init__(self) -> None:
         """Refuse what no encoding exists for."""
