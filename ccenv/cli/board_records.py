@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -125,6 +126,7 @@ def score(
 def serve(
     site: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a site.")] = Path("runs") / "board",
     port: Annotated[int, typer.Option(help="0: any free one.")] = 8000,
+    json: JsonOption = False,
 ) -> None:
     """Show a site on this machine only, at http://127.0.0.1:PORT, until Ctrl-C.
 
@@ -133,5 +135,10 @@ def serve(
     from ccenv.leaderboard.serve import make_server
 
     with make_server(site, port) as server:
-        print_text(f"http://127.0.0.1:{server.server_address[1]}/index.html")
+        address = f"http://127.0.0.1:{server.server_address[1]}/index.html"
+        if json:
+            print_json({"address": address})
+        else:
+            print_text(address)
+        sys.stdout.flush()
         server.serve_forever()

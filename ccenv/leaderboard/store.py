@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 START = hashlib.sha256(b"ccenv board").hexdigest()
 _ATTEMPTS = 20
+_LOCK = 0x63636576  # any number that nothing else in the database uses
 
 
 class EditedRecordError(CcenvError):
@@ -89,6 +90,7 @@ class Store:
             event.listen(self._engine, "connect", _sqlite_connect)
             event.listen(self._engine, "begin", _sqlite_begin)
         with self._transaction() as connection:
+            _one_writer(connection)
             migrate(connection)
 
     def __enter__(self) -> Store:
@@ -138,6 +140,7 @@ class Store:
         for _ in range(_ATTEMPTS):
             try:
                 with self._transaction() as connection:
+                    _one_writer(connection)
                     if connection.execute(select(RECORDS.c.number).where(RECORDS.c.slot == slot)).first():
                         raise TakenError(f"the board has this already: {kind} {slot}")
                     last = connection.execute(select(RECORDS.c.number, RECORDS.c.chain).order_by(RECORDS.c.number.desc())).first()
@@ -272,6 +275,12 @@ def _sqlite_connect(connection: Any, _: Any) -> None:
 
 def _sqlite_begin(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _one_writer(connection: Connection) -> None:
+    """Wait for other writers until the transaction ends; SQLite has done so when it began."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
 def _first(error: Exception) -> str:
