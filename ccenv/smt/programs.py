@@ -66,7 +66,7 @@ def sends(v: View, program: Program) -> Iterator[Formula]:
     held = v.extra.get("held")
     yield v.rate[0] >= v.alpha
     for t in range(1, v.setting.samples):
-        decided = larger(_rate(program.rule, v, t - 1), v.alpha)
+        decided = larger(rule_rate(program.rule, v, t - 1), v.alpha)
         if held is None:
             yield v.rate[t] == decided
         else:
@@ -78,10 +78,11 @@ def sends(v: View, program: Program) -> Iterator[Formula]:
         yield any_of(held[0] == steps for steps in range(longest))
 
 
-def _rate(rule: Rule, v: View, t: int) -> Term:
+def rule_rate(rule: Rule, v: View, t: int) -> Term:
+    """Return the rate that a rule decides on the beliefs at sample t, before line 7."""
     if isinstance(rule, Leaf):
         return _linear(rule.rate, v, t)
-    return choose(_condition(rule.condition, v, t), _rate(rule.then, v, t), _rate(rule.otherwise, v, t))
+    return choose(_condition(rule.condition, v, t), rule_rate(rule.then, v, t), rule_rate(rule.otherwise, v, t))
 
 
 def _hold(rule: Rule, v: View, t: int) -> Term:

@@ -12,9 +12,14 @@ import numpy as np
 from ccenv.smt.setting import Setting
 from ccenv.synth.records import GRAIN, LINK, MOST_SAMPLES, PAST, SHARES, TRACE
 
-_ALPHAS = (6, 8, 10, 20, 40, 100, 400, 2000)
+_ALPHAS = (11, 12, 14, 16, 20, 40, 80, 200, 800, 4000)
+"""2*C*Rm/MSS."""
+
 _LOWER = (1, 1, 1, 1, 2, 3, 4, 8)
 _UPPER = (1, 1, 1, 2, 3, 4, 10, 100)
+_RATIOS = (8, 9, 12, 16, 18, 24, 36, 48)
+"""C_U / C_L in twelfths."""
+
 _BACKLOG = (0, 0, 1, 2, 4, 8, 12, 20, 40, 80, 200)
 
 
@@ -36,7 +41,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     out["exact_waste"] = setting.model != "ccac"
     out["past_known"] = setting.delay_rule == "sound"
     out["hold"] = rng.random(count) >= moving
-    out["alpha"] = LINK // rng.choice(_ALPHAS, count) // 4 * 4
+    out["alpha"] = 2 * LINK // rng.choice(_ALPHAS, count) // 48 * 48
     beta = _buffers(setting, out["alpha"], rng)
     out["beta"] = beta
     lower = LINK // rng.choice(_LOWER, count) // 4 * 4
@@ -45,6 +50,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     out["C_U"] = LINK // 2 * 2 * rng.choice(_UPPER, count)
     tight = rng.random(count) < 0.25
     out["C_U"] = np.where(tight, LINK + (out["alpha"] * rng.integers(0, 4, count)), out["C_U"])
+    _on_lines(out, rng)
     stock = LINK // SHARES * rng.choice([0, 0, 0, 8, 16], count) // GRAIN * GRAIN
     out["G"] = stock if D else 0
     queue = LINK // 4 * rng.choice(_BACKLOG, count)
@@ -61,6 +67,21 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     _delays(out, setting, rng)
     _moves(out, n, rng)
     return out
+
+
+def _on_lines(out: np.ndarray, rng: np.random.Generator) -> None:
+    """Put half of the starting beliefs near the lines C_U = ratio * C_L + k * MSS/Rm, where conditions turn."""
+    count = len(out)
+    twelfths = rng.choice(_RATIOS, count)
+    k = rng.integers(-4, 5, count)
+    # The tightest C_L for which this C_U is still at or above C; or any below C.
+    least = (12 * (LINK - k * out["alpha"])) // twelfths
+    lower = np.where(rng.random(count) < 0.5, least + out["alpha"] // 8 * rng.integers(0, 9, count), out["C_L"])
+    lower = np.clip(lower, out["alpha"], LINK) // 48 * 48
+    upper = lower // 12 * twelfths + k * out["alpha"]
+    use = (rng.random(count) < 0.6) & (upper >= LINK) & (upper >= lower) & (lower >= out["alpha"])
+    out["C_L"] = np.where(use, lower, out["C_L"])
+    out["C_U"] = np.where(use, upper, out["C_U"])
 
 
 def _buffers(setting: Setting, alpha: np.ndarray, rng: np.random.Generator) -> np.ndarray:

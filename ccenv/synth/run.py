@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,16 +16,17 @@ from ccenv.smt.view import View
 from ccenv.synth.backends import mapper
 from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
+from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, decide, recheck
+from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, recheck
 from ccenv.synth.query import Query
 from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.search import Simulator
 from ccenv.synth.template import Candidate, Space
 
 WAVE = 4
-"""Candidates that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
+"""Groups that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
 
 Progress = Callable[[int, int], None]
 
@@ -189,13 +190,42 @@ def check_breaks(objectives: Objectives, view: View, what: str) -> None:
 
 
 def _wave(run: Run, apply: Any) -> None:
-    """Let the solver decide a few candidates, then replay what it found, in order."""
-    left = run.undecided
+    """Let the solver decide a few groups of candidates, then replay what it found, in order."""
+    tasks = _groups(run)
     # Spread over the list: neighbours are alike and fall to the same trace.
-    chosen = [int(left[(i * len(left)) // WAVE]) for i in range(WAVE)] if len(left) > WAVE else [int(n) for n in left]
-    tasks = [_task(run, number) for number in chosen]
-    for number, (decision, cpu_s) in zip(chosen, apply(timed_decide, tasks), strict=True):
-        _record(run, number, decision, cpu_s)
+    chosen = [tasks[(i * len(tasks)) // WAVE] for i in range(WAVE)] if len(tasks) > WAVE else tasks
+    for decisions, cpu_s in apply(timed_decide, chosen):
+        for number, decision in decisions:
+            _record(run, number, decision, cpu_s if number == decisions[0][0] else 0.0)
+
+
+def _groups(run: Run) -> list[GroupTask]:
+    """Return the undecided classes in groups that share a query: by choice, or by equal conditions."""
+    # Programs that read no delays have one rate where no bound moves: many are no harder than one.
+    free: list[int] = []
+    timed: dict[tuple[int, ...], list[int]] = {}
+    constant = run.simulator.objectives.transient == "none"
+    for number in map(int, run.undecided):
+        candidate = run.candidate(number)
+        if constant and not reads_time(run.space.program(candidate, "p")):
+            free.append(number)
+        else:
+            timed.setdefault(candidate.conditions, []).append(number)
+    # Four lists: a wave then finds up to four counterexamples.
+    size = min(LARGEST_CHOICE, max(-(-len(free) // WAVE), 8))
+    groups: list[tuple[list[int], Literal["choice", "hull"]]] = [
+        (free[i : i + size], "choice") for i in range(0, len(free), size)
+    ]
+    groups += [(numbers, "hull") for numbers in timed.values()]
+    return [_group(run, numbers, kind) for numbers, kind in groups]
+
+
+def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"]) -> GroupTask:
+    programs = tuple(run.space.program(run.candidate(number), f"class{number}") for number in numbers)
+    limits = run.query.limits
+    return GroupTask(
+        run.simulator.setting, run.simulator.objectives, tuple(numbers), programs, kind, limits.call_s, run.query.seed
+    )
 
 
 def _task(run: Run, number: int) -> Task:
@@ -204,11 +234,11 @@ def _task(run: Run, number: int) -> Task:
     return Task(run.simulator.setting, run.simulator.objectives, program, limits.call_s, run.query.seed)
 
 
-def timed_decide(task: Task) -> tuple[Decision, float]:
-    """Decide a task and measure its CPU time (a function of a module: workers import it)."""
+def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
+    """Decide candidates of a group and measure the CPU time (a function of a module: workers import it)."""
     begin = time.process_time()
-    decision = decide(task)
-    return decision, time.process_time() - begin
+    decisions = decide_group(group)
+    return decisions, time.process_time() - begin
 
 
 def _record(run: Run, number: int, decision: Decision, cpu_s: float) -> None:
