@@ -76,3 +76,13 @@ def test_illinois_fills_a_link():
     kept = [after / before for now, _, before, after, new in run.losses if new and now > 5]
     assert kept
     assert min(kept) == pytest.approx(0.5, abs=0.03)
+
+
+def test_illinois_grows_by_ten_at_once_where_the_delay_was_never_high():
+    """The five rounds are waited for after a high delay only."""
+    flow = Steady(make_sender("illinois:initial_window_mss=40"), pieces=100)
+    flow.state.ssthresh_bytes = MSS
+    flow.rounds(1)
+    before = flow.cwnd_mss
+    flow.rounds(1)
+    assert flow.cwnd_mss - before == pytest.approx(10.0)

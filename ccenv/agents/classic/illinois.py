@@ -25,7 +25,7 @@ ALPHA_MIN, ALPHA_MAX = 0.3, 10.0  # 2008 s.3.3: default parameters
 BETA_MIN, BETA_MAX = 0.125, 0.5  # 2008 s.3.3
 ETA_1, ETA_2, ETA_3 = 0.01, 0.1, 0.8  # 2008 s.3.3: d_i = eta_i d_m
 WINDOW_THRESHOLD_MSS = 15.0  # 2008 s.3.3: below it alpha = 1, beta = 1/2
-LOW_DELAY_ROUNDS = 5.0  # 2008 s.3.3: theta, rounds of low delay before alpha returns to its maximum
+LOW_DELAY_ROUNDS = 5.0  # 2008 s.3.3: theta, rounds of low delay before alpha returns to its maximum; at first none (Linux module)
 MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)
 LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1
 
@@ -36,7 +36,7 @@ STATE = state_record(
     "alpha",  # segments per round trip
     "beta",  # share of the window taken away by a loss
     "max_rtt_s",
-    "low_delay_rounds",  # in a row
+    "low_delay_rounds",  # in a row; LOW_DELAY_ROUNDS while the delay was never high
     "round_acked_bytes",
     "round_rtt_sum",  # sum over the round of RTT times bytes, in byte seconds
 )
@@ -84,7 +84,7 @@ def init(state: Any) -> None:
     state.round_rtt_sum = 0.0
     state.alpha = 1.0
     state.beta = BETA_MAX
-    state.low_delay_rounds = 0.0
+    state.low_delay_rounds = LOW_DELAY_ROUNDS
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -139,7 +139,7 @@ def on_loss(state: Any, loss: Any) -> None:
         state.recover_bytes = 0.0
         state.alpha = 1.0
         state.beta = BETA_MAX
-        state.low_delay_rounds = 0.0
+        state.low_delay_rounds = LOW_DELAY_ROUNDS
 
 
 def on_tick(state: Any, tick: Any) -> None:
