@@ -1,8 +1,8 @@
-"""Small ReLU policies for the solver: exact weights, inputs in one unit, no biases, so that the policy is free of scale.
+"""Small ReLU policies for the solver: exact weights, inputs in one unit, biases in MSS/Rm, so that the policy is free of scale.
 
-A net over rates (C_L, C_U, C_L_lambda, the last rate, MSS/Rm) without biases is positively homogeneous: twice the rates, twice
-the output. The output is the sending rate, at least MSS/Rm. Sizes up to about [8] at T = 5 or [16] at T = 4 are practical; larger
-ones end in ``unknown``.
+A net over rates (C_L, C_U, C_L_lambda, the last rate, MSS/Rm) whose biases count MSS/Rm is positively homogeneous: twice the
+rates, twice the output. The output is the sending rate, at least MSS/Rm. Sizes up to about [8] at T = 5 or [16] at T = 4 are
+practical; larger ones end in ``unknown``.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 @dataclass(frozen=True)
 class ReluPolicy:
-    """A bias-free ReLU net over rates.
+    """A ReLU net over rates.
 
     Attributes:
         name: for reports.
         inputs: names among RATE_INPUTS.
         layers: weights, one matrix (n_out rows of n_in) per layer; ReLU between them, the last one linear with one output.
+        biases: one vector (n_out) per layer, in MSS/Rm; empty: none.
     """
 
     name: str
     inputs: tuple[str, ...]
     layers: tuple[Matrix, ...]
+    biases: tuple[tuple[Fraction, ...], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse unknown inputs and shapes that do not fit."""
@@ -52,14 +54,22 @@ class ReluPolicy:
             if not layer or len(layer) > MAX_UNITS or any(len(row) != width for row in layer):
                 raise InputError(f"{self.name}: layer {depth} needs 1 to {MAX_UNITS} rows of {width} weights")
             width = len(layer)
+        if self.biases and [len(row) for row in self.biases] != [len(layer) for layer in self.layers]:
+            raise InputError(f"{self.name}: biases need one number per row of each layer")
         if not self.layers or width != 1:
             raise InputError(f"{self.name}: the last layer needs one output, not {width}")
 
-    def output(self, values: list[Any]) -> Any:
+    def sums(self, depth: int, values: list[Any], mss_rate: Any) -> list[Any]:
+        """Return what the units of a layer add up, for terms or numbers; mss_rate is MSS/Rm."""
+        biases = self.biases[depth] if self.biases else (Fraction(0),) * len(self.layers[depth])
+        rows = zip(self.layers[depth], biases, strict=True)
+        return [_dot(row, values) + bias * mss_rate if bias else _dot(row, values) for row, bias in rows]
+
+    def output(self, values: list[Any], mss_rate: Any) -> Any:
         """Return the net's output for terms or numbers."""
-        for layer in self.layers[:-1]:
-            values = [larger(0, _dot(row, values)) for row in layer]
-        return _dot(self.layers[-1][0], values)
+        for depth in range(len(self.layers) - 1):
+            values = [larger(0, total) for total in self.sums(depth, values, mss_rate)]
+        return self.sums(len(self.layers) - 1, values, mss_rate)[0]
 
 
 @dataclass(frozen=True)
@@ -98,10 +108,11 @@ class ReluSender:
             values: list[Term] = [_read(view, name, t - 1) for name in self.policy.inputs]
             for depth, layer in enumerate(self.policy.layers[:-1]):
                 hidden = [view.extra[f"hidden_{depth}_{unit}"][t] for unit in range(len(layer))]
-                for unit, row in zip(hidden, layer, strict=True):
-                    yield unit == larger(0, _dot(row, values))
+                for unit, total in zip(hidden, self.policy.sums(depth, values, view.alpha), strict=True):
+                    yield unit == larger(0, total)
                 values = hidden
-            yield view.rate[t] == larger(view.alpha, _dot(self.policy.layers[-1][0], values))
+            last = len(self.policy.layers) - 1
+            yield view.rate[t] == larger(view.alpha, self.policy.sums(last, values, view.alpha)[0])
             yield view.sent[t] == view.rate[t]
 
     def decider(self) -> DecideStep:
@@ -110,16 +121,16 @@ class ReluSender:
         def step(run: Any, t: int, state: dict[str, Any]) -> Decision:
             known = {"rate": run.rate[t - 1], "MSS/Rm": run.alpha}
             values = [known[name] if name in known else run.beliefs[name][t - 1] for name in self.policy.inputs]
-            rate = max(number(run.values, "alpha"), Fraction(self.policy.output(values)))
+            rate = max(number(run.values, "alpha"), Fraction(self.policy.output(values, run.alpha)))
             return Decision(rate, rate, state)
 
         return step
 
 
 def load_relu(file: FilePath) -> ReluSender:
-    """Read a policy: a JSON object with format ``ccenv-relu``, version 1, name, inputs, and layers as nested lists of weights.
+    """Read a policy: a JSON object with format ``ccenv-relu``, version 1, name, inputs, layers as nested lists, biases if any.
 
-    Weights are integers or texts such as "1/2" or "0.25", so that they are exact.
+    Numbers are integers or texts such as "1/2" or "0.25", so that they are exact.
 
     Raises:
         InputError: for a damaged or foreign file.
@@ -132,7 +143,8 @@ def load_relu(file: FilePath) -> ReluSender:
         raise InputError(f"{file.name}: not a ReLU policy of version 1")
     try:
         layers = tuple(tuple(tuple(_weight(w) for w in row) for row in layer) for layer in data["layers"])
-        return ReluSender(ReluPolicy(str(data["name"]), tuple(data["inputs"]), layers))
+        biases = tuple(tuple(_weight(b) for b in row) for row in data.get("biases", []))
+        return ReluSender(ReluPolicy(str(data["name"]), tuple(data["inputs"]), layers, biases))
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise InputError(f"{file.name}: damaged ({type(error).__name__}: {error})") from None
 

@@ -154,8 +154,8 @@ def test_theorem_6_1_refuses_bad_numbers(arguments) -> None:
         next(ramp(lambda rate: 1.0, *arguments))
 
 
-def relu_file(tmp_path, layers) -> str:
-    data = {"format": "ccenv-relu", "version": 1, "name": "net", "inputs": ["C_L", "C_U", "MSS/Rm"], "layers": layers}
+def relu_file(tmp_path, layers, **more) -> str:
+    data = {"format": "ccenv-relu", "version": 1, "name": "net", "inputs": ["C_L", "C_U", "MSS/Rm"], "layers": layers, **more}
     file = tmp_path / "net.relu.json"
     file.write_text(json.dumps(data))
     return str(file)
@@ -168,6 +168,21 @@ def test_relu_policy_equal_to_a_constant_multiple_of_C_L(tmp_path) -> None:
     assert Verifier(60).decide(query).verdict in ("verified", "refuted")
     (greedy,) = build_claim("inflight", Setting(samples=5), net, Thresholds(None, Fraction(5)))
     assert Verifier(60).decide(greedy).verdict == "refuted"
+
+
+def test_biases_count_segments_and_their_counterexamples_replay(tmp_path) -> None:
+    """A bias of one is a weight of one on MSS/Rm: the same verdict, and the exact net reproduces the trace."""
+    weight = relu_file(tmp_path, [[[1, 0, 0], [0, 0, 1]], [[2, -1]]])
+    (query,) = build_claim("inflight", Setting(samples=5), smt_sender(weight), Thresholds(None, Fraction(5)))
+    by_weight = Verifier(60).decide(query)
+    bias = smt_sender(relu_file(tmp_path, [[[1, 0, 0], [0, 0, 0]], [[2, -1]]], biases=[[0, 1], [0]]))
+    (query,) = build_claim("inflight", Setting(samples=5), bias, Thresholds(None, Fraction(5)))
+    by_bias = Verifier(60).decide(query)
+    assert by_weight.verdict == by_bias.verdict == "refuted"
+    view = by_bias.view
+    assert all(view.rate[t] == max(view.alpha, 2 * view.C_L[t - 1] - view.alpha) for t in range(1, 5))
+    with pytest.raises(InputError, match="biases"):
+        smt_sender(relu_file(tmp_path, [[[1, 0, 0]]], biases=[[1, 2]]))
 
 
 @pytest.mark.parametrize("layers", [[], [[[1, 0]]], [[[1, 0, 0], [0, 1, 0]]], [[[0.5, 0, 0]]]])
