@@ -42,7 +42,6 @@ def result(run: Run) -> dict[str, Any]:
                 "queries": proofs,
             }
         )
-    counterexamples = run.journal.of_kind("counterexample")
     return {
         "query": run.query.name,
         "title": run.query.title,
@@ -54,7 +53,7 @@ def result(run: Run) -> dict[str, Any]:
         "canonical": len(solutions),
         "cpu_seconds": round(sum(run.cpu_s.values()), 3),
         "z3_calls": run.z3_calls,
-        "counterexamples": len(counterexamples),
+        "counterexamples": run.counterexamples,
         "funnel": {
             "candidates": run.space.template.size(),
             "classes": len(run.simulator.rows),

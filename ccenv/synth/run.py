@@ -42,6 +42,9 @@ class Run:
         journal: what was found.
         proved: class numbers, with their evidence.
         unknown: class numbers, with the reason.
+        refuted: class numbers that the solver refuted itself, with the claim.
+        z3_calls: solver calls.
+        counterexamples: traces found by simulation and solver.
         cpu_s: CPU seconds per phase, workers included.
     """
 
@@ -53,6 +56,7 @@ class Run:
     unknown: dict[int, str] = field(default_factory=dict)
     refuted: dict[int, str] = field(default_factory=dict)
     z3_calls: int = 0
+    counterexamples: int = 0
     cpu_s: dict[str, float] = field(default_factory=lambda: {"simulated": 0.0, "solver": 0.0})
     after_simulation: int = 0
 
@@ -96,7 +100,8 @@ def _restore(run: Run) -> None:
     for line in run.journal.lines:
         if line["kind"] == "counterexample":
             run.simulator.apply(trace_from(line["trace"]))
-        elif line["kind"] == "verdict":
+            run.counterexamples += 1
+        elif line["kind"] == "group":
             _note(run, line)
         elif line["kind"] == "simulated":
             run.after_simulation = len(run.simulator.alive)
@@ -106,16 +111,21 @@ def _restore(run: Run) -> None:
 
 
 def _note(run: Run, line: dict[str, Any]) -> None:
-    number = line["class"]
-    run.z3_calls += line["calls"]
+    """Take over what the solver said about a group."""
     run.cpu_s["solver"] += line["cpu_s"]
-    if line["status"] == "proved":
-        run.proved[number] = line
-    elif line["status"] == "unknown":
-        run.unknown[number] = line["reason"]
-    else:
-        run.refuted[number] = line["claim"]
-        run.simulator.alive = run.simulator.alive[run.simulator.alive != number]
+    for item in line["decisions"]:
+        number = item["class"]
+        run.z3_calls += item["calls"]
+        if item["status"] == "proved":
+            run.proved[number] = item
+        elif item["status"] == "unknown":
+            run.unknown[number] = item["reason"]
+        else:
+            run.refuted[number] = item["claim"]
+            run.simulator.alive = run.simulator.alive[run.simulator.alive != number]
+            run.counterexamples += 1
+        if item.get("trace") is not None:
+            run.simulator.apply(trace_from(item["trace"]))
 
 
 def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: Progress | None = None) -> None:
@@ -160,7 +170,8 @@ def _simulate(run: Run) -> None:
     def found(trace: np.ndarray, dropped: np.ndarray) -> None:
         view = simulated_view(run, trace, int(dropped[0]))
         check_breaks(run.simulator.objectives, view, f"class {dropped[0]}")
-        run.journal.add({"kind": "counterexample", "from": "simulation", "class": int(dropped[0]), "trace": trace_data(trace)})
+        run.counterexamples += 1
+        run.journal.add({"kind": "counterexample", "class": int(dropped[0]), "trace": trace_data(trace)})
 
     simulator.attack(run.query.seed, found)
     run.after_simulation = len(simulator.alive)
@@ -195,8 +206,7 @@ def _wave(run: Run, apply: Any) -> None:
     # Spread over the list: neighbours are alike and fall to the same trace.
     chosen = [tasks[(i * len(tasks)) // WAVE] for i in range(WAVE)] if len(tasks) > WAVE else tasks
     for decisions, cpu_s in apply(timed_decide, chosen):
-        for number, decision in decisions:
-            _record(run, number, decision, cpu_s if number == decisions[0][0] else 0.0)
+        _record(run, decisions, cpu_s)
 
 
 def _groups(run: Run) -> list[GroupTask]:
@@ -241,16 +251,17 @@ def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
     return decisions, time.process_time() - begin
 
 
-def _record(run: Run, number: int, decision: Decision, cpu_s: float) -> None:
-    line: dict[str, Any] = {"kind": "verdict", "class": number, "status": decision.status, "calls": decision.calls}
-    line |= {"claim": decision.claim, "reason": decision.reason, "cpu_s": round(cpu_s, 3), "queries": decision.queries}
+def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float) -> None:
+    """Store what the solver said about a group, in one line so that a kill keeps all of it or nothing; then replay it."""
+    items = []
+    for number, decision in decisions:
+        item: dict[str, Any] = {"class": number, "status": decision.status, "calls": decision.calls, "claim": decision.claim}
+        item |= {"reason": decision.reason, "queries": decision.queries}
+        trace = None if decision.view is None else trace_of_view(decision.view)
+        items.append(item if trace is None else item | {"trace": trace_data(trace)})
+    line = {"kind": "group", "cpu_s": round(cpu_s, 3), "decisions": items}
     run.journal.add(line)
     _note(run, line)
-    if decision.view is not None:
-        trace = trace_of_view(decision.view)
-        if trace is not None:
-            run.journal.add({"kind": "counterexample", "from": "solver", "class": number, "trace": trace_data(trace)})
-            run.simulator.apply(trace)
 
 
 def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
