@@ -13,6 +13,7 @@ from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, UnknownNameError
 from ccenv.metrics import Window, utilisation
+from ccenv.path import make_path
 
 SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 200_000}
 
@@ -44,6 +45,25 @@ def test_equal_seeds_give_equal_findings(result):
     for name, finding in result.by_adversary.items():
         assert again.by_adversary[name].worst_utilisation == finding.worst_utilisation
         np.testing.assert_array_equal(again.by_adversary[name].trace.S, finding.trace.S)
+
+
+def test_cma_es_is_deterministic():
+    pytest.importorskip("cma")
+    runs = [
+        attack("copa", adversaries=["cma_es:population=8"], **(SMALL | {"budget_flow_steps": 20_000})).worst_utilisation
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_a_path_without_jitter_leaves_the_panel_something_to_do():
+    """Non-congestive loss alone: slow_link says that it cannot act, the others use the budget."""
+    path = make_path(link_rate_mbps=12, rtt_ms=40, buffer_bdp=2)
+    path = path.model_copy(update={"flows": (path.flows[0].model_copy(update={"loss_budget": 0.02}),)})
+    result = attack("reno", path=path, model="cbr_delay", **SMALL)
+    assert result.legal
+    assert result.by_adversary["slow_link"].preconditions == {"has_jitter": False}
+    assert result.worst_utilisation < result.by_adversary["slow_link"].worst_utilisation
 
 
 def test_searches_are_no_worse_than_kind(result):

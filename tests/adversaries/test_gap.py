@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from ccenv.adversaries.search import attack
+from ccenv.adversaries.search.game import Game
 from ccenv.adversaries.search.gap import adversary_gap
 from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, samples_of, still
+from ccenv.adversary import RecordedAdversary
 from ccenv.cli.main import main
 from ccenv.errors import InputError
 
@@ -57,11 +59,9 @@ def test_samples_of_a_batch_equal_those_of_its_trace():
     """What a search ranks by is what is measured on the recorded trace."""
     result = attack("cc_probe_drain", timing="smt", adversaries=["random_search"], budget_flow_steps=40_000, warmup_rtts=30)
     finding = result.by_adversary["random_search"]
-    from ccenv.adversaries.search.game import Game, recorded
-
     game = Game(result.scene)
     moves = np.array([[[1.0, 1.0, 0.5, 0.0]] * game.n_steps])
-    assert game.play(moves)[0] == pytest.approx(game.measure(game.trace(recorded(moves[0], "x"))), rel=1e-12)
+    assert game.play(moves)[0] == pytest.approx(game.measure(game.trace(RecordedAdversary("x", moves[0]))), rel=1e-12)
     assert ANY_WINDOW.worst(samples_of(finding.trace, 30))[0] == finding.worst_utilisation
 
 

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries.emulation.jitter import BYTES_TIE, departures, emulate
-from ccenv.adversaries.search.game import KIND, SERVICE, Found, Game, recorded
+from ccenv.adversaries.search.game import KIND, SERVICE, Found, Game
 from ccenv.adversary import RecordedAdversary
 from ccenv.engine.paths import PathArrays
-from ccenv.errors import InputError
 from ccenv.parameters import number
 from ccenv.path import Path, RateChange
 
@@ -41,9 +40,12 @@ class SlowLink:
     weight: float = 0.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the worst emulation; where the delay on the slow link exceeds D it is only approximate, yet legal."""
+        """Return the worst emulation; where the delay on the slow link exceeds D it is only approximate, yet legal.
+
+        Without jitter there is nothing to emulate with: the kind network is played, and the precondition says so.
+        """
         if not game.model.has_jitter or game.scene.path.flows[0].jitter_s == 0:
-            raise InputError("adversary 'slow_link' needs jitter: a model other than ideal and a path with D > 0")
+            return Found(KIND_MOVES, preconditions={"has_jitter": False})
         path = game.scene.path
         floor = max(self.slowest_share, min(0.5, path.mss_bytes / path.bdp_bytes))
         shares = np.geomspace(floor, 1 / 1.2, self.rates)
@@ -66,7 +68,7 @@ class SlowLink:
         utilisation = game.play(moves)
         worst = int(np.argmin(utilisation))
         emulation, wanted = holds[worst]
-        adversary = recorded(moves[worst], "slow_link")
+        adversary = RecordedAdversary("slow_link", moves[worst])
         found = Found(adversary, trace=game.trace(adversary))
         exact = [i for i, (one, _) in enumerate(holds) if one.jitter_steps <= jitter_steps]
         found.details = {

@@ -118,6 +118,7 @@ class AttackResult:
             "budget_flow_steps": self.budget_flow_steps,
             "seed": self.seed,
             **{name: getattr(scene, name) for name in names},
+            **({"windows": scene.claim.text} if scene.timing == "smt" else {}),
             "path": scene.path.to_dict(),
         }
 

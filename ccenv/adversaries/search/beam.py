@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from ccenv.adversaries.search.game import Found, Game, recorded
+from ccenv.adversaries.search.game import Found, Game
 from ccenv.adversaries.search.lookahead import Look, look_ahead
+from ccenv.adversary import RecordedAdversary
 from ccenv.parameters import number
 
 
@@ -23,7 +24,7 @@ class Beam:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst complete sequence of moves."""
         look = self.look.within(game, budget_flow_steps, "beam")
-        return Found(recorded(look_ahead(game, look), "beam"), details=asdict(look))
+        return Found(RecordedAdversary("beam", look_ahead(game, look)), details=asdict(look))
 
 
 def search(width: int = 16, interval_rtts: int = 1, horizon_rtts: int = 8) -> Beam:

@@ -31,8 +31,8 @@ for _name, _summary in (
 ):
     SEARCHES.add(_name, f"ccenv.adversaries.emulation.{_name}:search", tags=("emulation",), summary=_summary)
 
-PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem", "cma_es", "greedy", "beam")
-"""The adversaries of an attack if nobody names others."""
+PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem", "greedy", "beam")
+"""The adversaries of an attack if nobody names others: those that need no extra, and one flow on a given path."""
 
 
 class Search(Protocol):

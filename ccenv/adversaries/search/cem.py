@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.adversaries.search.corners import constants
-from ccenv.adversaries.search.game import Found, Game, generator, recorded
+from ccenv.adversaries.search.game import Found, Game, generator
 from ccenv.adversaries.search.patterns import affordable, periods_rtts
+from ccenv.adversary import RecordedAdversary
 from ccenv.parameters import number
 
 START_GENERATIONS = 6  # of each period, before the budget is concentrated
@@ -88,7 +89,7 @@ class Cem:
             done += 1
         worst = min(lengths, key=lambda d: d.best)
         details = {"period_rtts": worst.period_rtts, "generations": done, "population": population}
-        return Found(recorded(game.moves(worst.best_values[None])[0], "cem"), details=details)
+        return Found(RecordedAdversary("cem", game.moves(worst.best_values[None])[0]), details=details)
 
 
 def search(population: int = 256, elite_share: float = 0.1) -> Cem:

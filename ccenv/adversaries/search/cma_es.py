@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries.search.corners import constants
-from ccenv.adversaries.search.game import Found, Game, generator, recorded
+from ccenv.adversaries.search.game import Found, Game, generator
 from ccenv.adversaries.search.patterns import affordable, periods_rtts
+from ccenv.adversary import RecordedAdversary
 from ccenv.errors import require_extra
 from ccenv.parameters import number
 
@@ -74,7 +75,7 @@ class CmaEs:
             if used == 0:
                 break
         details = {"period_rtts": period, "restarts": restarts, "population": self.population}
-        return Found(recorded(game.moves(best_values[None])[0], "cma_es"), details=details)
+        return Found(RecordedAdversary("cma_es", game.moves(best_values[None])[0]), details=details)
 
     @staticmethod
     def _options(draw: np.random.Generator, population: int) -> dict[str, Any]:

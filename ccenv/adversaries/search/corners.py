@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.adversaries.search.game import Found, Game, recorded
+from ccenv.adversaries.search.game import Found, Game
+from ccenv.adversary import RecordedAdversary
 
 LEVELS = (0.0, 0.5, 1.0)
 
@@ -34,7 +35,7 @@ class Corners:
         utilisation = game.play(moves)
         worst = int(np.argmin(utilisation))
         values = dict(zip(game.open_names, patterns[worst, 0].tolist(), strict=True))
-        return Found(recorded(moves[worst], "corners"), details={"moves": values, "tried": len(patterns)})
+        return Found(RecordedAdversary("corners", moves[worst]), details={"moves": values, "tried": len(patterns)})
 
 
 def search() -> Corners:

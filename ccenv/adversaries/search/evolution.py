@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.adversaries.search.game import CHUNK, Found, Game, generator, recorded
+from ccenv.adversaries.search.game import CHUNK, Found, Game, generator
 from ccenv.adversaries.search.patterns import affordable, periods_rtts
+from ccenv.adversary import RecordedAdversary
 from ccenv.engine.paths import PathArrays
 from ccenv.parameters import number
 from ccenv.path import Path
@@ -171,7 +172,7 @@ def _parents(behaviour: np.ndarray, archive: np.ndarray, size: int) -> np.ndarra
 def _trace(game: Game, pool: _Scenarios, row: int, path: Path) -> Any:
     moves = _moves(game, pool, np.array([row]))[0]
     arrays = PathArrays.from_paths([path], game.scene.steps_per_rtt)
-    engine = game.engine(recorded(moves, "evolution"), 1, record=True, paths=arrays)
+    engine = game.engine(RecordedAdversary("evolution", moves), 1, record=True, paths=arrays)
     engine.advance(game.n_steps)
     return engine.trace(0)
 

@@ -202,7 +202,7 @@ class Game:
 
         ``sent`` and ``lost`` are bytes of the measured window, ``queue_bdp`` is the queue at its end in units of C*Rm.
         """
-        engine = self.engine([recorded(row, "search") for row in moves], len(moves), paths=paths)
+        engine = self.engine([RecordedAdversary("search", row) for row in moves], len(moves), paths=paths)
         engine.advance(self.first_row)
         before = engine.totals()
         if self.scene.timing == "smt":
@@ -246,11 +246,6 @@ class Game:
         window = slice(first + 1, None)
         capacity = float(trace.link_rate_Bps[window].sum()) * trace.header.dt_s
         return float((trace.S[-1] - trace.S[first]).sum()) / capacity
-
-
-def recorded(moves: np.ndarray, name: str) -> RecordedAdversary:
-    """Return the adversary that plays moves (n_steps, N_MOVES)."""
-    return RecordedAdversary(name, moves)
 
 
 def generator(seed: int, name: str) -> np.random.Generator:

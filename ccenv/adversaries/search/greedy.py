@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from ccenv.adversaries.search.game import Found, Game, recorded
+from ccenv.adversaries.search.game import Found, Game
 from ccenv.adversaries.search.lookahead import Look, look_ahead
+from ccenv.adversary import RecordedAdversary
 from ccenv.parameters import number
 
 
@@ -23,7 +24,7 @@ class Greedy:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the moves chosen one after the other."""
         look = self.look.within(game, budget_flow_steps, "greedy")
-        return Found(recorded(look_ahead(game, look), "greedy"), details=asdict(look))
+        return Found(RecordedAdversary("greedy", look_ahead(game, look)), details=asdict(look))
 
 
 def search(interval_rtts: int = 1, horizon_rtts: int = 8) -> Greedy:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.adversaries.search.game import CHUNK, Found, Game, generator, recorded
+from ccenv.adversaries.search.game import CHUNK, Found, Game, generator
 from ccenv.adversaries.search.patterns import affordable, periods_rtts
+from ccenv.adversary import RecordedAdversary
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class RandomSearch:
             if utilisation[worst] < best:
                 best, best_moves, best_period = float(utilisation[worst]), moves[worst].copy(), period
             left, tried = left - n, tried + n
-        return Found(recorded(best_moves, "random_search"), details={"period_rtts": best_period, "tried": tried})
+        return Found(RecordedAdversary("random_search", best_moves), details={"period_rtts": best_period, "tried": tried})
 
 
 def search() -> RandomSearch:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.adversaries.search.game import Found, Game, recorded
+from ccenv.adversaries.search.game import Found, Game
+from ccenv.adversary import RecordedAdversary
 from ccenv.smt.moves import as_adversary
 from ccenv.trace import load_trace
 
@@ -34,4 +35,4 @@ class Replay:
         utilisation = game.play(moves)
         worst = int(np.argmin(utilisation))
         details = {"made_for": trace.header.senders[0], "steps": trace.n_steps, "starts_at_step": worst}
-        return Found(recorded(moves[worst], "replay"), details=details)
+        return Found(RecordedAdversary("replay", moves[worst]), details=details)

@@ -104,7 +104,8 @@ def still(s: Samples, last: int) -> np.ndarray:
     for belief in (s.C_L, s.C_U):
         for step in range(1, last + 1):
             here, start = belief[step : step + n], belief[:n]
-            met &= (here == start) | (np.abs(here - start) <= STILL * start)
+            with np.errstate(invalid="ignore"):  # infinite C_U: equal to itself, its distance undefined
+                met &= (here == start) | (np.abs(here - start) <= STILL * start)
     for curve in (s.rate, s.inflight, s.queue):
         met &= curve[last:] <= curve[1 : 1 + n] * (1 + STILL) + STILL
     return met
