@@ -36,9 +36,14 @@ def command(
     Example: ccenv train configs/train/quick_sender.yaml --set seed=1
     """
     from ccenv.errors import InputError
-    from ccenv.training.config import load_config
+    from ccenv.training.config import load_config, load_data
     from ccenv.training.run import default_folder, train
 
+    if load_data(config, set_ or ())[0].get("trainer") == "rllib":
+        if seeds is not None or record is not None or restart:
+            raise InputError("--seeds, --record and --restart are for runs of Stable-Baselines3, not of RLlib")
+        _rllib(config, set_ or [], out, json)
+        return
     numbers = [] if seeds is None else seeds.split(",")
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
@@ -59,6 +64,24 @@ def command(
         return
     for chosen, result in zip(configs, results, strict=True):
         _print(chosen, result)
+
+
+def _rllib(name: str, overrides: list[str], out: Path | None, json: bool) -> None:
+    from ccenv.cli.progress import progress_bar
+    from ccenv.config import validate
+    from ccenv.training.config import load_data
+    from ccenv.training.rllib import RllibConfig, train_rllib
+
+    config = validate(RllibConfig, *load_data(name, overrides))
+    folder = out or Path("runs") / f"{config.name}-{config.seed}"
+    with progress_bar(f"rllib {config.name}") as report:
+        result = train_rllib(config, folder, report)
+    if json:
+        print_json(asdict(result))
+        return
+    title = f"{config.name}, seed {config.seed}: {result.iterations} iterations, {result.steps} steps"
+    print_table(title, ["sender on held-out paths", "value"], asdict(result.evaluation).items())
+    print_text(f"wrote {result.folder}")
 
 
 def _print(config: TrainConfig, result: Result) -> None:

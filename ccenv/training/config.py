@@ -312,8 +312,23 @@ class TrainConfig(StrictModel):
         return self.model_dump(mode="json", exclude=free) == other.model_dump(mode="json", exclude=free)
 
 
+def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
+    """Return what a config file says after ``extends`` and overrides, not yet checked, and the file's name for messages.
+
+    Args:
+        name: shipped name or path of a YAML file.
+        overrides: ``"a.b=value"`` each, the value as YAML.
+    """
+    file = find_data(CONFIGS, name, ".yaml")
+    data = _read_extended(file, ())
+    data["name"] = data.get("name", file.stem)
+    for text in overrides:
+        _override(data, text)
+    return data, str(file)
+
+
 def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read a config.
+    """Read the config of a run of Stable-Baselines3.
 
     Args:
         name: shipped name or path of a YAML file.
@@ -322,14 +337,10 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
     Raises:
         InputError: one line, with the nearest valid names for an unknown key.
     """
-    file = find_data(CONFIGS, name, ".yaml")
-    data = _read_extended(file, ())
-    data["name"] = data.get("name", file.stem)
-    for text in overrides:
-        _override(data, text)
+    data, where = load_data(name, overrides)
     if data.get("trains") == "network" and isinstance(data.get("environment", {}), dict):
         data["environment"] = {**NETWORK_DEFAULTS, **data.get("environment", {})}
-    return validate(TrainConfig, data, str(file))
+    return validate(TrainConfig, data, where)
 
 
 def _read_extended(file: FilePath, seen: tuple[FilePath, ...]) -> dict[str, Any]:

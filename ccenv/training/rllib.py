@@ -1,0 +1,264 @@
+"""RLlib (new API stack): PPO on the native batch, and self-play of sender and network on ``ccenv/Duel-v0``.
+
+On this machine, or on a cluster with ``address``. RLlib's own checkpoints use pickle and are not written: a run leaves its
+policies as ccenv's files and cannot be resumed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from pydantic import Field, model_validator
+
+from ccenv.adversary import MlpAdversary
+from ccenv.config import StrictModel
+from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
+from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.files import write_atomic
+from ccenv.sender import MlpSender
+from ccenv.training.evaluation import Evaluation, evaluate_sender
+
+CONNECT_LIMIT_S = 5.0
+SENDER, NETWORK = "sender", "network"
+_LAYERS = ("encoder.encoder.net.mlp.", "encoder.actor_encoder.net.mlp.")  # shared and separate value networks
+COLUMNS = ("iteration", "steps", "sender_return", "network_return")
+
+
+class RllibConfig(StrictModel):
+    """A run of RLlib's PPO.
+
+    Attributes:
+        trainer: ``"rllib"``, which tells these configs from the others.
+        name: of the run and its policies; by default the name of the file.
+        seed: of everything random.
+        plays: ``"sender"``: PPO on ``ccenv/Sender-v0``; ``"duel"``: sender and network learn against each other.
+        iterations: of RLlib.
+        environment: arguments of the environment.
+        num_envs: environments per runner (the duel cannot be batched by RLlib: always 1).
+        num_env_runners: processes that play; 0: in the learner's own.
+        num_cpus: that a local Ray may use.
+        address: of a Ray cluster, or ``"auto"``; None: start Ray on this machine.
+        train_batch_size: steps per iteration.
+        minibatch_size: samples per gradient step.
+        num_epochs: passes over the samples.
+        learning_rate: of Adam.
+        gamma: discount per environment step.
+        gae_lambda: of the generalised advantage estimate.
+        hidden: widths of the tanh layers.
+        n_paths: of the final evaluation of the sender.
+    """
+
+    trainer: Literal["rllib"]
+    name: str = Field(min_length=1, max_length=48)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    plays: Literal["sender", "duel"] = "sender"
+    iterations: int = Field(ge=1)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    num_envs: int = Field(default=64, ge=1)
+    num_env_runners: int = Field(default=0, ge=0)
+    num_cpus: int = Field(default=2, ge=1)
+    address: str | None = None
+    train_batch_size: int = Field(default=4096, ge=2)
+    minibatch_size: int = Field(default=1024, ge=2)
+    num_epochs: int = Field(default=5, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    gamma: float = Field(default=0.95, ge=0, le=1)
+    gae_lambda: float = Field(default=0.9, ge=0, le=1)
+    hidden: tuple[int, ...] = Field(default=(32, 32), min_length=1, max_length=5)
+    n_paths: int = Field(default=1024, ge=1)
+
+    @model_validator(mode="after")
+    def _playable(self) -> RllibConfig:
+        settings = self.settings()
+        if settings.senders.count(EXTERNAL) != 1 or settings.action != "box":
+            raise ValueError("environment: exactly one 'external' sender and action 'box' are needed")
+        if self.plays == "duel" and (len(settings.models) != 1 or len(settings.senders) != 1):
+            raise ValueError("environment: a duel needs one model and one flow")
+        return self
+
+    def settings(self) -> EnvSettings:
+        """Return the checked arguments of the environment."""
+        return read_settings(self.environment, "environment")
+
+
+@dataclass(frozen=True)
+class RllibResult:
+    """What a run came to.
+
+    Attributes:
+        folder: with policy.safetensors (the sender) and, of a duel, network/ (the adversary).
+        iterations: done.
+        steps: environment steps.
+        returns: mean episode return of sender and network in each iteration; of a zero-sum duel they mirror each other.
+        evaluation: of the sender on held-out paths.
+    """
+
+    folder: FilePath
+    iterations: int
+    steps: int
+    returns: list[dict[str, float | None]]
+    evaluation: Evaluation
+
+
+def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, int], None] | None = None) -> RllibResult:
+    """Train with RLlib.
+
+    Args:
+        config: the run.
+        folder: where policies and progress go; must be empty or new.
+        report: called with the iterations done and wanted.
+
+    Raises:
+        InputError: if the folder holds something, or no Ray cluster answers at ``address``.
+    """
+    require_extra("ray", "rllib")
+    require_extra("torch", "train")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
+    import ray
+
+    _start_ray(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
+    algorithm = None
+    rows: list[dict[str, Any]] = []
+    try:
+        algorithm = _algorithm(config)
+        for iteration in range(config.iterations):
+            rows.append(_row(algorithm.train(), iteration + 1))
+            _write_progress(folder / "progress.csv", rows)
+            _save(config, folder, algorithm)
+            if report is not None:
+                report(iteration + 1, config.iterations)
+    finally:
+        if algorithm is not None:
+            algorithm.stop()
+        ray.shutdown()
+    from ccenv.agents.learned import load_policy
+
+    evaluation = evaluate_sender(load_policy(folder), config.n_paths)
+    returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
+    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), returns, evaluation)
+    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed}
+    write_atomic(folder / "run.json", (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    return result
+
+
+def _start_ray(config: RllibConfig) -> None:
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    if config.address is None:
+        ray.init(num_cpus=config.num_cpus, include_dashboard=False, **quiet)
+        return
+    host, colon, port = config.address.removeprefix("ray://").rpartition(":")
+    try:
+        if colon and port.isdigit():  # Ray itself ends the process when nobody answers
+            socket.create_connection((host, int(port)), timeout=CONNECT_LIMIT_S).close()
+        ray.init(address=config.address, **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CcenvError(f"no Ray cluster at address {config.address!r} ({first}); leave it out to use this machine") from None
+
+
+def _algorithm(config: RllibConfig) -> Any:
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    from ccenv.envs.rllib import register_rllib
+
+    register_rllib()
+    chosen = (
+        PPOConfig()
+        .learners(num_learners=0)
+        .training(
+            train_batch_size_per_learner=config.train_batch_size,
+            minibatch_size=config.minibatch_size,
+            num_epochs=config.num_epochs,
+            lr=config.learning_rate,
+            gamma=config.gamma,
+            lambda_=config.gae_lambda,
+        )
+        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=list(config.hidden), fcnet_activation="tanh"))
+        .debugging(seed=config.seed, log_level="ERROR")
+    )
+    if config.plays == "sender":
+        chosen.environment("ccenv/Sender-v0", env_config=config.environment)
+        chosen.env_runners(
+            num_env_runners=config.num_env_runners,
+            num_envs_per_env_runner=config.num_envs,
+            gym_env_vectorize_mode="vector_entry_point",
+        )
+    else:
+        chosen.environment("ccenv/Duel-v0", env_config=config.environment)
+        chosen.env_runners(num_env_runners=config.num_env_runners)
+        chosen.multi_agent(policies={SENDER, NETWORK}, policy_mapping_fn=_policy_of)
+    return chosen.build_algo()
+
+
+def _policy_of(agent: Any, episode: Any, **_: Any) -> str:
+    return NETWORK if agent == NETWORK else SENDER
+
+
+def _row(result: dict[str, Any], iteration: int) -> dict[str, Any]:
+    runners = result["env_runners"]
+    by_module = runners.get("module_episode_returns_mean") or {}
+    returns = {SENDER: by_module.get(SENDER, runners.get("episode_return_mean")), NETWORK: by_module.get(NETWORK)}
+    row: dict[str, Any] = {"iteration": iteration, "steps": int(runners["num_env_steps_sampled_lifetime"])}
+    for who, value in returns.items():
+        known = value is not None and np.isfinite(value)
+        row[f"{who}_return"] = float(value) if known and value is not None else None
+    return row
+
+
+def _write_progress(file: FilePath, rows: list[dict[str, Any]]) -> None:
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _save(config: RllibConfig, folder: FilePath, algorithm: Any) -> None:
+    """Write the policies as they act without noise."""
+    from ccenv.adversaries.learned import save_adversary
+    from ccenv.agents.learned import save_policy
+
+    notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
+    module = SENDER if config.plays == "duel" else "default_policy"
+    weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
+    save_policy(folder, MlpSender(config.name, weights, biases, "tanh", OBSERVATION_VERSION), notes)
+    if config.plays == "duel":
+        from ccenv.envs.network import NetworkAction
+
+        settings = config.settings()
+        columns = NetworkAction(settings, 1).columns
+        weights, biases = mean_layers(algorithm.get_module(NETWORK).get_state(), len(columns))
+        # RLlib's actions lie in [-1, 1]; the moves of the network in [0, 1].
+        weights, biases = (*weights[:-1], weights[-1] / 2), (*biases[:-1], (biases[-1] + 1) / 2)
+        policy = MlpAdversary(f"{config.name}_network", weights, biases, "tanh", OBSERVATION_VERSION, columns)
+        (folder / NETWORK).mkdir(exist_ok=True)
+        save_adversary(folder / NETWORK, policy, notes)
+
+
+def mean_layers(state: dict[str, np.ndarray], n_actions: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Return weights (n_in, n_out) and biases of the mean action, float64, from the state of RLlib's default PPO module."""
+    stem = next((s for s in _LAYERS if any(name.startswith(s) for name in state)), None)
+    if stem is None or "pi.net.mlp.0.weight" not in state:
+        raise CcenvError(f"RLlib's module has tensors {sorted(state)}; the default PPO network was expected")
+    numbers = sorted({int(name.removeprefix(stem).partition(".")[0]) for name in state if name.startswith(stem)})
+    names = [f"{stem}{number}" for number in numbers]
+    weights = [np.asarray(state[f"{name}.weight"]).T.astype(np.float64) for name in names]
+    biases = [np.asarray(state[f"{name}.bias"]).astype(np.float64) for name in names]
+    # The head's outputs are the means, then the logarithms of the deviations.
+    weights.append(np.asarray(state["pi.net.mlp.0.weight"]).T.astype(np.float64)[:, :n_actions])
+    biases.append(np.asarray(state["pi.net.mlp.0.bias"]).astype(np.float64)[:n_actions])
+    return tuple(weights), tuple(biases)
