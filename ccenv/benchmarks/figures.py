@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 MAX_PANELS, MAX_LINES = 16, 12
+DPI = 80
 _MARKERS = "os^Dv<>P*XhH"
 _THEORY_POINTS = 60
 
@@ -57,14 +58,14 @@ def draw(suite: SuiteBase, records: list[Record], figure: Figure) -> Canvas | No
     return canvas
 
 
-def picture(canvas: Canvas, suffix: str) -> bytes:
+def picture(canvas: Canvas, suffix: str, dpi: int = DPI) -> bytes:
     """Return a drawn figure as bytes of ``png`` or ``svg``; equal figures make equal bytes."""
     from matplotlib import rc_context
 
     out = io.BytesIO()
     with rc_context({"svg.hashsalt": "ccenv"}):
         metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": None}
-        canvas.savefig(out, format=suffix, dpi=80, metadata=metadata)
+        canvas.savefig(out, format=suffix, dpi=dpi, metadata=metadata)
     return out.getvalue()
 
 

@@ -99,7 +99,8 @@ def run_suite(
         if pictures:
             if isinstance(suite, Suite):
                 write_worst_traces(out, [c for c in cells if isinstance(c, (Cell, AttackCell))], records, manifest["summary"])
-            write_picture(suite, records, manifest["summary"], out / PICTURE)
+            if {"queueing_delay_mean_s", "utilisation"} <= set(suite.metrics):
+                write_picture(suite, records, manifest["summary"], out / PICTURE)
         folder.finish(records, manifest)
         if find_spec("pyarrow"):  # of the extra "bench"; cells.jsonl has the same without it
             write_parquet(records, out / PARQUET)

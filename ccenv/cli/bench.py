@@ -92,6 +92,7 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run of a suite.")],
     *,
+    record: Annotated[Path | None, typer.Option(help="Also write numbers and small pictures into a folder of records.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Write the report of a run: report.html with the paper's figures from our data, and how published values agree.
@@ -101,12 +102,39 @@ def report(
     from ccenv.benchmarks.page import build_report
 
     result = build_report(folder)
+    if record is not None:
+        from ccenv.benchmarks.records import write_record
+
+        result["record"] = write_record(folder, record)
     if json:
         print_json(result)
         return
     for agreement, count in result["agreement"].items():
         print_text(f"{count} published values: {agreement}")
     print_text(f"wrote {result['page']}")
+
+
+@app.command()
+def records(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of records, of: ccenv bench report --record.")],
+    *,
+    page: Annotated[Path | None, typer.Option(help="Also write them as one page in Markdown.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show which published values recorded runs reproduce.
+
+    Example: ccenv bench records docs/data/bench
+    """
+    from ccenv.benchmarks.records import overview, read_records, write_page
+
+    found = read_records(folder)
+    if page is not None:
+        write_page(folder, page)
+    if json:
+        print_json([{name: record[name] for name in ("suite", "version", "n_cells", "references")} for record in found])
+        return
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in overview(found)]
+    print_table("published values", rows[0], rows[2:])
 
 
 @app.command()
