@@ -18,7 +18,7 @@ from ccenv.files import parse_json, write_atomic
 FORMAT, FORMAT_VERSION = "ccenv-bench-record", 1
 RECORD = "record.json"
 DPI = 50  # of the pictures: small enough to be kept
-_KEPT = ("suite_sha256", "code_sha256", "n_cells", "complete", "versions", "machine", "finished_at", "references")
+_KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_at", "references")
 
 
 def write_record(folder: FilePath, out: FilePath) -> FilePath:
@@ -67,6 +67,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
         "format_version": FORMAT_VERSION,
         "suite": suite.name,
         "version": suite.version,
+        "suite_sha256": suite.sha256,
         "command": f"ccenv bench run {suite.name}",
         **{name: manifest[name] for name in _KEPT},
         "senders": senders,

@@ -212,8 +212,8 @@ class SuiteBase(StrictModel):
 
     @property
     def sha256(self) -> str:
-        """Content hash: of everything the suite says."""
-        return hash_of(self.model_dump())
+        """Content hash: of what is played and measured; not of words, published values and figures."""
+        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"}))
 
     def run_key(self, case: str, seed: int) -> int:
         """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ccenv.benchmarks.backends import BACKENDS
 from ccenv.benchmarks.packet_cells import PacketCell, packet_cells_of
 from ccenv.benchmarks.packet_suite import PacketSuite, parse_metric
 from ccenv.benchmarks.parquet import PARQUET, read_parquet
@@ -272,3 +274,17 @@ def test_red_thresholds_follow_the_buffer() -> None:
     link = {"rate_mbps": 10, "buffer_packets": 200, "discipline": "red", "red": {"min_share": 0.1, "max_share": 0.5}}
     network, _ = expand({"links": [link], "flows": []}, 10, 1)
     assert network["links"][0]["red"] == {"min_packets": 20, "max_packets": 100}
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
+    run_suite(packets(), tmp_path / "local", pictures=False)
+    run_suite(packets(), tmp_path / "ray", backend="ray", workers=2, pictures=False)
+    assert (tmp_path / "local" / "cells.jsonl").read_bytes() == (tmp_path / "ray" / "cells.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_errors_in_ray_tasks_are_one_line() -> None:
+    broken = [replace(cell, network={**cell.network, "links": []}) for cell in cells()]
+    with pytest.raises(InputError, match="links"):
+        list(BACKENDS["ray"](broken[:1], 1))

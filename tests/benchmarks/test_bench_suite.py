@@ -107,8 +107,10 @@ def test_the_hash_is_of_the_content() -> None:
     assert small_suite().sha256 == small_suite().sha256
     reordered = dict(reversed(list(small().items())))
     assert validate(Suite, reordered, "x").sha256 == small_suite().sha256
-    others = [small_suite(version=2), small_suite(seeds=[1, 3]), small_suite(summary="new"), small_suite(duration_rtts=21)]
+    others = [small_suite(version=2), small_suite(seeds=[1, 3]), small_suite(score={"metric": "utilisation"})]
+    others.append(small_suite(duration_rtts=21))
     assert len({suite.sha256 for suite in [small_suite(), *others]}) == 5
+    assert small_suite(summary="new", tags=["quick"]).sha256 == small_suite().sha256
 
 
 def test_a_grid_is_one_case_per_point() -> None:

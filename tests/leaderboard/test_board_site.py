@@ -218,7 +218,7 @@ HOSTILE = [
     (lambda m: m["summary"][0].update(agent_sha256="../x"), "agent_sha256"),
     (lambda m: m.update(finished_at="now"), "finished_at"),
     (lambda m: m.update(extra=1), "unknown key 'extra'"),
-    (lambda m: m["suite"].update(summary="edited after the run"), "edited after the run"),
+    (lambda m: m["suite"].update(duration_rtts=7777.0), "edited after the run"),
     (lambda m: m.update(n_cells=3), "the manifest says 3"),
     (lambda m: m.update(format_version=2), "format version 2"),
 ]
