@@ -11,9 +11,10 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.curve import CurveEngine
 from ccenv.engine.curve_reference import ReferenceCurveEngine
+from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.legality import check_trace
 from ccenv.path import FlowPath, Path, RateChange, RedParameters, Workload
-from ccenv.sender import ExternalSender
+from ccenv.sender import ExternalSender, MlpSender
 
 # In these trials a sender compares numbers that are equal but for round-off more often than the test allows
 # (Vegas and Copa at an exactly full pipe, cc_probe_slow at q_U = MSS).
@@ -116,3 +117,23 @@ def test_proxies(proxy, adversary):
     senders = [make_sender(proxy)] * 2
     engine, _ = run_both(path, model="cbr_delay", senders=senders, adversary=make_adversary(adversary), steps=300)
     assert check_trace(engine.trace(0)) == []
+
+
+@pytest.mark.parametrize("sender", ["cc_probe_slow_k:k=2", "random policy"])
+@pytest.mark.parametrize("trial", range(3))
+def test_started_programs_and_policies(sender, trial):
+    rng = np.random.default_rng(trial)
+    players = [make_sender(sender)] * 2 if sender != "random policy" else [policy(rng) for _ in range(2)]
+    flows = (FlowPath(rtt_s=0.04, jitter_s=0.02), FlowPath(rtt_s=0.08, jitter_s=0.02, start_s=0.2))
+    path = Path(link_rate_Bps=3e6, buffer_bytes=30_000 * (1 + trial), flows=flows)
+    model, adversary = ("cbr_delay", "ccac", "ideal")[trial], make_adversary(("square", "kind", "uniform")[trial])
+    engine, _ = run_both(path, model=model, senders=players, adversary=adversary, steps=240)
+    assert check_trace(engine.trace(0)) == []
+    if sender != "random policy":
+        assert engine.flow("program_stage").max() == 1  # there was a large loss
+
+
+def policy(rng):
+    """Return a policy with random weights that asks for about the rate that it has found."""
+    weights = (rng.normal(0, 0.3, (N_OBSERVATION, 8)), rng.normal(0, 0.2, (8, 1)))
+    return MlpSender("random", weights, (rng.normal(0, 0.2, 8), np.array([0.2])), "tanh", OBSERVATION_VERSION)
