@@ -313,8 +313,8 @@ class PacketEngine:
         """Process all events up to and including until_s.
 
         Raises:
-            EngineError: if a CCA or adversary leaves the numbers it may give, or the run takes too many events; names the
-                flow, its sender and the time.
+            EngineError: if a CCA or adversary leaves the numbers it may give (names the flow, its sender and the time), or the
+                run takes too many events or more rows than its packet log keeps.
         """
         end_s = math.nextafter(until_s, math.inf)
         self._until_s = until_s
@@ -330,9 +330,11 @@ class PacketEngine:
 
     def _check(self) -> None:
         run = self._run[0]
+        flow, now_s = int(run["error_flow"]), float(run["now_s"])
+        if 0 < run["packet_log_limit"] < run["packet_log_rows"]:
+            raise EngineError(f"the packet log keeps {run['packet_log_limit']} rows; more happened by {now_s:.6g} s")
         if run["error"] == 0:
             return
-        flow, now_s = int(run["error_flow"]), float(run["now_s"])
         sender = self.senders[flow].name
         if run["error"] == ERROR_SENDER:
             state = self._states[flow]
@@ -346,15 +348,8 @@ class PacketEngine:
             raise EngineError(f"the run passed {self._max_events} events at {now_s:.6g} s of {self.duration_s:g} s")
 
     def packet_log(self) -> np.ndarray:
-        """Return what happened to each packet so far, records of ``packet_log.LOG_DTYPE`` in the order of time.
-
-        Raises:
-            EngineError: if more happened than the log keeps.
-        """
-        rows, limit = int(self._run["packet_log_rows"][0]), int(self._run["packet_log_limit"][0])
-        if rows > limit:
-            raise EngineError(f"the packet log keeps {limit} rows; {rows} happened by {self._run['now_s'][0]:.6g} s")
-        return ordered(self._packet_log[:rows], self._until_s)
+        """Return what happened to each packet so far, records of ``packet_log.LOG_DTYPE`` in the order of time."""
+        return ordered(self._packet_log[: int(self._run["packet_log_rows"][0])], self._until_s)
 
     @property
     def events(self) -> int:
