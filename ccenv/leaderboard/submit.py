@@ -40,7 +40,7 @@ class Card(StrictModel):
     """
 
     name: Label
-    kind: Literal["program", "policy", "scripted", "moves", "classic"]
+    kind: Literal["program", "policy", "scripted", "moves", "network", "classic"]
     track: Literal["sender", "adversary"]
     author: Text
     licence: Text

@@ -158,7 +158,7 @@ FIXTURES = (
         "program",
         "a kind that is code",
         edit(kind="module"),
-        "kind: Input should be 'program', 'policy', 'scripted' or 'moves'",
+        "kind: Input should be 'program', 'policy', 'scripted', 'moves' or 'network'",
     ),
     Hostile(
         "path_in_files", "program", "`..` in the list of files", edit(files={"../program.json": "a" * 64}), "has exactly program"
@@ -244,6 +244,20 @@ FIXTURES = (
         "a move outside [0, 1]",
         payload("moves.safetensors", tensor_file({"moves": np.full((2, 4), 2.0)})),
         "lie in [0, 1]",
+    ),
+    Hostile(
+        "moves_twice",
+        "network",
+        "two outputs for one move of the network",
+        edit(moves={"columns": [2, 2], "decision_steps": 0, "episode_rtts": 64}),
+        "columns [2, 2]: each at most once",
+    ),
+    Hostile(
+        "wrong_outputs",
+        "network",
+        "more moves than outputs",
+        edit(moves={"columns": [0, 1, 2], "decision_steps": 0, "episode_rtts": 64}),
+        "3 outputs are needed",
     ),
     Hostile(
         "unknown_parameter",

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.adversaries.learned import save_adversary
+from ccenv.adversary import MlpAdversary
 from ccenv.agents.learned.tensors import tensor_file
+from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import N_OBSERVATION
 from ccenv.files import write_atomic
 from ccenv.leaderboard.submission.pack import Card, pack
@@ -35,6 +38,14 @@ def make_good(base: str, folder: Path) -> Path:
     """Write a good submission of a kind."""
     if base in ("program", "scripted"):
         pack("cc_qdel" if base == "program" else "square:period_rtts=4", CARD, folder)
+        return folder
+    if base == "network":
+        generator = np.random.Generator(np.random.Philox(2))
+        w = tuple(generator.normal(size=shape) for shape in ((N_PATH + N_FLOW, 4), (4, 2)))
+        (folder.parent / "trained").mkdir(parents=True)
+        adversary = MlpAdversary("good_network", w, (np.zeros(4), np.zeros(2)), "tanh", 1, (0, 2))
+        save_adversary(folder.parent / "trained", adversary)
+        pack(str(folder.parent / "trained"), CARD, folder)
         return folder
     folder.mkdir(parents=True)
     content = tensor_file(weights() if base == "policy" else {"moves": np.full((20, 4), 0.5)})

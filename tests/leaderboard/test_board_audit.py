@@ -53,8 +53,9 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pack("cc_qdel", LINKED, folder / "program")
     pack("square:period_rtts=4", CARD, folder / "square")
     make_good("moves", folder / "moves")
+    make_good("network", folder / "network")
     with home.open() as store:
-        for name in ("program", "square", "moves"):
+        for name in ("program", "square", "moves", "network"):
             submit_folder(store, home, folder / name)
         submit_reviewed(store, home, "reno")
         evaluate(store, home, tasks_of(store, STAGES))
@@ -156,8 +157,9 @@ def test_proofs_are_decided_again(store: Store, home: Home) -> None:
 
 
 def test_damage(store: Store) -> None:
-    scripted, moves = sorted(store.records("damage"), key=lambda record: record.content["name"] == "good_moves")
-    for record in (scripted, moves):
+    records = store.records("damage")
+    assert {record.content["name"] for record in records} == {"square_period_rtts_4", "good_moves", "good_network"}
+    for record in records:
         assert {cell["sender"] for cell in record.content["cells"]} == {"reno", "cc_qdel"}
         assert len(record.content["cells"]) == 2
         assert WORST_VIEW in record.files
@@ -240,7 +242,7 @@ def test_the_site_of_a_database(store: Store, tmp_path: Path) -> None:
     result = build_site(from_store(store), tmp_path / "one")
     build_site(from_store(store), tmp_path / "two")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert {k: v for k, v in result.items() if k != "index"} == {"suites": 2, "senders": 2, "adversaries": 2, "verifications": 0}
+    assert {k: v for k, v in result.items() if k != "index"} == {"suites": 2, "senders": 2, "adversaries": 3, "verifications": 0}
     site = contents(tmp_path / "one")
     page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))
     assert "Ada Lovelace" in page
@@ -256,7 +258,7 @@ def test_the_site_of_a_database(store: Store, tmp_path: Path) -> None:
     assert store.records()[-1].chain in site["method.html"].decode()
     data = json.loads(site["board.json"])
     assert data["chain"] == store.records()[-1].chain
-    assert {a["adversary"] for a in data["adversaries"]} == {"square_period_rtts_4", "good_moves"}
+    assert {a["adversary"] for a in data["adversaries"]} == {"square_period_rtts_4", "good_moves", "good_network"}
 
 
 def test_nothing_evaluated_yet(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from hostile import FIXTURES, Hostile, board_table, refusal_of, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from legal_traces import legal_trace
 from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, weights
 
-from ccenv.adversary import RecordedAdversary, ScriptedAdversary
+from ccenv.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.agents.learned import save_policy
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.cli.main import main
@@ -30,9 +31,16 @@ from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.strict_json import depth_of, parse_strictly
 from ccenv.leaderboard.submission.weights import GRID, quantised
 from ccenv.sender import MlpSender, ProgramSender
+from ccenv.smt.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"
-KINDS = {"program": ProgramSender, "policy": MlpSender, "scripted": ScriptedAdversary, "moves": RecordedAdversary}
+KINDS = {
+    "program": ProgramSender,
+    "policy": MlpSender,
+    "scripted": ScriptedAdversary,
+    "moves": RecordedAdversary,
+    "network": MlpAdversary,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,6 +120,17 @@ def test_packing_a_checkpoint(tmp_path: Path) -> None:
     assert again.player_sha256 == submission.player_sha256
     assert isinstance(again.player, MlpSender)
     assert np.array_equal(again.player.weights[0], quantised(raw["w0"]))
+
+
+def test_packing_a_solvers_trace(tmp_path: Path) -> None:
+    """A counterexample becomes moves: each sample is kept for the steps of one Rm."""
+    trace = legal_trace("ccac", 3, steps_per_rtt=1, n_steps=12)
+    trace.save(tmp_path / "trace.npz")
+    submission, _ = pack(str(tmp_path / "trace.npz"), CARD, tmp_path / "out")
+    assert isinstance(submission.player, RecordedAdversary)
+    assert np.array_equal(submission.player.moves[::8], as_adversary(trace).moves)
+    assert np.array_equal(submission.player.moves[7::8], as_adversary(trace).moves)
+    assert submission.player.periodic
 
 
 def test_what_cannot_be_packed(tmp_path: Path) -> None:

@@ -18,7 +18,13 @@ MAX_DEPTH = 6
 NAME = r"^[A-Za-z][A-Za-z0-9]*([_.-][A-Za-z0-9]+)*$"
 
 # File with the player itself, per kind, and the largest size that is read.
-PAYLOAD = {"program": "program.json", "policy": "policy.safetensors", "scripted": "adversary.json", "moves": "moves.safetensors"}
+PAYLOAD = {
+    "program": "program.json",
+    "policy": "policy.safetensors",
+    "scripted": "adversary.json",
+    "moves": "moves.safetensors",
+    "network": "network.safetensors",
+}
 CAPS = {
     DOCUMENT: 16_384,
     SIGNATURE: 4_096,
@@ -26,8 +32,9 @@ CAPS = {
     "policy.safetensors": 4 * 2**20,
     "adversary.json": 4_096,
     "moves.safetensors": 4 * 2**20,
+    "network.safetensors": 4 * 2**20,
 }
-TRACKS = {"program": "sender", "policy": "sender", "scripted": "adversary", "moves": "adversary"}
+TRACKS = {"program": "sender", "policy": "sender", "scripted": "adversary", "moves": "adversary", "network": "adversary"}
 
 
 def _check_visible(text: str) -> None:
@@ -79,12 +86,12 @@ Amount = Annotated[float, Field(ge=0, le=1e15, strict=False)]
 
 
 class Architecture(StrictModel):
-    """A network of the allow-list: fully connected, over the observation table of ``ccenv/Sender-v0``.
+    """A network of the allow-list: fully connected, over the observations of ``ccenv/Sender-v0`` or ``ccenv/Network-v0``.
 
     Attributes:
         family: always ``mlp``.
         activation: between the layers; the last layer is linear.
-        layers: widths, inputs first, one output last.
+        layers: widths, inputs first, outputs last.
         observation_version: of the observation table.
     """
 
@@ -97,6 +104,26 @@ class Architecture(StrictModel):
     def _current(self) -> Architecture:
         if self.observation_version != OBSERVATION_VERSION:
             raise ValueError(f"observation_version {self.observation_version}; this board reads {OBSERVATION_VERSION}")
+        return self
+
+
+class NetworkMoves(StrictModel):
+    """What the outputs of a learned adversary are.
+
+    Attributes:
+        columns: which of waste, rate, service, loss (0 to 3) each output is; the others are kind.
+        decision_steps: engine steps for which moves are kept; 0: one Rm.
+        episode_rtts: length of the episodes that it was trained on.
+    """
+
+    columns: tuple[Annotated[int, Field(ge=0, le=3, strict=True)], ...] = Field(min_length=1, max_length=4)
+    decision_steps: Annotated[int, Field(ge=0, le=100_000, strict=True)]
+    episode_rtts: Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> NetworkMoves:
+        if len(set(self.columns)) != len(self.columns):
+            raise ValueError(f"columns {list(self.columns)}: each at most once")
         return self
 
 
@@ -124,21 +151,22 @@ class Document(StrictModel):
     Attributes:
         format: always ``ccenv-submission``.
         format_version: 1.
-        kind: ``program`` or ``policy`` (senders), ``scripted`` or ``moves`` (network adversaries).
+        kind: ``program`` or ``policy`` (senders), ``scripted``, ``moves`` or ``network`` (network adversaries).
         name: of the entry.
         author: person or group.
         licence: SPDX identifier.
         summary: one line.
         url: where more can be read.
         suite: name and version of the suite it was made for, such as ``standard-v1/1``.
-        architecture: of a policy, and of nothing else.
+        architecture: of a ``policy`` or ``network``, and of nothing else.
+        moves: of a ``network``, and of nothing else.
         training: how it was made.
         files: name -> SHA-256 of the other files, so that a signature of this document covers them.
     """
 
     format: Literal["ccenv-submission"]
     format_version: Literal[1]
-    kind: Literal["program", "policy", "scripted", "moves"]
+    kind: Literal["program", "policy", "scripted", "moves", "network"]
     name: Name
     author: Author
     licence: Licence
@@ -146,6 +174,7 @@ class Document(StrictModel):
     url: Url | None = None
     suite: SuiteVersion
     architecture: Architecture | None = None
+    moves: NetworkMoves | None = None
     training: Training = Training()
     files: dict[Line, Sha256] = Field(min_length=1, max_length=1)
 
@@ -163,8 +192,10 @@ class Document(StrictModel):
     def _consistent(self) -> Document:
         if set(self.files) != {self.payload}:
             raise ValueError(f"files lists {', '.join(sorted(self.files))}; kind {self.kind!r} has exactly {self.payload}")
-        if (self.architecture is not None) != (self.kind == "policy"):
-            raise ValueError("architecture belongs to kind 'policy', and to it only")
+        if (self.architecture is not None) != (self.kind in ("policy", "network")):
+            raise ValueError("architecture belongs to kinds 'policy' and 'network', and to them only")
+        if (self.moves is not None) != (self.kind == "network"):
+            raise ValueError("moves belong to kind 'network', and to it only")
         return self
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.adversary import RecordedAdversary, ScriptedAdversary
+from ccenv.adversaries.learned import STEM, load_adversary
+from ccenv.adversary import MlpAdversary, ScriptedAdversary
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.learned import POLICY
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
@@ -56,6 +58,7 @@ class _Payload:
     name: str
     content: bytes
     architecture: dict[str, Any] | None = None
+    moves: dict[str, Any] | None = None
     change: float = 0.0
 
 
@@ -63,7 +66,8 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
     """Write a submission folder and read it back through every rule.
 
     Args:
-        spec: registered program or scripted adversary (with parameters), a belief program (.json), or a trained policy.
+        spec: registered program or scripted adversary (with parameters), a belief program (.json), a trained policy or
+            adversary (its folder), or a solver's trace (.npz), whose moves become an adversary.
         card: what the author says.
         out: the folder; an older submission there is replaced, anything else is not touched.
         key: ed25519 key of ssh that signs it.
@@ -88,6 +92,7 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
         "url": card.url,
         "suite": card.suite,
         "architecture": payload.architecture,
+        "moves": payload.moves,
         "training": card.training or {},
         "files": {file: hashlib.sha256(payload.content).hexdigest()},
     }
@@ -108,35 +113,52 @@ def _payload(spec: str) -> _Payload:
     if name not in AGENTS and not FilePath(spec).exists():
         known = [*AGENTS.names("synthesized"), *ADVERSARIES.names("scripted")]
         raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, known)}")
+    if spec.endswith(".npz"):
+        return _trace_payload(FilePath(spec))
+    if (FilePath(spec) / f"{STEM}.json").is_file() and not (FilePath(spec) / f"{POLICY}.json").is_file():
+        return _network_payload(load_adversary(spec))
     sender = make_sender(spec)
     if isinstance(sender, ProgramSender):
         from ccenv.programs import to_json
 
         return _Payload("program", sender.name, to_json(sender.program).encode())
     if isinstance(sender, MlpSender):
-        return _policy_payload(sender)
+        return _mlp_payload("policy", sender, None)
     raise InputError(f"{spec!r} has no rule of its own that could be handed in")
 
 
-def _policy_payload(sender: MlpSender) -> _Payload:
+def _network_payload(adversary: MlpAdversary) -> _Payload:
+    moves = {name: getattr(adversary, name) for name in ("decision_steps", "episode_rtts")}
+    return _mlp_payload("network", adversary, {"columns": list(adversary.columns), **moves})
+
+
+def _mlp_payload(kind: str, player: MlpSender | MlpAdversary, moves: dict[str, Any] | None) -> _Payload:
     tensors: dict[str, np.ndarray] = {}
-    for i, (weight, bias) in enumerate(zip(sender.weights, sender.biases, strict=True)):
+    for i, (weight, bias) in enumerate(zip(player.weights, player.biases, strict=True)):
         tensors[f"w{i}"], tensors[f"b{i}"] = quantised(weight), quantised(bias)
-    change = max(float(np.abs(quantised(a) - a).max()) for a in (*sender.weights, *sender.biases))
-    layers = [sender.weights[0].shape[0], *(w.shape[1] for w in sender.weights)]
+    change = max(float(np.abs(quantised(a) - a).max()) for a in (*player.weights, *player.biases))
     architecture = {
         "family": "mlp",
-        "activation": sender.activation,
-        "layers": layers,
-        "observation_version": sender.observation_version,
+        "activation": player.activation,
+        "layers": [player.weights[0].shape[0], *(w.shape[1] for w in player.weights)],
+        "observation_version": player.observation_version,
     }
-    return _Payload("policy", sender.name, tensor_file(tensors), architecture, change)
+    return _Payload(kind, player.name, tensor_file(tensors), architecture, moves, change)
+
+
+def _trace_payload(file: FilePath) -> _Payload:
+    """Return the moves of a solver's trace, one sample a Rm, as moves per step of the panel, repeated period after period."""
+    from ccenv.leaderboard.damage import panel
+    from ccenv.smt.moves import as_adversary
+    from ccenv.trace import load_trace
+
+    trace = load_trace(file)
+    moves = np.repeat(as_adversary(trace).moves, panel().steps_per_rtt, axis=0)
+    return _Payload("moves", f"against_{trace.header.senders[0]}", tensor_file({"moves": moves}))
 
 
 def _adversary_payload(spec: str) -> _Payload:
     adversary = make_adversary(spec)
-    if isinstance(adversary, RecordedAdversary):
-        return _Payload("moves", adversary.name, tensor_file({"moves": adversary.moves}))
     if not isinstance(adversary, ScriptedAdversary):
         raise InputError(f"{spec!r} has no moves of its own that could be handed in")
     name, _, rest = spec.partition(":")

@@ -15,7 +15,7 @@ from ccenv.leaderboard.submission.plain_files import read_folder
 from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.strict_json import parse_strictly
-from ccenv.leaderboard.submission.weights import read_moves, read_policy
+from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
 from ccenv.sender import ProgramSender, Sender
 
 MAX_MESSAGE = 400
@@ -98,7 +98,10 @@ def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | 
 
         adversary = make_adversary(read_scripted(content, where))
         return adversary, adversary_hash(adversary)
-    moves = RecordedAdversary(document.name, read_moves(content, where))
+    if document.kind == "network" and document.architecture is not None and document.moves is not None:
+        learned = read_network(content, document.architecture, document.moves, document.name, where)
+        return learned, adversary_hash(learned)
+    moves = RecordedAdversary(document.name, read_moves(content, where), periodic=True)
     return moves, adversary_hash(moves)
 
 

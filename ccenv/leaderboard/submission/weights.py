@@ -7,10 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from ccenv.adversary import MlpAdversary
 from ccenv.agents.learned.tensors import read_tensors
+from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import N_OBSERVATION
 from ccenv.errors import InputError
-from ccenv.leaderboard.submission.document import Architecture
+from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
 from ccenv.leaderboard.submission.strict_json import parse_strictly
 from ccenv.sender import MlpSender
 
@@ -39,9 +41,37 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
     Raises:
         InputError: for anything but exactly these tensors.
     """
+    weights, biases = _read_layers(content, architecture, (N_OBSERVATION, 1), where)
+    return MlpSender(name, weights, biases, architecture.activation, architecture.observation_version)
+
+
+def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves, name: str, where: str) -> MlpAdversary:
+    """Read a learned adversary's weights, for networks with one flow, and put them on the grid.
+
+    Args:
+        content: the safetensors file, as of a policy.
+        architecture: what the document says about it.
+        moves: what its outputs are.
+        name: of the adversary.
+        where: name of the file for messages.
+
+    Raises:
+        InputError: for anything but exactly these tensors.
+    """
+    weights, biases = _read_layers(content, architecture, (N_PATH + N_FLOW, len(moves.columns)), where)
+    version = architecture.observation_version
+    return MlpAdversary(
+        name, weights, biases, architecture.activation, version, moves.columns, moves.decision_steps, moves.episode_rtts
+    )
+
+
+Arrays = tuple[np.ndarray, ...]
+
+
+def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, int], where: str) -> tuple[Arrays, Arrays]:
     layers = architecture.layers
-    if layers[0] != N_OBSERVATION or layers[-1] != 1:
-        raise InputError(f"{where}: layers {list(layers)}; {N_OBSERVATION} inputs and 1 output are needed")
+    if (layers[0], layers[-1]) != ends:
+        raise InputError(f"{where}: layers {list(layers)}; {ends[0]} inputs and {ends[1]} outputs are needed")
     shapes: dict[str, tuple[int, ...]] = {}
     for i, (n_in, n_out) in enumerate(pairwise(layers)):
         shapes |= {f"w{i}": (n_in, n_out), f"b{i}": (n_out,)}
@@ -51,7 +81,7 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
             raise InputError(f"{where}: tensor {key!a} holds {np.abs(tensor).max():g}; weights are at most {LARGEST:g}")
     weights = tuple(quantised(tensors[f"w{i}"]) for i in range(len(layers) - 1))
     biases = tuple(quantised(tensors[f"b{i}"]) for i in range(len(layers) - 1))
-    return MlpSender(name, weights, biases, architecture.activation, architecture.observation_version)
+    return weights, biases
 
 
 def read_moves(content: bytes, where: str) -> np.ndarray:
