@@ -20,6 +20,7 @@ from ccenv.sender import ClassicSender
 
 LOSS_FACTOR = 0.5  # RFC 5681 eq. (4)
 MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)
+NO_LIMIT_MSS = 1e6  # more than any ACK covers
 LOSS_WINDOW_MSS = 1.0  # RFC 5681 s.3.1: the window after a time-out
 
 STATE = state_record(
@@ -30,16 +31,16 @@ STATE = state_record(
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = np.inf) -> ClassicSender:
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO_LIMIT_MSS) -> ClassicSender:
     """Build a Reno sender.
 
     Args:
         initial_window_mss: window at the start in segments, >= 1.
-        limit_mss: most that one ACK counts for, in segments, > 0 (L of RFC 3465); finite only where a signal is one ACK, as in
-            the packet engine.
+        limit_mss: most that one ACK counts for, in segments, in [0.001, 1e6] (L of RFC 3465); it means something only where a
+            signal is one ACK, as in the packet engine.
     """
     window = initial_window("reno", initial_window_mss)
-    limit = limit_mss if limit_mss == np.inf else number("reno", "limit_mss", limit_mss, low=1e-3, high=1e6)
+    limit = number("reno", "limit_mss", limit_mss, low=1e-3, high=NO_LIMIT_MSS)
     return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit)
 
 
