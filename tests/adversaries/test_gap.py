@@ -19,6 +19,7 @@ pytest.importorskip("z3")
 def samples(**curves):
     """Four rows of one run: a window of T = 4."""
     base = {"S": [0, 1, 2, 3], "inflight": [1] * 4, "queue": [0] * 4, "C_L": [0.9] * 4, "C_U": [1.1] * 4, "rate": [1] * 4}
+    base |= {"C_L_lambda": [0.5] * 4, "q_U": [0, 0, 0.5, 0.5]}
     arrays = {name: np.array(curves.get(name, values), dtype=float)[:, None] for name, values in base.items()}
     return Samples(**arrays, jitter_steps=np.array([1]))
 
@@ -42,8 +43,16 @@ def test_utilisation_counts_as_the_proofs_do():
     ],
 )
 def test_still_windows(curves, counts):
-    assert bool(still(samples(**curves), 3)[0, 0]) is counts
-    assert bool(Claim(4, still, "").worst(samples(**curves))[0] < NO_WINDOW) is counts
+    two = still(frozenset({"C_L", "C_U"}))
+    assert bool(two(samples(**curves), 3)[0, 0]) is counts
+    assert bool(Claim(4, two, "").worst(samples(**curves))[0] < NO_WINDOW) is counts
+
+
+def test_still_windows_of_senders_that_read_more():
+    """q_U moves: the window counts only if the sender does not read it."""
+    assert still(frozenset({"C_L", "C_U", "C_L_lambda"}))(samples(), 3)[0, 0]
+    assert not still(frozenset({"C_L", "C_U", "C_L_lambda", "q_U"}))(samples(), 3)[0, 0]
+    assert not still(frozenset({"C_L", "C_U", "C_L_lambda"}))(samples(C_L_lambda=[1.2] * 4), 3)[0, 0]
 
 
 def test_converged_windows():

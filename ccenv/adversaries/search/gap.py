@@ -6,23 +6,49 @@ and search are both exact; a found value below the proved one would say that enc
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 from ccenv.adversaries.search.attack import AttackResult, attack
 from ccenv.adversaries.search.catalog import PANEL
-from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, converged, still
+from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Premise, converged, probed, still
 from ccenv.errors import InputError
+from ccenv.path import make_path
 from ccenv.sender import ProgramSender, Sender
 
-BUFFER_PATHS = {"large": "deep", "small": "shallow", "infinite": "infinite"}  # of the proofs -> of the searches
+BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proofs, with D = Rm
+LINK_RATE_MBPS, RTT_MS = (
+    6.0,
+    40.0,
+)  # 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up
 ROUND_OFF = 1e-6
-SUITES = {"cc_qdel": "F.7 utilisation"}  # programs whose steady state is a premise that windows can be tested for
 ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold without stocks of tokens only
+
+
+@dataclass(frozen=True)
+class _Lemma:
+    """A lemma about a steady state: suite, name, and the premise that its constants make."""
+
+    suite: str
+    name: str
+    premise: Callable[[Mapping[str, Fraction]], Premise]
+
+
+LEMMAS = {
+    "cc_qdel": _Lemma(
+        "cc_qdel",
+        "F.7 utilisation",
+        lambda c: converged(float(c["C_L_low"]), float(c["C_U_high"]), float(c["queue_high"])),
+    ),
+    "cc_probe_slow": _Lemma(
+        "cc_probe_slow_paper", "S.6 utilisation", lambda c: probed(float(c["lambda_low"]), float(c["q_U_high"]))
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -104,8 +130,9 @@ def adversary_gap(
     """
     from ccenv.agents import make_sender
 
-    if buffer not in BUFFER_PATHS:
-        raise InputError(f"buffer is {buffer!r}; it must be one of {', '.join(BUFFER_PATHS)}")
+    if buffer not in BUFFERS_BDP:
+        raise InputError(f"buffer is {buffer!r}; it must be one of {', '.join(BUFFERS_BDP)}")
+    path = make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
     players = [(spec, make_sender(spec)) for spec in senders]
     rows = []
     for done, (spec, sender) in enumerate(players):
@@ -115,7 +142,7 @@ def adversary_gap(
             bound = prove()
             result = attack(
                 sender,
-                path=BUFFER_PATHS[buffer],
+                path=path,
                 model=model,
                 adversaries=adversaries,
                 budget_flow_steps=budget_flow_steps,
@@ -145,8 +172,8 @@ def _claims(
     if not isinstance(sender, ProgramSender) or sender.start is not None:
         return [lambda: _Bound(ANY_WINDOW, None, None)]
     claims = [lambda: _envelope(spec, model, buffer, samples, seed, time_limit_s)]
-    if spec in SUITES and buffer == "large":
-        claims.append(lambda: _steady(spec, seed, time_limit_s))
+    if spec in LEMMAS and buffer == "large":
+        claims.append(lambda: _steady(LEMMAS[spec], seed, time_limit_s))
     return claims
 
 
@@ -154,6 +181,7 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
     """Bisect the utilisation of an envelope entry, with C_U and C_L_lambda as the engine computes them."""
     from ccenv.smt.bisect import bisect
     from ccenv.smt.catalog import smt_sender
+    from ccenv.smt.claims import BELIEF_BOUNDS
     from ccenv.smt.envelope import METRICS, envelope_query
     from ccenv.smt.setting import BeliefRules, Setting, named_setting
     from ccenv.smt.store import Store
@@ -171,22 +199,23 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
         return result.verdict, result.reason
 
     bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
-    claim = Claim(samples, still, f"T = {samples}, beliefs true and still, no progress")
+    needed = BELIEF_BOUNDS | sender.needs(setting).bounds
+    claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress")
     return _Bound(claim, _number(bracket.proved), _number(bracket.refuted))
 
 
-def _steady(spec: str, seed: int, time_limit_s: float) -> _Bound:
+def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
     """Bisect the steady utilisation of a lemma suite."""
     from ccenv.smt.lemma_report import LemmaRun, run_lemma
     from ccenv.smt.lemmas import constants_of, load_suite
 
-    suite = load_suite(spec).suite
+    suite = load_suite(lemma.suite).suite
     with tempfile.TemporaryDirectory() as folder:
         limits: dict[str, Any] = {"time_limit_s": time_limit_s, "seed": seed, "folder": folder}
-        outcome = run_lemma(LemmaRun(spec, suite.default_setting, suite.default_T, True, **limits), SUITES[spec]).to_dict()
-    numbers = constants_of(suite, suite.default_setting)
-    premise = converged(*(float(numbers[name]) for name in ("C_L_low", "C_U_high", "queue_high")))
-    claim = Claim(suite.default_T, premise, f"T = {suite.default_T}, steady state of lemma {SUITES[spec]}")
+        run = LemmaRun(lemma.suite, suite.default_setting, suite.default_T, True, **limits)
+        outcome = run_lemma(run, lemma.name).to_dict()
+    premise = lemma.premise(constants_of(suite, suite.default_setting, suite.default_T))
+    claim = Claim(suite.default_T, premise, f"T = {suite.default_T}, steady state of lemma {lemma.name}")
     proved = outcome["bound"] if outcome["verdict"] == "verified" else None
     return _Bound(claim, proved, outcome.get("bisection", {}).get("refuted"))
 

@@ -17,7 +17,8 @@ from ccenv.trace import Trace
 NO_WINDOW = 100.0  # added where no window meets the premise: worse for a search than any window can be
 STILL = 1e-12  # relative: a belief that moves by less has not moved
 TRUE = 1e-9  # relative: round-off of a true belief
-CURVES = ("S", "inflight", "queue", "C_L", "C_U", "rate")
+BYTES = ("S", "inflight", "queue", "q_U")
+RATES = ("C_L", "C_U", "C_L_lambda", "rate")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Samples:
         S: delivered.
         inflight: sent, neither delivered nor lost.
         queue: waiting for the link.
-        C_L, C_U: beliefs after the row was seen.
+        C_L, C_U, C_L_lambda, q_U: beliefs after the row was seen.
         rate: in force in the Rm that ends at the row.
         jitter_steps: D, (B,).
     """
@@ -38,6 +39,8 @@ class Samples:
     queue: np.ndarray
     C_L: np.ndarray
     C_U: np.ndarray
+    C_L_lambda: np.ndarray
+    q_U: np.ndarray
     rate: np.ndarray
     jitter_steps: np.ndarray
 
@@ -48,25 +51,26 @@ class SampleLog:
     def __init__(self, engine: CurveEngine) -> None:
         """Take the first row from where the engine is."""
         self._engine = engine
-        self._rows: dict[str, list[np.ndarray]] = {name: [] for name in CURVES}
+        self._rows: dict[str, list[np.ndarray]] = {name: [] for name in BYTES + RATES}
         self._next_rate = engine.flow("rate_Bps")[:, 0]
         self.take()
 
     def take(self) -> None:
         """Add the row at which the engine is now."""
-        flow = {name: self._engine.flow(name)[:, 0] for name in ("A", "L", "S", "C_L_Bps", "C_U_Bps", "rate_Bps")}
+        flow = {name: self._engine.flow(name)[:, 0] for name in ("A", "L", "S", "rate_Bps", "q_U_bytes")}
         row = {"S": flow["S"], "inflight": flow["A"] - flow["L"] - flow["S"], "queue": self._engine.queue_bytes}
-        row |= {"C_L": flow["C_L_Bps"], "C_U": flow["C_U_Bps"], "rate": self._next_rate}
+        row |= {"q_U": flow["q_U_bytes"], "rate": self._next_rate}
+        row |= {name: self._engine.flow(f"{name}_Bps")[:, 0] for name in ("C_L", "C_U", "C_L_lambda")}
         self._next_rate = flow["rate_Bps"]
-        for name in CURVES:
-            self._rows[name].append(row[name])
+        for name, rows in self._rows.items():
+            rows.append(row[name])
 
     def samples(self) -> Samples:
         """Return what was collected, scaled."""
         rate = self._engine.env("link_rate_Bps")
         bdp = rate * self._engine.env("dt_s")
-        units = {"S": bdp, "inflight": bdp, "queue": bdp, "C_L": rate, "C_U": rate, "rate": rate}
-        curves = {name: np.array(self._rows[name]) / units[name] for name in CURVES}
+        units = dict.fromkeys(BYTES, bdp) | dict.fromkeys(RATES, rate)
+        curves = {name: np.array(rows) / units[name] for name, rows in self._rows.items()}
         return Samples(**curves, jitter_steps=self._engine.env("jitter_steps"))
 
 
@@ -81,6 +85,8 @@ def samples_of(trace: Trace, first_row: int) -> Samples:
         queue=trace.queue_bytes[rows, None] / bdp,
         C_L=trace.beliefs["C_L"][rows] / rate,
         C_U=trace.beliefs["C_U"][rows] / rate,
+        C_L_lambda=trace.beliefs["C_L_lambda"][rows] / rate,
+        q_U=trace.beliefs["q_U"][rows] / bdp,
         rate=trace.rate_Bps[rows] / rate,
         jitter_steps=np.array([trace.grid.jitter_steps[0]]),
     )
@@ -94,21 +100,32 @@ def always(s: Samples, last: int) -> np.ndarray:
     return np.ones((len(s.S) - last, s.S.shape[1]), np.bool_)
 
 
-def still(s: Samples, last: int) -> np.ndarray:
+def still(beliefs: frozenset[str]) -> Premise:
     """Beliefs are true and do not move, and there is no progress: rate, bytes in flight and queue do not rise.
 
     The premise and the excuse of an envelope entry (``ccenv.smt.envelope``).
+
+    Args:
+        beliefs: those that the proof is about: C_L, C_U, and C_L_lambda and q_U where the sender reads them.
     """
-    n = len(s.S) - last
-    met = (s.C_L[:n] <= 1 + TRUE) & (s.C_U[:n] >= 1 - TRUE)
-    for belief in (s.C_L, s.C_U):
-        for step in range(1, last + 1):
-            here, start = belief[step : step + n], belief[:n]
-            with np.errstate(invalid="ignore"):  # infinite C_U: equal to itself, its distance undefined
-                met &= (here == start) | (np.abs(here - start) <= STILL * start)
-    for curve in (s.rate, s.inflight, s.queue):
-        met &= curve[last:] <= curve[1 : 1 + n] * (1 + STILL) + STILL
-    return met
+
+    def premise(s: Samples, last: int) -> np.ndarray:
+        n = len(s.S) - last
+        met = (s.C_L[:n] <= 1 + TRUE) & (s.C_U[:n] >= 1 - TRUE)
+        if "C_L_lambda" in beliefs:
+            met &= s.C_L_lambda[:n] <= 1 + TRUE
+        if "q_U" in beliefs:
+            met &= s.q_U[:n] >= s.queue[:n] - TRUE
+        for belief in (getattr(s, name) for name in sorted(beliefs)):
+            for step in range(1, last + 1):
+                here, start = belief[step : step + n], belief[:n]
+                with np.errstate(invalid="ignore"):  # infinite C_U: equal to itself, its distance undefined
+                    met &= (here == start) | (np.abs(here - start) <= STILL * start)
+        for curve in (s.rate, s.inflight, s.queue):
+            met &= curve[last:] <= curve[1 : 1 + n] * (1 + STILL) + STILL
+        return met
+
+    return premise
 
 
 def converged(low: float, high: float, most_queue: float) -> Premise:
@@ -120,6 +137,17 @@ def converged(low: float, high: float, most_queue: float) -> Premise:
         true = (C_L <= 1 + TRUE) & (C_U >= 1 - TRUE)
         drained = s.queue[:n] <= most_queue * (1 + s.jitter_steps)
         return true & drained & np.less_equal(low, C_L) & np.less_equal(C_U, high)
+
+    return premise
+
+
+def probed(low: float, most_q_U: float) -> Premise:
+    """C_L_lambda and q_U are true, C_L_lambda >= low*C, q_U at most so many C*Rm: the steady state of cc_probe_slow's lemmas."""
+
+    def premise(s: Samples, last: int) -> np.ndarray:
+        n = len(s.S) - last
+        probe, q_U = s.C_L_lambda[:n], s.q_U[:n]
+        return (probe <= 1 + TRUE) & (q_U >= s.queue[:n] - TRUE) & np.less_equal(low, probe) & (q_U <= most_q_U)
 
     return premise
 
