@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from ccenv.adversaries import ADVERSARIES
@@ -48,9 +47,6 @@ class Search(Protocol):
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Search until the game has counted so many more flow-steps, at most; return the worst run found."""
-
-
-Maker = Callable[..., Search]
 
 
 def make_search(spec: str) -> Search:
