@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.hashing import canonical_json, code_hash
+from ccenv.benchmarks.hashing import canonical_json, code_hash, hash_of
 from ccenv.benchmarks.players import agent_player
 from ccenv.benchmarks.provenance import machine, now
 from ccenv.benchmarks.runner import cells_for
@@ -24,6 +24,7 @@ from ccenv.errors import CcenvError
 from ccenv.files import parse_json
 from ccenv.leaderboard.damage import DAMAGE, Damage, measured, undisturbed_cells
 from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.records import played_hash
 from ccenv.leaderboard.rounds import commitment, evaluation_suite, revealed, secret_of
 from ccenv.leaderboard.sources import AUDIT
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
@@ -128,7 +129,8 @@ def _check_rounds(store: Store, home: Home) -> list[str]:
 
 def _played_suite(store: Store, home: Home, record: Stored) -> SuiteBase:
     suite = suite_of(record.content["suite"], f"record {record.number}")
-    return evaluation_suite(suite, secret_of(store, home, record.content["round"]), record.subject)
+    secret = secret_of(store, home, record.content["round"])
+    return evaluation_suite(suite, record.content["suite_sha256"], secret, record.subject)
 
 
 def _check_evaluation(store: Store, home: Home, record: Stored) -> list[str]:
@@ -139,7 +141,9 @@ def _check_evaluation(store: Store, home: Home, record: Stored) -> list[str]:
         played = _played_suite(store, home, record)
     except CcenvError as error:
         return [f"{where}: its seeds cannot be checked ({error})"]
-    if played.sha256 != manifest["suite_sha256"]:
+    as_played = {**record.content["suite"], "seeds": list(played.seeds), "agents": [], "references": []}
+    hashes = (played_hash(as_played), hash_of(as_played))
+    if manifest["suite_sha256"] not in hashes or played_hash(manifest["suite"]) != hashes[0]:
         return [f"{where}: its seeds do not follow from the submission and the secret"]
     cells = parse_cells(store.file(record.files[CELLS]), FilePath(CELLS))
     again = summarise(played, cells)

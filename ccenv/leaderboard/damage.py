@@ -126,7 +126,7 @@ class DamageStage:
         """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
         record = job.entrant.record
         secret = secret_of(job.store, job.home, record.round)
-        seeds = evaluation_suite(self.suite, secret, record.submission).seeds
+        seeds = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission).seeds
         played = self.suite.model_copy(update={"seeds": seeds})
         found = list(self._play(played, job))
         cells = [cell for cell, _ in found]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from ccenv.benchmarks.hashing import hash_of
 from ccenv.benchmarks.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
 from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
@@ -18,6 +19,7 @@ from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
 from ccenv.files import parse_json
 
+_WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
 DATABASE = "board.db"  # marks a board's own folder
 MAX_BYTES = 64 << 20
@@ -205,7 +207,8 @@ class BenchRecord:
     Attributes:
         manifest, cells: as recorded.
         suite: as published; an evaluation has seeds of its own.
-        suite_sha256: hash of the published suite.
+        suite_sha256: hash of the published suite as this version computes it, so that records of older versions stand beside
+            newer ones of the same suite.
         order: sorts records that were finished in the same second.
         read: returns a file of the record by name, None if it is not there.
     """
@@ -297,10 +300,27 @@ def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
     if data.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
         raise InputError(f"{where}: format version {data.get('format_version')!r}; this ccenv reads version {FORMAT_VERSION}")
     manifest = validate(Manifest, {"format": FORMAT, "format_version": FORMAT_VERSION, **data}, where)
-    suite = suite_of(manifest.suite, where)
-    if suite.sha256 != manifest.suite_sha256:
-        raise InputError(f"{where}: the suite was edited after the run: its hash is {suite.sha256[:12]}")
-    return manifest, suite
+    return manifest, checked_suite(manifest.suite, manifest.suite_sha256, where)
+
+
+def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
+    """Return a recorded suite, after comparing its text with its recorded hash.
+
+    The text is compared, not the suite that this version makes of it: later versions of the format may add keys. Hashes of what
+    is played are compared first; older records have a hash of all keys.
+
+    Raises:
+        InputError: if it is not the one that the hash names.
+    """
+    found = played_hash(data)
+    if sha256 not in (found, hash_of(data)):
+        raise InputError(f"{where}: the suite was edited after the run: its hash is {found[:12]}")
+    return suite_of(data, where)
+
+
+def played_hash(data: dict[str, Any]) -> str:
+    """Return the hash of a recorded suite's text, words, published values and figures left out."""
+    return hash_of({key: value for key, value in data.items() if key not in _WORDS})
 
 
 _CELLS = TypeAdapter(list[Cell])

@@ -45,9 +45,16 @@ def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: i
     return tuple(seeds)
 
 
-def evaluation_suite(suite: SuiteBase, secret: bytes, submission: str) -> SuiteBase:
-    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone."""
-    seeds = evaluation_seeds(secret, suite.sha256, submission, len(suite.seeds))
+def evaluation_suite(suite: SuiteBase, sha256: str, secret: bytes, submission: str) -> SuiteBase:
+    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone.
+
+    Args:
+        suite: as published.
+        sha256: its hash when it was published; later versions of the format may add keys.
+        secret: of the round.
+        submission: hash of the submission.
+    """
+    seeds = evaluation_seeds(secret, sha256, submission, len(suite.seeds))
     return suite.model_copy(update={"seeds": seeds, "agents": (), "references": ()})
 
 

@@ -9,14 +9,21 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.store import CELLS
-from ccenv.benchmarks.suite import suite_of
 from ccenv.config import validate
 from ccenv.errors import InputError
 from ccenv.leaderboard.damage import DAMAGE, Damage
-from ccenv.leaderboard.records import BenchRecord, Envelope, VerificationRecord, read_cells, read_manifest, read_records
+from ccenv.leaderboard.records import (
+    BenchRecord,
+    Envelope,
+    VerificationRecord,
+    checked_suite,
+    read_cells,
+    read_manifest,
+    read_records,
+)
 from ccenv.leaderboard.rounds import ROUND, revealed
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
-from ccenv.leaderboard.store import EditedRecordError, Store, Stored
+from ccenv.leaderboard.store import Store, Stored
 from ccenv.leaderboard.submit import SubmissionRecord, entrants
 
 AUDIT = "audit"
@@ -88,7 +95,7 @@ def from_store(store: Store) -> Records:
 
     Raises:
         EditedRecordError: if a record is not what was stored.
-        InputError: if nothing was evaluated yet.
+        InputError: if a suite is not the one whose hash is recorded, or nothing was evaluated yet.
     """
     stored = store.records()
     benches = [_bench(store, record) for record in stored if record.kind == EVALUATION]
@@ -114,9 +121,7 @@ def from_store(store: Store) -> Records:
 def _bench(store: Store, record: Stored) -> BenchRecord:
     where = f"record {record.number}"
     manifest, _ = read_manifest(record.content["manifest"], where)
-    suite = suite_of(record.content["suite"], where)
-    if suite.sha256 != record.content["suite_sha256"]:
-        raise EditedRecordError(f"{where}: its suite is not the one whose hash it names")
+    suite = checked_suite(record.content["suite"], record.content["suite_sha256"], where)
     cells = read_cells(store.file(record.files[CELLS]), manifest, where)
     read = partial(_read, store, record.files)
     return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read)

@@ -114,7 +114,7 @@ class SuiteStage:
         """Play what is not finished yet."""
         record = job.entrant.record
         secret = secret_of(job.store, job.home, record.round)
-        played = evaluation_suite(self.suite, secret, record.submission)
+        played = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission)
         folder = job.folder / self.name
         spec = job.entrant.write_player(job.folder / "player")
         manifest = run_suite(

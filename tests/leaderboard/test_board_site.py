@@ -12,13 +12,14 @@ import pytest
 from small_suite import small_suite
 from synthetic import synthetic
 
+from ccenv.benchmarks.hashing import hash_of
 from ccenv.benchmarks.runner import run_suite
 from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
 from ccenv.errors import InputError, MissingExtraError
 from ccenv.leaderboard.board import make_board
 from ccenv.leaderboard.proofs import store_report
-from ccenv.leaderboard.records import VERIFICATION
+from ccenv.leaderboard.records import VERIFICATION, played_hash
 from ccenv.leaderboard.site import build_site
 from ccenv.leaderboard.sources import from_folders
 from ccenv.leaderboard.views import quantity
@@ -297,6 +298,20 @@ def test_the_newest_run_of_a_sender_counts_and_older_code_is_marked(records: Pat
     table = next(t for t in board.tables if t.suite.name == "small")
     origin = {result.player.label: (Path(result.record.order).name, result.stale) for _, _, result in table.rows}
     assert origin == {"cc_qdel": ("newer", False), "reno": ("small", True)}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_records_of_an_older_suite_format_stay_readable(records: Path, whole: bool) -> None:
+    """A suite that was recorded before a key existed has the hash that it had then, and stands beside newer records of it."""
+
+    def older(manifest: Any) -> None:
+        assert played_hash(manifest["suite"]) == manifest["suite_sha256"]  # as the suite itself computes it
+        del manifest["suite"]["budget_flow_steps"]
+        manifest["suite_sha256"] = hash_of(manifest["suite"]) if whole else played_hash(manifest["suite"])
+
+    now = make_board(from_folders([records]))
+    edit(records / "bench" / "small" / MANIFEST, older)
+    assert [t.sha256 for t in make_board(from_folders([records])).tables] == [t.sha256 for t in now.tables]
 
 
 def test_versions_of_a_suite_are_never_mixed(records: Path, tmp_path: Path) -> None:
