@@ -8,6 +8,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.synthesized import shipped_program
 from ccenv.errors import InputError, UnknownNameError
 from ccenv.programs import decide, parse_program, pseudo_code, to_json
+from ccenv.registry import load_target
 
 LISTING_2 = {
     "cc_qdel": """
@@ -124,3 +125,9 @@ def test_probe_slow_stands_still_at_the_smallest_rate_as_published():
             q_u = max(Fraction(0), q_u + rates[-1] - c_l_lambda)
         assert (set(rates) == {one}) == stands
         assert (max(rates) == 2 * c_l_lambda + one) != stands
+
+
+@pytest.mark.parametrize("taker", ["ccenv.smt.catalog:smt_sender", "ccenv.leaderboard.submission.pack:_payload"])
+def test_what_takes_one_program_refuses_one_that_starts_with_another(taker):
+    with pytest.raises(InputError, match="starts with another program"):
+        load_target(taker)("cc_probe_slow_k")

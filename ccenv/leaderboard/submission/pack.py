@@ -121,6 +121,8 @@ def _payload(spec: str) -> _Payload:
     if isinstance(sender, ProgramSender):
         from ccenv.programs import to_json
 
+        if sender.start is not None:
+            raise InputError(f"{spec!r} starts with another program; a submission is one: {sender.program.name!r}")
         return _Payload("program", sender.name, to_json(sender.program).encode())
     if isinstance(sender, MlpSender):
         return _mlp_payload("policy", sender, None)
