@@ -26,6 +26,13 @@ def command(
     budget: Annotated[float | None, typer.Option(help="CPU seconds for the run, instead of the query's limits.budget_s.")] = None,
     recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check; needed with time-outs.")
+    ] = False,
+    bounds: Annotated[
+        int, typer.Option(help="Bisect the best provable utilisation and bytes in flight of so many solutions, and rank them.")
+    ] = 0,
+    report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
     json: JsonOption = False,
 ) -> int:
     """Find every program of a query's template that provably meets its objectives, or the knowledge that none does.
@@ -46,7 +53,9 @@ def command(
     query = load_query(words[0])
     if budget is not None:
         query = query.model_copy(update={"limits": query.limits.model_copy(update={"budget_s": budget})})
-    return _search(query, jobs, backend, not fresh, recheck, output, json)
+    if plain:
+        return _plain(query, json)
+    return _search(query, (jobs, backend), not fresh, (recheck, bounds, report), output, json)
 
 
 def _check(recheck: str | None, budget: float | None) -> None:
@@ -63,12 +72,32 @@ def _check(recheck: str | None, budget: float | None) -> None:
         version_of(recheck)
 
 
+def _plain(query: Query, json: bool) -> int:
+    from ccenv.synth.cegis import cegis
+
+    data = cegis(query, query.limits.budget_s)
+    if json:
+        print_json(data)
+    else:
+        rows = [(name.replace("_", " "), value) for name, value in data.items() if name != "solutions"]
+        print_table(f"{query.name} by plain CEGIS", ["what", "value"], rows)
+    return 0 if data["complete"] else EXIT_INCOMPLETE
+
+
 def run_folder(query: Query, output: Path) -> Path:
     """Return where a query's run is kept; another query, rule or seed is another run."""
     return output / f"{query.name}-{query.fingerprint()}"
 
 
-def _search(query: Query, jobs: int, backend: str, reuse: bool, recheck: str | None, output: Path, json: bool) -> int:
+def _search(
+    query: Query,
+    workers: tuple[int, str],
+    reuse: bool,
+    extras: tuple[str | None, int, Path | None],
+    output: Path,
+    json: bool,
+) -> int:
+    recheck, bounds, report = extras
     from ccenv.cli.progress import progress_bar
     from ccenv.synth.result import result, write_solutions
     from ccenv.synth.run import recheck_solutions, solve_query, start, warm_up
@@ -77,11 +106,21 @@ def _search(query: Query, jobs: int, backend: str, reuse: bool, recheck: str | N
     folder = run_folder(query, output)
     run = start(query, folder, reuse)
     with progress_bar(query.name) as progress:
-        solve_query(run, jobs, backend, progress)
+        solve_query(run, *workers, progress)
     data = result(run)
     if recheck is not None:
         data["recheck"] = recheck_solutions(run, recheck)
+    if bounds:
+        from ccenv.synth.bounds import behaviour, rank
+
+        data["ranking"] = rank(query, data["solutions"], bounds, query.limits.budget_s)
+        data["engine"] = behaviour(query, data["solutions"], bounds)
     data["folder"] = str(folder)
+    if report is not None:
+        from ccenv.synth.report import write_report
+
+        write_report(data, report)
+        data["report"] = str(report)
     data["files"] = write_solutions(data, folder / "solutions")
     if json:
         print_json(data)
@@ -99,6 +138,8 @@ def _print(data: dict[str, Any]) -> None:
     if rows:
         print_table("solutions", ["program", "raw", "rule"], rows)
     print_text(f"{data['cpu_seconds']} CPU s, {data['z3_calls']} solver calls, {data['counterexamples']} counterexamples")
+    for row in data.get("ranking", []):
+        print_text(f"{row['name']}: {row['summary']}")
     if "recheck" in data:
         print_text(f"{data['recheck']['solver']}: {data['recheck']['confirmed']} of {data['canonical']} proofs confirmed")
     print_text(f"programs in {data['folder']}/solutions")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ccenv.errors import CcenvError
 from ccenv.programs import Program
 from ccenv.smt import properties
-from ccenv.smt.algebra import Formula
+from ccenv.smt.algebra import Formula, all_of, any_of, implies, negate
 from ccenv.smt.claims import no_window_misleads, starts_consistent
 from ccenv.smt.encode import AnySender, Needs, encode
 from ccenv.smt.properties import Property
@@ -18,7 +18,7 @@ from ccenv.smt.setting import Setting
 from ccenv.smt.solvers import solve, to_smtlib
 from ccenv.smt.store import query_hash
 from ccenv.smt.verifier import Query, confirm
-from ccenv.smt.view import View
+from ccenv.smt.view import View, known
 from ccenv.synth.objectives import Objectives
 
 BOUNDS = frozenset({"C_L", "C_U"})
@@ -36,6 +36,7 @@ class Task:
         seconds: limit per solver call.
         seed: of the solver.
         full: use moving beliefs throughout instead of the static-belief reduction.
+        any_start: beliefs may be wrong at the start: the other half of (5.3) is asked, too.
     """
 
     setting: Setting
@@ -44,6 +45,7 @@ class Task:
     seconds: float
     seed: int = 0
     full: bool = False
+    any_start: bool = False
 
 
 @dataclass
@@ -76,12 +78,15 @@ def claims(task: Task) -> list[Query]:
     window = needs.probe_window
     objectives = task.objectives
 
+    def start(v: View) -> Formula:
+        return True if task.any_start else starts_consistent(v, window)
+
     def query(name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs) -> Query:
-        claim = Property(name, text, holds, reads, lambda v: starts_consistent(v, window))
+        claim = Property(name, text, holds, reads, start)
         return Query(name, task.setting, sender, claim, bounds)
 
     if task.full:
-        return [query("invariant", "(5.3), consistent branch, with moving beliefs", lambda v: _whole(objectives, v), "full")]
+        return [query("invariant", "(5.3) with moving beliefs", lambda v: _whole(objectives, v, task.any_start), "full")]
     out = [
         query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
         for name, holds in objectives.parts()
@@ -96,11 +101,24 @@ def claims(task: Task) -> list[Query]:
     return out
 
 
-def _whole(objectives: Objectives, v: View) -> Formula:
-    from ccenv.smt.algebra import all_of, any_of
+def _whole(objectives: Objectives, v: View, any_start: bool) -> Formula:
+    """Return (5.3): where beliefs start right, they end right and shrink or objectives are met; else they become right."""
+    steady = objectives.steady(v)
+    right = all_of([properties.consistent(v, v.last), any_of([properties.beliefs_shrink(v), steady]), objectives.probing(v)])
+    if not any_start:
+        return right
+    started = properties.consistent(v, 0)
+    repaired = any_of([properties.consistent(v, v.last), _towards_truth(v), steady])
+    return all_of([implies(started, right), implies(negate(started), repaired)])
 
-    steady = any_of([properties.beliefs_shrink(v), objectives.steady(v)])
-    return all_of([properties.consistent(v, v.last), steady, objectives.probing(v)])
+
+def _towards_truth(v: View) -> Formula:
+    """Return that beliefs move towards the truth (F.2): bounds fall where C_L is above C, and rise where C_U is below."""
+    lower, upper = known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    last = v.last
+    falls = all_of([any_of([lower[last] < lower[0], upper[last] < upper[0]]), lower[last] <= lower[0], upper[last] <= upper[0]])
+    rises = all_of([any_of([lower[last] > lower[0], upper[last] > upper[0]]), lower[last] >= lower[0], upper[last] >= upper[0]])
+    return all_of([implies(lower[0] > 1, falls), implies(upper[0] < 1, rises)])
 
 
 def decide(task: Task) -> Decision:

@@ -84,6 +84,8 @@ def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
     """
     space = query.space()
     query.check_size(space)
+    if query.beliefs.timeouts != "none":
+        raise InputError(f"query {query.name!r} has belief time-outs: the pipeline needs beliefs that only tighten; use --plain")
     if query.network.model == "cbr_delay" or query.template.rates > 3:
         raise InputError(f"query {query.name!r}: no simulator for model {query.network.model} with {query.template.rates} rates")
     simulator = Simulator(query.setting(), query.goals(), space, class_rows(space))

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from ccenv.cli.main import main
+from ccenv.errors import InputError
+from ccenv.programs import load_program
 from ccenv.smt.exact import ReplayError
 from ccenv.synth import run as run_module
+from ccenv.synth.cegis import cegis
 from ccenv.synth.classes import members
+from ccenv.synth.groups import Choice
 from ccenv.synth.prove import Task, decide
 from ccenv.synth.query import load_query
 from ccenv.synth.result import result
@@ -192,3 +196,52 @@ def test_bad_queries_end_with_one_line(
 def test_an_unknown_query_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["synth", "g1_t55"]) == 2
     assert "g1_t5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["quick", "g1_t4"])
+def test_plain_cegis_finds_the_same(name: str, tmp_path: Path) -> None:
+    slow, quick = cegis(load_query(name), 60.0), _answer(name, tmp_path)
+    assert slow["complete"]
+    assert [slow[key] for key in ("keys", "raw", "canonical")] == [quick[key] for key in ("keys", "raw", "canonical")]
+
+
+def test_time_outs_need_the_plain_way(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--plain"):
+        start(load_query("quick_timeouts"), tmp_path)
+
+
+@pytest.mark.slow
+def test_time_outs_and_wrong_beliefs_are_answered() -> None:
+    """(5.3) in full: with right beliefs cc_qdel's form solves the query, with any it does not within 7 samples."""
+    assert cegis(load_query("quick_timeouts_consistent"), 300.0)["keys"] == 2
+    assert cegis(load_query("quick_timeouts"), 300.0)["keys"] == 0
+
+
+def test_bounds_report_and_second_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["synth", "quick", "--bounds", "1", "--report", "page.html", "--recheck", "yices", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (row,) = data["ranking"]
+    assert 0.5 <= row["utilisation"]["proved"] < 1
+    assert row["utilisation"]["refuted"] > row["utilisation"]["proved"]
+    assert row["inflight"]["refuted"] < row["inflight"]["proved"] <= 5
+    assert data["recheck"]["confirmed"] == data["canonical"] == 1
+    page = (tmp_path / "page.html").read_text()
+    assert row["summary"].split(",")[0] in page
+    assert "rate = 2 C_L" in page
+    assert len(load_program(data["files"][0]).inputs()) > 1
+
+
+def test_the_choice_of_a_model_is_read_back() -> None:
+    """Each number of a program has its bits, and bits beyond the last program name one that exists."""
+    program = load_query("quick").space().program(Candidate((0,), (0, 0)), "p")
+    for count in (1, 2, 3, 5, 8, 13):
+        choice = Choice((program,) * count)
+        choice.bits = list(range((count - 1).bit_length()))
+        picked = {
+            choice.picked_in({f"bit_{k}": bool(value >> k & 1) for k in range(len(choice.bits))})
+            for value in range(1 << len(choice.bits))
+        }
+        assert picked == set(range(count))

@@ -1,0 +1,60 @@
+"""Record the answers of queries in one small file: ``python -m ccenv.synth.record OUT.json QUERY ...``.
+
+Queries with belief time-outs run as plain CEGIS, the others through the pipeline, each from nothing in a temporary folder. A query
+whose name is in the file already is replaced; the others stay.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError
+from ccenv.files import parse_json, write_atomic
+from ccenv.programs import parse_program, pseudo_code
+from ccenv.synth.cegis import cegis
+from ccenv.synth.query import Query, load_query
+from ccenv.synth.result import result
+from ccenv.synth.run import solve_query, start, warm_up
+
+MOST_SHOWN = 8
+"""Solutions whose pseudo-code is kept per query."""
+
+
+def answer(query: Query) -> dict[str, Any]:
+    """Return one query's answer, short: counts, times, funnel and the first solutions as pseudo-code."""
+    if query.beliefs.timeouts != "none":
+        data = cegis(query, query.limits.budget_s)
+        programs = [pseudo_code(parse_program(program)) for program in data.pop("solutions")]
+        return data | {"method": "plain CEGIS", "solutions": programs[:MOST_SHOWN]}
+    with tempfile.TemporaryDirectory() as folder:
+        run = start(query, FilePath(folder))
+        solve_query(run)
+        data = result(run)
+    data["solutions"] = [solution["pseudo_code"] for solution in data["solutions"][:MOST_SHOWN]]
+    return data | {"method": "pipeline"}
+
+
+def main(arguments: list[str]) -> int:
+    """Record queries; returns the exit code."""
+    if len(arguments) < 2:
+        print("usage: python -m ccenv.synth.record OUT.json QUERY ...", file=sys.stderr)
+        return 2
+    file = FilePath(arguments[0])
+    try:
+        known = parse_json(file.read_bytes(), str(file)) if file.exists() else {}
+        warm_up()
+        for name in arguments[1:]:
+            known[name] = answer(load_query(name))
+            write_atomic(file, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
+    except CcenvError as error:
+        print(f"ccenv: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,39 @@
+"""The report page of a run: funnel, times, solutions as pseudo-code with proved bounds and their behaviour in the engine."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import require_extra
+from ccenv.files import write_atomic
+from ccenv.synth.result import summary
+
+_WIDEST_REM = 24.0
+
+
+def write_report(data: dict[str, Any], file: FilePath) -> None:
+    """Write the page; bars are logarithmic.
+
+    Args:
+        data: the answer, optionally with ``ranking`` and ``engine``.
+        file: where to write.
+
+    Raises:
+        MissingExtraError: without Jinja2.
+    """
+    require_extra("jinja2", "board")
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ccenv.synth"), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    stages = [(name.replace("_", " "), n) for name, n in data["funnel"].items()]
+    largest = math.log10(1 + max(n for _, n in stages))
+    funnel = [(name, n, round(_WIDEST_REM * math.log10(1 + n) / largest, 2)) for name, n in stages]
+    bounds = {row["name"]: row["summary"] for row in data.get("ranking", [])}
+    page = environment.get_template("report.html")
+    text = page.render(data=data, line=summary(data), funnel=funnel, bounds=bounds, engine=data.get("engine", {}))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, text.encode())
