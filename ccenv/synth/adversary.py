@@ -23,7 +23,7 @@ _RATIOS = (8, 9, 12, 16, 18, 24, 36, 48)
 _BACKLOG = (0, 0, 1, 2, 4, 8, 12, 20, 40, 80, 200)
 
 
-def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: float) -> np.ndarray:
+def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: float, probes: bool) -> np.ndarray:
     """Make random traces for a setting.
 
     Args:
@@ -31,6 +31,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
         count: how many.
         rng: seeded generator.
         moving: share of traces on which beliefs may move.
+        probes: also choose C_L_lambda and q_U, consistent ones.
 
     Returns:
         np.ndarray: (count,) of TRACE.
@@ -41,7 +42,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     out["exact_waste"] = setting.model != "ccac"
     out["past_known"] = setting.delay_rule == "sound"
     out["hold"] = rng.random(count) >= moving
-    out["alpha"] = 2 * LINK // rng.choice(_ALPHAS, count) // 48 * 48
+    out["alpha"] = 2 * LINK // rng.choice(_ALPHAS, count) // 1296 * 1296
     beta = _buffers(setting, out["alpha"], rng)
     out["beta"] = beta
     lower = LINK // rng.choice(_LOWER, count) // 4 * 4
@@ -64,6 +65,8 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     at_brim = (beta >= 0) & (out["E"] == out["G"] + beta)
     out["lost"] = at_brim & (rng.random(count) < 0.6)
     out["seen"] = (beta >= 0) & (rng.random(count) < 0.3)
+    if probes:
+        _probes(out, rng)
     _delays(out, setting, rng)
     _moves(out, n, rng)
     return out
@@ -82,6 +85,20 @@ def _on_lines(out: np.ndarray, rng: np.random.Generator) -> None:
     use = (rng.random(count) < 0.6) & (upper >= LINK) & (upper >= lower) & (lower >= out["alpha"])
     out["C_L"] = np.where(use, lower, out["C_L"])
     out["C_U"] = np.where(use, upper, out["C_U"])
+
+
+def _probes(out: np.ndarray, rng: np.random.Generator) -> None:
+    """Choose C_L_lambda and q_U: at most C, on or below the buffer line (6.3), and at least the queue."""
+    count = len(out)
+    most = np.where(out["beta"] >= 0, np.minimum(LINK, (LINK + np.maximum(out["beta"], 0)) // 3), LINK)
+    share = rng.choice([1, 1, 1, 2, 3, 4, 8, 20], count)
+    probed = np.where(rng.random(count) < 0.3, out["alpha"] * rng.integers(1, 4, count), most // share)
+    out["probes"] = 1
+    out["C_L_lambda"] = np.minimum(np.maximum(probed // 1296 * 1296, out["alpha"]), most)
+    queue = np.maximum(out["E"] - out["G"], 0)
+    more = np.where(rng.random(count) < 0.5, 0, out["alpha"] * rng.integers(0, 4, count))
+    out["q_U"] = queue + np.where(rng.random(count) < 0.2, out["C_L_lambda"] * rng.integers(0, 3, count), more)
+    out["first_late"] = rng.random(count) < 0.2
 
 
 def _buffers(setting: Setting, alpha: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -25,6 +25,7 @@ def trace_of_view(view: View) -> np.ndarray | None:
     setting = view.setting
     numbers = [view.alpha, view.E[0], view.C_L[0], view.C_U[0], *view.G, *view.S, *view.E_before]  # type: ignore[index]
     numbers += [view.beta] if view.beta is not None else []
+    numbers += [view.C_L_lambda[0], view.q_U[0]] if view.C_L_lambda is not None and view.q_U is not None else []
     # Windows are 1 to T samples long, and rates are halves.
     scale = math.lcm(*(Fraction(x).denominator for x in numbers)) * 2 * math.lcm(*range(1, setting.samples + 1))
     largest = max(abs(Fraction(x)) for x in [*numbers, *view.E]) * scale
@@ -42,10 +43,14 @@ def trace_of_view(view: View) -> np.ndarray | None:
     out["alpha"], out["beta"] = whole(view.alpha), -1 if view.beta is None else whole(view.beta)
     out["G"], out["E"], out["C_L"], out["C_U"] = whole(view.G[0]), whole(view.E[0]), whole(view.C_L[0]), whole(view.C_U[0])  # type: ignore[index]
     out["lost"], out["seen"] = bool(view.lost_at_0), bool(view.loss_seen[0])
+    if view.C_L_lambda is not None and view.q_U is not None:
+        slack = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
+        out["probes"], out["C_L_lambda"], out["q_U"] = 1, whole(view.C_L_lambda[0]), whole(view.q_U[0])
+        out["first_late"] = bool(view.first_late[0][slack])
     held = all(x == view.C_L[0] for x in view.C_L) and all(x == view.C_U[0] for x in view.C_U)  # type: ignore[index,union-attr]
     out["hold"] = held
     past = [whole(x) for x in view.E_before]
-    past += [-LARGEST] * (PAST - len(past))
+    past += [min([-LARGEST, *past])] * (PAST - len(past))
     out["E_before"] = past[:PAST]
     out["waste"][:], out["serve"][:] = -1, -1
     out["G_at"][:n] = [whole(x) for x in view.G]
@@ -72,7 +77,7 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         ReplayError: if simulator and replayer disagree.
     """
     n, link = setting.samples, int(trace["link"])
-    G, E, S, delays, _, _, lower, upper = curves
+    G, E, S, delays, _, _, lower, upper, late, _, probed, queue = curves
 
     def part(x: Any) -> Fraction:
         return Fraction(int(x), link)
@@ -85,11 +90,17 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
     values |= {f"G_{t}": part(G[t]) for t in range(n)} | {f"S_{t}": part(S[t]) for t in range(n)}
     values |= {f"E_{t}": part(E[t]) for t in range(n)}
     values |= {f"C_L_{t}": part(lower[t]) for t in range(n)} | {f"C_U_{t}": part(upper[t]) for t in range(n)}
+    bounds = BOUNDS
+    if trace["probes"]:
+        bounds |= {"C_L_lambda", "q_U"}
+        values |= {f"C_L_lambda_{t}": part(probed[t]) for t in range(n)} | {f"q_U_{t}": part(queue[t]) for t in range(n)}
+        m = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
+        values |= {f"first_late_{t}_{m}": bool(late[t]) for t in range(n)}
     longest = n if setting.delay_rule == "artefact" else PAST
     wanted = range(1, longest + 1)
     values |= {f"late_{t}_{m}": bool(delays[t] >= m) for t in range(n) for m in wanted}
     if setting.delay_rule == "sound":
         values |= {f"E_before_{k}": part(trace["E_before"][k]) for k in range(PAST)}
     else:
-        values |= {f"E_before_{k}": part(trace["E"]) for k in range(longest)}
-    return replay(setting, values, BOUNDS, 1, program_decider(program))
+        values |= {f"E_before_{k}": part(trace["E_before"][min(k, PAST - 1)]) for k in range(max(longest, PAST))}
+    return replay(setting, values, frozenset(bounds), 1, program_decider(program))

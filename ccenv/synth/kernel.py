@@ -12,35 +12,40 @@ from numba import njit
 
 from ccenv.synth.records import GRAIN, MOST_SAMPLES, PAST, SHARES
 
-CURVES = 8
+CURVES = 12
 """Rows that ``simulate`` fills."""
 
-SURVIVES, MISSED, LARGE_LOSS, ILLEGAL = 0, 1, 2, 3
-"""What a trace does to a candidate: nothing; objective missed while no bound moves; large loss while probing; not legal."""
+SURVIVES, MISSED, LARGE_LOSS, ILLEGAL, MISLED = 0, 1, 2, 3, 4
+"""What a trace does to a candidate: nothing; objective missed while no bound moves; large loss while probing; not legal; a
+consistent C_L_lambda or q_U became wrong."""
+
+PROBE_SLACK = 1
+"""Steps that sampling adds to T* + D in C_L_lambda (``lambda_extra_steps``)."""
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int) -> bool:  # type: ignore[no-untyped-def]
+def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> bool:  # type: ignore[no-untyped-def]
     if condition.timed == 1:
         return condition.qdel * qdel + condition.Rm > 0
-    return condition.C_L * C_L + condition.C_U * C_U + condition.alpha * alpha > 0
+    sent = condition.C_L_lambda * probed + condition.q_U * q_U
+    return condition.C_L * C_L + condition.C_U * C_U + condition.alpha * alpha + sent > 0
 
 
 @njit(cache=True, error_model="numpy")
-def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int) -> int:  # type: ignore[no-untyped-def]
+def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> int:  # type: ignore[no-untyped-def]
     """Return which rate a candidate takes; row holds its conditions, then its rates."""
     if shape == 1:
         return row[0]
     if shape == 2:
-        return row[1] if _holds(conditions[row[0]], C_L, C_U, alpha, qdel) else row[2]
-    first = _holds(conditions[row[0]], C_L, C_U, alpha, qdel)
+        return row[1] if _holds(conditions[row[0]], C_L, C_U, alpha, qdel, probed, q_U) else row[2]
+    first = _holds(conditions[row[0]], C_L, C_U, alpha, qdel, probed, q_U)
     if shape == 3:
         if first:
             return row[2]
-        return row[3] if _holds(conditions[row[1]], C_L, C_U, alpha, qdel) else row[4]
+        return row[3] if _holds(conditions[row[1]], C_L, C_U, alpha, qdel, probed, q_U) else row[4]
     if first:
-        return row[3] if _holds(conditions[row[1]], C_L, C_U, alpha, qdel) else row[4]
-    return row[5] if _holds(conditions[row[2]], C_L, C_U, alpha, qdel) else row[6]
+        return row[3] if _holds(conditions[row[1]], C_L, C_U, alpha, qdel, probed, q_U) else row[4]
+    return row[5] if _holds(conditions[row[2]], C_L, C_U, alpha, qdel, probed, q_U) else row[6]
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -99,23 +104,28 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
         conditions: CONDITION records.
         rates: RATE records.
         curves: (CURVES, MOST_SAMPLES) int64, filled: tokens admitted, bytes that entered, bytes delivered, whole steps that the
-            newest byte waited, 1 where the link was surely used, the rate in (t-1, t], C_L, C_U.
+            newest byte waited, 1 where the link was surely used, the rate in (t-1, t], C_L, C_U; with ``probes`` also 1 where the
+            first byte waited too long, 1 where a loss became known, C_L_lambda, q_U.
 
     Returns:
         int: SURVIVES, MISSED, LARGE_LOSS or ILLEGAL.
     """
-    n, D, alpha = trace.samples, trace.jitter, trace.alpha
+    n, D, alpha, link = trace.samples, trace.jitter, trace.alpha, trace.link
     G, E, S, delays, shows, spent, lower, upper = (
         curves[0], curves[1], curves[2], curves[3], curves[4], curves[5], curves[6], curves[7],
     )  # fmt: skip
     C_L, C_U = trace.C_L, trace.C_U
     lower[0], upper[0] = C_L, C_U
+    late, warned = curves[8], curves[9]
+    probed, q_U = trace.C_L_lambda, trace.q_U
+    curves[10, 0], curves[11, 0] = probed, q_U
+    late[0], warned[0] = trace.first_late, trace.seen
     G[0], E[0], S[0], delays[0], spent[0] = trace.G, trace.E, 0, trace.delay, alpha
     lost_before, lossy, lost_total, most_lost, most_inflight = trace.lost, 0, 0, 0, 0
     moved = False
     for t in range(1, n):
-        rate = rates[_leaf(shape, row, conditions, C_L, C_U, alpha, max(0, delays[t - 1] - D))]
-        doubled = rate.C_L * C_L + rate.alpha * alpha
+        rate = rates[_leaf(shape, row, conditions, C_L, C_U, alpha, max(0, delays[t - 1] - D), probed, q_U)]
+        doubled = rate.C_L * C_L + rate.alpha * alpha + rate.C_L_lambda * probed + rate.q_U * q_U
         if doubled % 2 != 0:
             return ILLEGAL
         sent = max(doubled // 2, alpha)
@@ -168,13 +178,31 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
                 C_U = (S[t] - S[s]) // (t - s - D)
                 moved = True
         lower[t], upper[t] = C_L, C_U
-        if moved and goal.transient == 0:
+        if trace.probes == 1:
+            slack = D + PROBE_SLACK
+            late[t] = (S[t - 1] < _enqueued(trace, E, t - slack - 1)) if S[t] > S[t - 1] else late[t - 1]
+            warned[t] = seen
+            for end in range(t, 0, -1):
+                if late[end] == 1 or warned[end] == 1:
+                    break
+                if E[end] <= S[t] and spent[end] > probed * (1 + slack):
+                    if spent[end] % (1 + slack) != 0:
+                        return ILLEGAL
+                    probed = spent[end] // (1 + slack)
+                    moved = True
+            q_U = min(E[t] + lost - S[t], max(0, q_U + sent - probed))
+            curves[10, t], curves[11, t] = probed, q_U
+        if moved and goal.transient == 0 and trace.probes == 0:
             return SURVIVES
         lossy += lost > 0
         lost_total += lost
         most_lost = max(most_lost, lost)
         most_inflight = max(most_inflight, E[t] - S[t])
     last = n - 1
+    if trace.probes == 1:
+        line = trace.beta >= 0 and link + trace.beta < probed * (1 + D + PROBE_SLACK)
+        if probed > link or q_U < E[last] - G[last] or line:
+            return MISLED
     falls = spent[last] < spent[1] or E[last] - S[last] < E[1] - S[1] or E[last] - G[last] < E[1] - G[1]
     if goal.transient == 1 and most_lost > goal.step_loss and not falls:
         return LARGE_LOSS
@@ -209,7 +237,7 @@ def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:  # ty
     for i in range(len(candidates)):
         found = simulate(trace, goal, shape, candidates[i], conditions, rates, curves)
         out[i] = found
-        broken += found in (MISSED, LARGE_LOSS)
+        broken += found in (MISSED, LARGE_LOSS, MISLED)
     return broken
 
 

@@ -79,7 +79,11 @@ def claims(task: Task) -> list[Query]:
     objectives = task.objectives
 
     def start(v: View) -> Formula:
-        return True if task.any_start else starts_consistent(v, window)
+        if task.any_start:
+            return True
+        # A buffer of the solver's choice holds at least a segment.
+        room = v.beta > v.alpha if v.beta is not None and v.setting.buffer == "arbitrary" else True
+        return all_of([starts_consistent(v, window), room])
 
     def query(name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs) -> Query:
         claim = Property(name, text, holds, reads, start)
@@ -93,7 +97,7 @@ def claims(task: Task) -> list[Query]:
     ]
     if needs.bounds - BOUNDS:
         text = "consistent C_L_lambda and q_U stay consistent"
-        out.append(query("consistent", text, lambda v: properties.consistent(v, v.last), "full"))
+        out.append(query("consistent", text, ends_right, "full", sender.needs(task.setting)))
     if objectives.transient != "none" and task.setting.has_loss:
         # Bounds that the program does not read change nothing here: it is asked whether or not they move.
         text = "no large loss while probing"
@@ -101,10 +105,15 @@ def claims(task: Task) -> list[Query]:
     return out
 
 
+def ends_right(v: View) -> Formula:
+    """Return that all bounds of a trace, the buffer line (6.3) included, are true at its end."""
+    return all_of([properties.consistent(v, v.last), properties.buffer_line(v, v.last, 1)])
+
+
 def _whole(objectives: Objectives, v: View, any_start: bool) -> Formula:
     """Return (5.3): where beliefs start right, they end right and shrink or objectives are met; else they become right."""
     steady = objectives.steady(v)
-    right = all_of([properties.consistent(v, v.last), any_of([properties.beliefs_shrink(v), steady]), objectives.probing(v)])
+    right = all_of([ends_right(v), any_of([properties.beliefs_shrink(v), steady]), objectives.probing(v)])
     if not any_start:
         return right
     started = properties.consistent(v, 0)

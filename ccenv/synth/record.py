@@ -1,7 +1,7 @@
 """Record the answers of queries in one small file: ``python -m ccenv.synth.record OUT.json QUERY ...``.
 
-Queries with belief time-outs run as plain CEGIS, the others through the pipeline, each from nothing in a temporary folder. A query
-whose name is in the file already is replaced; the others stay.
+Queries with belief time-outs run as plain CEGIS, the others through the pipeline, each from nothing in a temporary folder. One
+that is in the file already is replaced; the others stay.
 """
 
 from __future__ import annotations

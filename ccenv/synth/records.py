@@ -49,6 +49,10 @@ TRACE = np.dtype(
         ("delay", np.int64),  # of the newest byte at sample 0, whole steps; samples means at least so many
         ("lost", np.int64),  # bytes were lost in the step that ended at sample 0
         ("seen", np.int64),  # a loss became known at sample 0
+        ("probes", np.int64),  # 1: C_L_lambda and q_U are kept, too
+        ("C_L_lambda", np.int64),
+        ("q_U", np.int64),
+        ("first_late", np.int64),  # the first byte delivered by sample 0 had waited beyond what jitter explains
         ("E_before", np.int64, (PAST,)),
         ("waste", np.int64, (MOST_SAMPLES,)),  # share of spare tokens wasted, or -1: G_at says where G goes
         ("serve", np.int64, (MOST_SAMPLES,)),  # share of the legal band of S, or -1: S_at says where S goes
@@ -67,11 +71,15 @@ CONDITION = np.dtype(
         ("alpha", np.int64),
         ("qdel", np.int64),
         ("Rm", np.int64),
+        ("C_L_lambda", np.int64),
+        ("q_U", np.int64),
     ],
     align=True,
 )
 
-RATE = np.dtype([("C_L", np.int64), ("alpha", np.int64)], align=True)  # twice the coefficients
+RATE = np.dtype(
+    [("C_L", np.int64), ("alpha", np.int64), ("C_L_lambda", np.int64), ("q_U", np.int64)], align=True
+)  # twice the coefficients
 
 GOAL = np.dtype(
     [
@@ -95,9 +103,10 @@ def twice(value: Fraction) -> int:
 
 
 def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
-    """Return conditions over C_L, C_U, MSS/Rm or qdel_L, Rm as records."""
+    """Return conditions as records."""
     out = np.zeros(len(conditions), dtype=CONDITION)
     field = {"C_L": "C_L", "C_U": "C_U", "MSS/Rm": "alpha", "qdel_L": "qdel", "Rm": "Rm"}
+    field |= {"C_L_lambda": "C_L_lambda", "q_U/Rm": "q_U"}
     for row, terms in zip(out, conditions, strict=True):
         for name, value in terms:
             row[field[name]] = twice(value)
@@ -106,9 +115,9 @@ def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.
 
 
 def rate_records(rates: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
-    """Return rates over C_L and MSS/Rm as records."""
+    """Return rates as records."""
     out = np.zeros(len(rates), dtype=RATE)
-    field = {"C_L": "C_L", "MSS/Rm": "alpha"}
+    field = {"C_L": "C_L", "MSS/Rm": "alpha", "C_L_lambda": "C_L_lambda", "q_U/Rm": "q_U"}
     for row, terms in zip(out, rates, strict=True):
         for name, value in terms:
             row[field[name]] = twice(value)

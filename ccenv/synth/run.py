@@ -12,6 +12,7 @@ import numpy as np
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.smt.exact import ReplayError
+from ccenv.smt.properties import beliefs_shrink
 from ccenv.smt.view import View
 from ccenv.synth.backends import mapper
 from ccenv.synth.classes import class_rows
@@ -19,7 +20,7 @@ from ccenv.synth.exchange import trace_of_view, view_of_trace
 from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, recheck
+from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, ends_right, recheck
 from ccenv.synth.query import Query
 from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.search import Simulator
@@ -86,8 +87,8 @@ def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
     query.check_size(space)
     if query.beliefs.timeouts != "none":
         raise InputError(f"query {query.name!r} has belief time-outs: the pipeline needs beliefs that only tighten; use --plain")
-    if query.network.model == "cbr_delay" or query.template.rates > 3:
-        raise InputError(f"query {query.name!r}: no simulator for model {query.network.model} with {query.template.rates} rates")
+    if query.template.rates > 3:
+        raise InputError(f"query {query.name!r}: templates of {query.template.rates} rates are not searched; up to 3 are")
     simulator = Simulator(query.setting(), query.goals(), space, class_rows(space))
     run = Run(query, space, simulator, Journal(folder, query.fingerprint(), reuse))
     _restore(run)
@@ -195,10 +196,7 @@ def simulated_view(run: Run, trace: np.ndarray, number: int) -> View:
 
 def check_breaks(objectives: Objectives, view: View, what: str) -> None:
     """Raise ReplayError unless an exact trace violates the invariant."""
-    steady = objectives.steady(view)
-    from ccenv.smt.properties import beliefs_shrink
-
-    if objectives.probing(view) and (steady or beliefs_shrink(view)):
+    if ends_right(view) and objectives.probing(view) and (objectives.steady(view) or beliefs_shrink(view)):
         raise ReplayError(f"{what}: the simulator reports a violation that the exact replay does not show")
 
 

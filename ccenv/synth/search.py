@@ -50,6 +50,11 @@ class Simulator:
         self.conditions = condition_records(self.space.conditions)
         self.rates = rate_records(self.space.rates)
 
+    @property
+    def probes(self) -> bool:
+        """Whether the template reads C_L_lambda or q_U."""
+        return bool(self.space.template.inputs() & {"C_L_lambda", "q_U/Rm"})
+
     def goal(self, trace: np.ndarray) -> np.ndarray:
         """Return the objectives in a trace's units."""
         return self.objectives.goal(self.setting, int(trace["link"]), int(trace["alpha"]))
@@ -77,11 +82,11 @@ class Simulator:
             found: called with each trace that was kept and the classes that it broke.
         """
         quiet = batch = 0
-        moving = 0.5 if self.objectives.transient != "none" and self.setting.has_loss else 0.0
+        moving = 0.5 if self.probes or (self.objectives.transient != "none" and self.setting.has_loss) else 0.0
         while len(self.alive) and quiet < QUIET_BATCHES and batch < MOST_BATCHES:
             rng = np.random.default_rng((seed, batch))
             batch += 1
-            traces = repertoire(self.setting, BATCH, rng, moving)
+            traces = repertoire(self.setting, BATCH, rng, moving, self.probes)
             hits = self._tried(traces, rng)
             quiet = 0 if hits.any() else quiet + 1
             while hits.any():
