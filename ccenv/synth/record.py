@@ -41,7 +41,7 @@ def answer(query: Query) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Record queries; returns the exit code."""
     if len(arguments) < 2:
-        print("usage: python -m ccenv.synth.record OUT.json QUERY ...", file=sys.stderr)
+        sys.stderr.write("usage: python -m ccenv.synth.record OUT.json QUERY ...\n")
         return 2
     file = FilePath(arguments[0])
     try:
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
             known[name] = answer(load_query(name))
             write_atomic(file, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
     except CcenvError as error:
-        print(f"ccenv: error: {error}", file=sys.stderr)
+        sys.stderr.write(f"ccenv: error: {error}\n")
         return 2
     return 0
 
