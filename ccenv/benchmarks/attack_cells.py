@@ -116,8 +116,12 @@ class AttackCell:
         return record
 
     def values(self, finding: Finding) -> dict[str, float | None]:
-        """Return the metrics of a finding's trace after the warm-up; None where one is undefined."""
-        window = Window(finding.trace, self.warm_up_rtts * self.steps_per_rtt, finding.trace.n_steps)
+        """Return the metrics of a finding's trace after the warm-up, None where one is undefined.
+
+        A construction that chooses its own, shorter time is measured over all of it.
+        """
+        first = self.warm_up_rtts * self.steps_per_rtt
+        window = Window(finding.trace, first if first < finding.trace.n_steps else 0, finding.trace.n_steps)
         values = measure(window, self.metrics)
         return {name: None if math.isnan(value) else value for name, value in values.items()}
 

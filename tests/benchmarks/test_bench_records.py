@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from test_bench_packet import small_packets
 
-from ccenv.benchmarks.records import overview, read_records, write_record
+from ccenv.benchmarks.records import overview, read_records, write_page, write_record
 from ccenv.benchmarks.runner import run_suite
-from ccenv.benchmarks.suite import suite_of
+from ccenv.benchmarks.suite import PACKAGE, load_suite, suite_of
 from ccenv.cli.main import main
+from ccenv.config import shipped_names
 from ccenv.errors import InputError
 
+DOCS = Path(__file__).parents[2] / "docs"
 REFERENCES: list[dict[str, Any]] = [
     {"name": "full", "metric": "utilisation", "at_least": 0.5, "source": "s"},
     {"name": "too high", "metric": "utilisation", "at_least": 2, "source": "s", "why": "cannot be"},
@@ -43,3 +45,23 @@ def test_a_record_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "not reproduced: cannot be" in text
     assert "(bench/packets/bars.png)" in text
     assert main(["bench", "records", str(tmp_path / "nowhere")]) == 2
+
+
+def test_the_page_in_the_documentation_is_made_of_the_records(tmp_path: Path) -> None:
+    target = DOCS / "reproduction.md"
+    page = tmp_path / "reproduction.md"
+    (tmp_path / "data").symlink_to(DOCS / "data")
+    write_page(tmp_path / "data" / "bench", page)
+    assert page.read_text(encoding="utf-8") == target.read_text(encoding="utf-8")
+
+
+def test_every_suite_of_a_paper_has_a_record_of_its_version() -> None:
+    records = {record["suite"]: record for record in read_records(DOCS / "data" / "bench")}
+    suites = {name: load_suite(name) for name in shipped_names(PACKAGE, ".yaml")}
+    papers = {name: suite for name, suite in suites.items() if "paper" in suite.tags}
+    assert set(records) == set(papers)
+    for name, suite in papers.items():
+        assert (records[name]["version"], records[name]["complete"]) == (suite.version, True)
+        assert [r["name"] for r in records[name]["references"]] == [r.name for r in suite.references]
+        if suite.sha256 != records[name]["suite_sha256"]:
+            pytest.fail(f"suite {name} changed since its record was made: run it again, or bump its version")
