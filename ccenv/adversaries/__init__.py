@@ -20,6 +20,12 @@ for _name, _summary in (
 ):
     ADVERSARIES.add(_name, f"ccenv.adversaries.scripted.{_name}:adversary", tags=("scripted",), summary=_summary)
 
+for _name, _summary in (
+    ("network_drain", "policy by PPO against cc_probe_drain on ccac, one flow"),
+    ("network_nominal", "policy by PPO against learned_nominal on ccac, one flow"),
+):
+    ADVERSARIES.add(_name, f"ccenv.adversaries.learned.zoo:{_name}", tags=("learned",), summary=_summary)
+
 
 def make_adversary(spec: str) -> Adversary:
     """Build an adversary.

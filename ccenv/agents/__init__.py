@@ -72,6 +72,16 @@ AGENTS.add(
     summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
 )
 
+_ZOO = "ccenv.agents.learned.zoo:"
+for _name, _tag, _summary in (
+    ("learned_nominal", "learned", "policy by PPO: score 0.974, worst utilisation found 0.588"),
+    ("learned_robust", "learned", "policy by PPO and rounds against attacks: score 0.966, worst utilisation found 0.927"),
+    ("learned_low_delay", "learned", "policy by PPO that pays for delay: queue 0.102 BDP, worst utilisation found 0.055"),
+    ("learned_nominal_d4", "distilled", "program distilled from learned_nominal: score 0.977, worst utilisation found 0.855"),
+    ("learned_nominal_u54", "distilled", "program with utilisation 0.54 proved: score 0.966, worst utilisation found 0.887"),
+):
+    AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
+
 
 def make_sender(spec: str, **parameters: Any) -> Sender:
     """Build a sender.

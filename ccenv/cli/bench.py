@@ -141,6 +141,7 @@ def records(
 def speed(
     ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
     packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,
+    train: Annotated[bool, typer.Option("--train", help="Also measure PPO and the kernel with policies.")] = False,
     save: Annotated[bool, typer.Option("--save", help="Also write a record into benchmarks/speed/.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -151,6 +152,10 @@ def speed(
     from ccenv.benchmarks.speed import measure, save_record
 
     result = measure(ode=ode, packet=packet)
+    if train:
+        from ccenv.training.speed import measure as measure_training
+
+        result |= measure_training()
     if save:
         result = {**result, "record": str(save_record(result))}
     if json:

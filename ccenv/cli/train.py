@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 def command(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A shipped config (ccenv list configs) or a YAML file.")],
+    assignments: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as with --set: what a sweep passes.")
+    ] = None,
     *,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting. Repeatable.")
@@ -39,17 +42,17 @@ def command(
     from ccenv.training.config import load_config, load_data
     from ccenv.training.run import default_folder, train
 
-    if load_data(config, set_ or ())[0].get("trainer") == "rllib":
+    overrides = [*(set_ or ()), *(assignments or ())]
+    if load_data(config, overrides)[0].get("trainer") == "rllib":
         if seeds is not None or record is not None or restart:
             raise InputError("--seeds, --record and --restart are for runs of Stable-Baselines3, not of RLlib")
-        _rllib(config, set_ or [], out, json)
+        _rllib(config, overrides, out, json)
         return
     numbers = [] if seeds is None else seeds.split(",")
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
     if len(numbers) > 1 and out is not None:
         raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
-    overrides = list(set_ or ())
     configs = [load_config(config, [*overrides, f"seed={number}"]) for number in numbers] or [load_config(config, overrides)]
     results = []
     for chosen in configs:

@@ -1,0 +1,51 @@
+"""The shipped zoo: learned senders as weights with cards, and the belief programs distilled from them (docs/learning.md).
+
+Each pair of files is ``policy.*`` of the run of the shipped config of that name, copied as it is; programs are those of
+``ccenv distill``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+
+from ccenv.agents.learned import load_policy
+from ccenv.programs import load_program
+from ccenv.sender import MlpSender, ProgramSender
+
+FOLDER = FilePath(__file__).parent
+
+
+def policy(name: str) -> MlpSender:
+    """Return a learned sender of the zoo."""
+    return load_policy(FOLDER / f"{name}.safetensors")
+
+
+def program(name: str) -> ProgramSender:
+    """Return a distilled sender of the zoo."""
+    loaded = load_program(str(FOLDER / f"{name}.json"))
+    return ProgramSender(loaded.name, loaded)
+
+
+def learned_nominal() -> MlpSender:
+    """Build the sender with the best nominal score."""
+    return policy("learned_nominal")
+
+
+def learned_robust() -> MlpSender:
+    """Build the sender that was trained against what attacked it."""
+    return policy("learned_robust")
+
+
+def learned_low_delay() -> MlpSender:
+    """Build the sender that pays for delay."""
+    return policy("learned_low_delay")
+
+
+def learned_nominal_d4() -> ProgramSender:
+    """Build the program that scores best, of depth 4."""
+    return program("learned_nominal_d4")
+
+
+def learned_nominal_u54() -> ProgramSender:
+    """Build the program with 54 % utilisation proved."""
+    return program("learned_nominal_u54")

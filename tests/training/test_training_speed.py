@@ -1,0 +1,18 @@
+"""``ccenv bench speed --train``: its keys; no machine's time is asserted."""
+
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+from ccenv.benchmarks.speed import timing
+from ccenv.training import speed
+
+
+def test_training_speed_has_its_keys(monkeypatch):
+    monkeypatch.setattr(timing, "MIN_SECONDS", 0.001)
+    monkeypatch.setattr(speed, "ITERATIONS", 2)
+    monkeypatch.setattr(speed, "N_ENVS", 4)
+    monkeypatch.setattr(speed, "CALL_STEPS", 4)
+    found = speed.measure()
+    names = {"train_ppo_steps_per_s", *(f"curve_mlp_{w}_flow_steps_per_s{b}" for w in (16, 64) for b in ("", "_best"))}
+    assert set(found) == names and all(value > 0 for value in found.values())

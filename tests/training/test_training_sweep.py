@@ -1,0 +1,54 @@
+"""The shipped sweep names only what its command takes."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ccenv.cli.main import main
+from ccenv.training.config import load_config
+
+SWEEP = Path(__file__).parents[2] / "ccenv" / "configs" / "sweep" / "wandb_ppo_sender.yaml"
+
+
+def test_every_point_of_the_sweep_is_a_valid_config():
+    sweep = yaml.safe_load(SWEEP.read_text())
+    fixed = [word for word in sweep["command"] if "=" in word]
+    names, values = zip(*((name, given["values"]) for name, given in sweep["parameters"].items()), strict=True)
+    for point in itertools.product(*values):
+        config = load_config(sweep["command"][2], [*fixed, *(f"{n}={v}" for n, v in zip(names, point, strict=True))])
+        assert config.log.wandb.enabled
+    assert sweep["metric"]["name"] == "evaluation_score"
+
+
+def test_overrides_without_set_are_what_a_sweep_passes(tmp_path, capsys):
+    pytest.importorskip("stable_baselines3")
+    small = ["num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "total_steps=64", "evaluation.n_paths=4"]
+    assert main(["train", "quick_sender", *small, "--set", "ppo.hidden=[4]", "--out", str(tmp_path)]) == 0
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert config["num_envs"] == 8 and config["ppo"]["hidden"] == [4]
+    capsys.readouterr()
+    assert main(["train", "quick_sender", "ppo.hiden=[4]"]) == 2
+    assert "Did you mean 'hidden'" in capsys.readouterr().err
+
+
+def test_seeds_and_their_record(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("stable_baselines3")
+    import json
+
+    from ccenv.training import record
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
+    small = ["num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "total_steps=64", "evaluation.n_paths=4"]
+    command = ["train", "quick_sender", *small, "--seeds", "0,1", "--record", "learning.json", "--json"]
+    assert main(command) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    data = json.loads((tmp_path / "learning.json").read_text())
+    assert sorted(data["runs"]) == ["quick_sender:0", "quick_sender:1"]
+    assert 0 <= data["runs"]["quick_sender:1"]["worst_utilisation"]["deep"] <= 1
+    (tmp_path / "learning.json").write_text("{}")
+    assert main(command) == 2
+    assert "not a record" in capsys.readouterr().err
+    assert main(["train", "quick_sender", "--seeds", "0,x"]) == 2

@@ -1,0 +1,72 @@
+"""The shipped zoo: what is listed is what the records say, and what is proved is what is shipped."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccenv.adversaries import ADVERSARIES, make_adversary
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.learned.zoo import FOLDER
+from ccenv.training.evaluation import evaluate_sender
+
+DATA = Path(__file__).parents[2] / "docs" / "data"
+LEARNING = json.loads((DATA / "learning.json").read_text())["runs"]
+DISTILLATION = json.loads((DATA / "distillation.json").read_text())
+
+
+def record_of(name):
+    """Return score, queue and worst case of an agent from the records."""
+    if name in AGENTS.names("learned"):
+        run = LEARNING[f"{name}:0"]
+        return run["evaluation"], min(run["worst_utilisation"].values())
+    found = next(r for r in (DISTILLATION, *DISTILLATION["proofs"]) if r["name"] == name)
+    return found["evaluation"], found["worst_utilisation"]
+
+
+@pytest.mark.parametrize("name", [*AGENTS.names("learned"), *AGENTS.names("distilled")])
+def test_listed_figures_are_those_of_the_records(name):
+    evaluation, worst = record_of(name)
+    summary = AGENTS.entry(name).summary
+    shown = dict(re.findall(r"(score|queue|worst utilisation found) (\d\.\d+)", summary))
+    for key, value in (("score", evaluation["score"]), ("queue", evaluation["queue_bdp"]), ("worst utilisation found", worst)):
+        if key in shown:
+            assert float(shown[key]) == pytest.approx(value, abs=5.1e-4), (name, key)
+    assert "worst utilisation found" in shown and len(shown) == 2
+
+
+@pytest.mark.parametrize("name", AGENTS.names("learned"))
+def test_cards_and_records_are_of_the_same_run(name):
+    notes = json.loads((FOLDER / f"{name}.json").read_text())["notes"]
+    assert notes["config"]["name"] == name and notes["status"] == "finished"
+    assert notes["evaluation"] == LEARNING[f"{name}:0"]["evaluation"]
+
+
+def test_a_policy_of_the_zoo_still_has_its_score():
+    assert evaluate_sender(make_sender("learned_nominal"), 64).score == pytest.approx(
+        LEARNING["learned_nominal:0"]["evaluation"]["score"], abs=0.02
+    )
+
+
+@pytest.mark.parametrize("name", ADVERSARIES.names("learned"))
+def test_learned_adversaries_hurt_more_than_a_kind_network(name):
+    policy = make_adversary(name)
+    prey = make_sender("cc_probe_drain" if name == "network_drain" else "learned_nominal")
+    setting = {"models": ("ccac",), "steps_per_rtt": 4, "warmup_rtts": 20, "measure_rtts": 30}
+    assert (
+        evaluate_sender(prey, 32, adversary=policy, **setting).utilisation
+        < evaluate_sender(prey, 32, adversary=make_adversary("kind"), **setting).utilisation
+    )
+    assert all(np.isfinite(w).all() for w in policy.weights)
+
+
+def test_proved_programs_are_the_ones_shipped():
+    from ccenv.programs import to_data
+
+    for proof in DISTILLATION["proofs"]:
+        if proof["name"] in AGENTS:
+            assert proof["verdict"] == "verified"
+            assert to_data(make_sender(proof["name"]).program) == proof["program"]
+            assert all(lemma["verdict"] == "verified" for lemma in proof["lemmas"]) and len(proof["lemmas"]) == 9
