@@ -80,13 +80,16 @@ def _value(record: Record, quantity: Quantity) -> float | None:
 
 
 def interval_of(records: list[Record], quantity: Quantity) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case; None with fewer than two values."""
+    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case.
+
+    None where no case has two runs: nothing can then be resampled.
+    """
     tasks: dict[str, list[float]] = {}
     for record in matching(records, quantity):
         value = _value(record, quantity)
         if value is not None:
             tasks.setdefault(record["scenario"], []).append(value)
-    if sum(map(len, tasks.values())) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
+    if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
         return None
     found = estimate(list(tasks.values()))
     return found.low, found.high

@@ -14,7 +14,7 @@ from ccenv.benchmarks.packet_cells import PacketCell, packet_cells_of
 from ccenv.benchmarks.packet_suite import PacketSuite, parse_metric
 from ccenv.benchmarks.parquet import PARQUET, read_parquet
 from ccenv.benchmarks.players import agent_player
-from ccenv.benchmarks.references import check, value_of
+from ccenv.benchmarks.references import check, interval_of, value_of
 from ccenv.benchmarks.runner import evaluate, run_suite
 from ccenv.benchmarks.suite import load_suite, suite_of
 from ccenv.benchmarks.suite_base import Quantity, Reference
@@ -245,6 +245,14 @@ def test_quantities_by_hand(quantity: dict[str, Any], expected: float | None) ->
 def test_agreement_by_hand(claim: dict[str, Any], agreement: str) -> None:
     found = check(RECORDS, Reference(metric="m", source="by hand", **{"agent": "a", **claim}))
     assert found["agreement"] == agreement
+
+
+def test_intervals_need_two_runs_of_a_case() -> None:
+    quantity = Quantity(metric="m", agent="a")
+    assert interval_of(RECORDS, quantity) is None
+    twice = [*RECORDS, {**RECORDS[0], "seed": 2, "metrics": {"m": 2.0}}]
+    low, high = interval_of(twice, quantity) or (0.0, 0.0)
+    assert 0 < low < high
 
 
 def test_standard_is_what_it_says() -> None:
