@@ -79,6 +79,7 @@ for _name, _tag, _summary in (
     ("learned_low_delay", "learned", "policy by PPO that pays for delay: queue 0.102 BDP, worst utilisation found 0.055"),
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal: score 0.977, worst utilisation found 0.855"),
     ("learned_nominal_u54", "distilled", "program with utilisation 0.54 proved: score 0.966, worst utilisation found 0.887"),
+    ("learned_nominal_u70", "distilled", "program with utilisation 0.70 proved: score 0.967, worst utilisation found 0.896"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
 

@@ -49,3 +49,8 @@ def learned_nominal_d4() -> ProgramSender:
 def learned_nominal_u54() -> ProgramSender:
     """Build the program with 54 % utilisation proved."""
     return program("learned_nominal_u54")
+
+
+def learned_nominal_u70() -> ProgramSender:
+    """Build the program with 70 % utilisation proved."""
+    return program("learned_nominal_u70")
