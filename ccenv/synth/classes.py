@@ -59,7 +59,7 @@ def _chain(space: Space, conditions: np.ndarray, rates: np.ndarray) -> np.ndarra
     inner = _if_else(conditions, rates)
     first = np.concatenate([conditions, opposite_conditions(space)])
     pair = inner.shape[0]
-    blocks = [inner_as_chain(inner, conditions[0])]
+    blocks = [inner_as_chain(inner)]
     for c in first:
         for e in rates:
             kept = inner[~((inner[:, 1] == e) & (inner[:, 2] == e))]
@@ -74,7 +74,7 @@ def _chain(space: Space, conditions: np.ndarray, rates: np.ndarray) -> np.ndarra
     return rows
 
 
-def inner_as_chain(inner: np.ndarray, condition: np.int16) -> np.ndarray:
+def inner_as_chain(inner: np.ndarray) -> np.ndarray:
     """Return programs of two rates as chains of three: if c: e1 elif c: e1 else e2."""
     out = np.empty((len(inner), 5), dtype=np.int16)
     out[:, 0] = out[:, 1] = inner[:, 0]

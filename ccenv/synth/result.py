@@ -9,7 +9,7 @@ from typing import Any
 
 from ccenv import __version__
 from ccenv.files import write_atomic
-from ccenv.programs import Program, pseudo_code, to_data, to_json
+from ccenv.programs import pseudo_code, to_data, to_json
 from ccenv.smt.solvers import version_of
 from ccenv.synth.classes import members
 from ccenv.synth.query import Query
@@ -116,10 +116,3 @@ def summary(data: dict[str, Any]) -> str:
     if data["canonical"] == 0:
         return f"{data['query']}: no program of the template's {data['funnel']['candidates']} meets the query"
     return what
-
-
-def program_of(data: dict[str, Any]) -> list[Program]:
-    """Return the solutions of an answer as programs."""
-    from ccenv.programs import parse_program
-
-    return [parse_program(solution["program"]) for solution in data["solutions"]]

@@ -32,8 +32,11 @@ class Simulator:
     Attributes:
         setting: the network.
         objectives: what solutions must achieve.
+        space: conditions and rates that rows speak of.
         rows: (n, 2*rates - 1) int16, all classes.
         alive: numbers of the classes that no trace has broken.
+        conditions: as records.
+        rates: as records.
     """
 
     setting: Setting
