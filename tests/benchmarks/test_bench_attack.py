@@ -80,4 +80,4 @@ def test_the_worst_case_suite_is_the_panel_on_four_paths() -> None:
     cells = [cell for cell in cells_for(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
     assert len(cells) == 4 * len(suite.opponents)
     assert set(PANEL) <= set(suite.opponents)
-    assert set(ADVERSARIES.names()) <= set(suite.opponents)
+    assert set(ADVERSARIES.names("scripted")) <= set(suite.opponents)
