@@ -11,23 +11,16 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text, to_plain
 
 DEFAULT = (
-    "cc_qdel",
-    "cc_probe_fast",
-    "cc_probe_drain",
-    "cc_probe_slow",
-    "cc_probe_qdel",
-    "copa",
-    "vegas",
-    "reno",
-    "cubic",
-    "bbr1",
+    *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),
+    *("learned_nominal_u54", "learned_nominal_d4"),
+    *("copa", "vegas", "reno", "cubic", "bbr1"),
 )
 EXIT_BELOW = 1
 
 
 def command(
     senders: Annotated[
-        list[str] | None, typer.Argument(metavar="[AGENT]...", help="Senders; by default the programs of Listing 2 and classics.")
+        list[str] | None, typer.Argument(metavar="[AGENT]...", help="Senders; by default the shipped programs and some classics.")
     ] = None,
     *,
     buffer: Annotated[str, typer.Option(help="large (6 BDP), small (C*D/2) or infinite.")] = "large",
