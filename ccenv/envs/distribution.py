@@ -88,7 +88,7 @@ class Episodes:
         """Return some of the episodes."""
         if rows == slice(0, len(self.keys)):
             return self
-        return Episodes(_rows(self.paths, rows), self.initial_C_L_Bps[rows], self.keys[rows], self.stagger[rows])
+        return Episodes(path_rows(self.paths, rows), self.initial_C_L_Bps[rows], self.keys[rows], self.stagger[rows])
 
 
 class PathSource:
@@ -130,7 +130,7 @@ class PathSource:
         u = _draw(seeds, lanes, episodes, _DRAWS)
         keys = np.floor(u[_KEY] * 2.0**53)
         if self._fixed is not None:
-            return Episodes(_rows(self._fixed, lanes % len(self._fixed.dt_s)), np.zeros(len(seeds)), keys, u[_STAGGER])
+            return Episodes(path_rows(self._fixed, lanes % len(self._fixed.dt_s)), np.zeros(len(seeds)), keys, u[_STAGGER])
         d, K = self.distribution or PathDistribution(), self.steps_per_rtt
         rtt_s = _log_uniform(u[_RTT], d.rtt_s)
         floor_Bps = d.mss_bytes / rtt_s
@@ -157,6 +157,7 @@ def _log_uniform(u: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     return np.clip(limits[0] * (limits[1] / limits[0]) ** u, *limits)
 
 
-def _rows(arrays: PathArrays, rows: np.ndarray | slice) -> PathArrays:
+def path_rows(arrays: PathArrays, rows: np.ndarray | slice) -> PathArrays:
+    """Return some rows of path arrays."""
     names = [f.name for f in fields(PathArrays) if f.name != "steps_per_rtt"]
     return replace(arrays, **{name: getattr(arrays, name)[rows] for name in names})

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from ccenv.adversary import Adversary
 from ccenv.engine.curve import CurveEngine
-from ccenv.engine.paths import PathArrays
-from ccenv.envs.distribution import PathDistribution, PathSource
+from ccenv.envs.distribution import PathDistribution, PathSource, path_rows
 from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import RewardWeights
 from ccenv.programs import Program
@@ -81,7 +80,7 @@ class ProgramScorer:
             n = part.stop - part.start
             which = np.tile(np.arange(part.start, part.stop), len(senders))
             engine = CurveEngine(
-                _rows(self._episodes.paths, which),
+                path_rows(self._episodes.paths, which),
                 model=model,
                 senders=[[sender] for sender in senders for _ in range(n)],
                 adversary=self._adversary,
@@ -101,8 +100,3 @@ class ProgramScorer:
             terms = np.stack([used, queue / self._measure, lost]).reshape(3, len(senders), n)
             sums += terms.sum(axis=2)
         return sums / self.n_paths
-
-
-def _rows(arrays: PathArrays, rows: np.ndarray) -> PathArrays:
-    names = [f.name for f in fields(PathArrays) if f.name != "steps_per_rtt"]
-    return replace(arrays, **{name: getattr(arrays, name)[rows] for name in names})
