@@ -63,7 +63,7 @@ def command(
 
     Exit code 0 for verified, 1 for refuted, 3 for unknown, 2 for an error.
 
-    Examples: ccenv verify cc_qdel --model ccac --buffer infinite --property invariant --T 7
+    Example: ccenv verify cc_qdel --model ccac --buffer infinite --property invariant --T 7
 
     ccenv verify lemmas cc_qdel --T 7 --bisect --jobs 2
 
