@@ -38,7 +38,10 @@ def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
 
 
 def _first_problem(model: type[BaseModel], error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
+    first, *others = error.errors(include_url=False)
+    if first["type"] == "missing":  # more likely misspelt
+        siblings = (p for p in others if p["type"] == "extra_forbidden" and p["loc"][:-1] == first["loc"][:-1])
+        first = next(siblings, first)
     location = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         valid = _fields_at(model, first["loc"][:-1])

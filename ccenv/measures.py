@@ -159,7 +159,7 @@ def time_to_reach_s(times_s: Any, values: Any, target: float) -> float:
 
 
 def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
-    """Return the number of loss events: losses that follow each other within gap_s are one.
+    """Return the number of loss events: all losses within gap_s of an event's first one belong to it.
 
     Args:
         times_s: (T,) ascending.

@@ -88,14 +88,15 @@ def _path(
 ) -> NetworkPath:
     """Return a named path with some of its numbers replaced."""
     from ccenv.adversaries.search import attack_path
+    from ccenv.parameters import number
     from ccenv.path import MBPS_IN_BPS, make_path
 
     base = attack_path(name)
     if link_rate_mbps is None and rtt_ms is None and jitter_rtts is None and buffer_bdp is None:
         return base
     base_rtt_s = base.flows[0].rtt_s
-    rtt = base_rtt_s * 1e3 if rtt_ms is None else rtt_ms
-    jitter = base.flows[0].jitter_s / base_rtt_s if jitter_rtts is None else jitter_rtts
+    rtt = base_rtt_s * 1e3 if rtt_ms is None else number("path", "rtt_ms", rtt_ms, above=0)
+    jitter = base.flows[0].jitter_s / base_rtt_s if jitter_rtts is None else number("path", "jitter_rtts", jitter_rtts, low=0)
     return make_path(
         link_rate_mbps=base.link_rate_Bps / MBPS_IN_BPS if link_rate_mbps is None else link_rate_mbps,
         rtt_ms=rtt,

@@ -136,9 +136,6 @@ RECORD_ENV = ("G", "link_rate_Bps")
 
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3}
 SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3}
-# Columns of a row of adversary policies: for how many steps moves are kept (0: one Rm), length of an episode in Rm, number of
-# outputs, then the move that each output is.
-MLP_STEPS, MLP_EPISODE, MLP_OUTPUTS, MLP_FIRST_COLUMN = range(4)
 ADVERSARY_KINDS = {"external": 0, "recorded": 1, "scripted": 2, "mlp": 3}
 # Columns of a row of adversary policies: for how many steps moves are kept (0: one Rm), length of an episode in Rm, number of
 # outputs, then the move that each output is.

@@ -60,7 +60,8 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
     Args:
         data: a mapping with the fields of ``Scenario``; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
             of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); replayed
-            delays may be ``delays_file``, a text file with one number of milliseconds per line.
+            delays may be ``delays_file``, a text file with one number of milliseconds per line, by its path from where the
+            command runs.
         where: for messages.
 
     Raises:
@@ -136,7 +137,9 @@ def _read_delays(data: dict[str, Any], where: str) -> None:
         try:
             words = FilePath(str(file)).read_text(encoding="utf-8").split()
             jitter["delays_s"] = [float(word) * 1e-3 for word in words]
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise InputError(f"{at}: {file}: cannot be read ({error.strerror})") from None
+        except ValueError as error:
             raise InputError(f"{at}: {file}: one number of milliseconds per line is needed ({error})") from None
 
 

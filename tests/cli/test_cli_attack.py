@@ -67,6 +67,8 @@ def test_starvation_with_a_ratio(capsys, tmp_path):
         (["copa", "--model", "ideal"], "no choice"),
         (["copa", "--ratio", "20"], "--adversary starvation"),
         (["copa", "--jitter-rtts", "0.3"], "whole number of steps"),
+        (["copa", "--jitter-rtts", "-1"], "jitter_rtts is -1; it must be"),
+        (["copa", "--rtt-ms", "0"], "rtt_ms is 0; it must be"),
         (["external"], "unknown agent"),
     ],
 )
@@ -83,3 +85,11 @@ def test_another_attack_in_the_folder_is_refused(capsys, tmp_path):
     code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "random_search")
     assert code == 2
     assert "--fresh" in err
+
+
+def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
+    out = tmp_path / "attack"
+    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
+    (out / "notes.txt").write_text("mine")
+    assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0
+    assert {file.name for file in out.iterdir()} == {"attack.json", "random_search.npz", "notes.txt"}

@@ -229,6 +229,8 @@ REPLAY = {"kind": "replay", "max_ms": 10, "interval_ms": 1}
         ({"links": [LINK], "flows": [{**FLOW, "workload": {"kind": "on_off", "on_s": 1e-9, "off_s": 1}}]}, "at least 0.0001"),
         ({"links": [LINK], "flows": [{**FLOW, "jitter": {"kind": "batch", "max_s": 1e-9}}]}, "at least 1e-05"),
         ({"links": [LINK], "flows": [FLOW], "durations": 1}, "Did you mean 'duration_s'"),
+        ({"links": [LINK], "flows": [{"sender": "reno", "rtt_mss": 20}]}, "'flows.0.rtt_mss'. Did you mean 'rtt_s'"),
+        ({"links": [LINK], "flows": [{"sender": "reno"}]}, "flows.0.rtt_s: missing"),
         ({"links": [LINK], "flows": [FLOW], "warmup_s": 60}, "not below"),
         ({"links": [LINK, LINK], "flows": [FLOW]}, "distinct names"),
         ({"links": [{**LINK, "rate_mbps": 1e9}], "flows": [FLOW]}, "events; at most 2e\\+10"),
@@ -241,7 +243,7 @@ REPLAY = {"kind": "replay", "max_ms": 10, "interval_ms": 1}
         ({"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_ms": [5, math.nan]}}]}, "delays_s"),
         (
             {"links": [LINK], "flows": [{**FLOW, "jitter": {**REPLAY, "delays_file": "nowhere.txt"}}]},
-            "one number of milliseconds",
+            "nowhere.txt: cannot be read",
         ),
         ({"links": [LINK], "flows": [{**FLOW, "sender": "lambda_proxy:inner=fixed_delay_proxy"}]}, "cannot stand behind a proxy"),
     ],

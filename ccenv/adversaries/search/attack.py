@@ -171,6 +171,8 @@ def attack(
     """
     from ccenv.agents import make_sender
 
+    if budget_flow_steps < 1:
+        raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be at least 1")
     player = make_sender(sender) if isinstance(sender, str) else sender
     scene = Scene(
         player,

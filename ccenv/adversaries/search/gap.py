@@ -17,15 +17,14 @@ from typing import Any
 from ccenv.adversaries.search.attack import AttackResult, attack
 from ccenv.adversaries.search.catalog import PANEL
 from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Premise, converged, probed, still
-from ccenv.errors import InputError
+from ccenv.errors import unknown_name
+from ccenv.parameters import number
 from ccenv.path import make_path
 from ccenv.sender import ProgramSender, Sender
 
 BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proofs, with D = Rm
-LINK_RATE_MBPS, RTT_MS = (
-    6.0,
-    40.0,
-)  # 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up
+# 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up.
+LINK_RATE_MBPS, RTT_MS = 6.0, 40.0
 ROUND_OFF = 1e-6
 ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold without stocks of tokens only
 
@@ -126,12 +125,16 @@ def adversary_gap(
         report: called with the number of finished and of all senders.
 
     Raises:
-        InputError: for an unknown buffer or sender.
+        UnknownNameError: for an unknown buffer or sender.
+        InputError: for a T, time limit or budget out of range.
     """
     from ccenv.agents import make_sender
+    from ccenv.smt.setting import Setting
 
     if buffer not in BUFFERS_BDP:
-        raise InputError(f"buffer is {buffer!r}; it must be one of {', '.join(BUFFERS_BDP)}")
+        raise unknown_name("buffer", buffer, BUFFERS_BDP)
+    Setting("ccac", buffer, samples)  # refuses a T out of range, also where no row needs it
+    number("gap", "time_limit_s", time_limit_s, above=0)
     path = make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
     players = [(spec, make_sender(spec)) for spec in senders]
     rows = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -44,10 +43,10 @@ class AttackFolder:
         file = folder / RESULT
         if folder.exists() and not file.is_file() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder} holds something that is not an attack: give another --out")
-        if fresh and folder.exists():
-            shutil.rmtree(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            for old in [*folder.glob("*.npz"), file] if fresh and file.is_file() else []:  # and nothing else that is kept here
+                old.unlink()
         except OSError as error:
             raise CcenvError(f"{folder}: cannot be made ({error.strerror})") from None
         if file.is_file():
