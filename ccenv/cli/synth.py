@@ -30,7 +30,8 @@ def command(
         bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check; needed with time-outs.")
     ] = False,
     bounds: Annotated[
-        int, typer.Option(help="Bisect the best provable utilisation and bytes in flight of so many solutions, and rank them.")
+        int,
+        typer.Option(min=0, help="Bisect the best provable utilisation and inflight of so many solutions, and rank them."),
     ] = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
     json: JsonOption = False,
@@ -39,13 +40,21 @@ def command(
 
     why QUERY PROGRAM: print what rules a program out, with a trace file that ccenv replay takes.
 
-    Exit code 0 for a complete answer (also "none"), 3 where candidates stayed undecided, 2 for an error.
+    Exit code 0 for a complete answer (also "none"), 3 where candidates or proofs to be rechecked stayed open, 2 for an error; of
+    why 0 for proved, 1 for refuted, 3 for unknown.
 
     Example: ccenv synth g1_t5
+
+    ccenv synth g1_t5 --bounds 2 --report page.html --recheck yices
+
+    ccenv synth why g1_t5 mine.json
     """
     from ccenv.synth.query import load_query
 
+    pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
+    pipeline |= {"--bounds": bounds > 0, "--report": report is not None}
     if len(words) == 3 and words[0] == "why":
+        _refuse("why", pipeline | {"--budget": budget is not None, "--plain": plain})
         return _why(load_query(words[1]), words[2], output, json)
     if len(words) != 1:
         raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
@@ -54,22 +63,24 @@ def command(
     if budget is not None:
         query = query.model_copy(update={"limits": query.limits.model_copy(update={"budget_s": budget})})
     if plain:
+        _refuse("--plain", pipeline)
         return _plain(query, json)
     return _search(query, (jobs, backend), not fresh, (recheck, bounds, report), output, json)
 
 
+def _refuse(what: str, given: dict[str, bool]) -> None:
+    unused = [option for option, is_given in given.items() if is_given]
+    if unused:
+        raise InputError(f"{what} does not take {', '.join(unused)}")
+
+
 def _check(recheck: str | None, budget: float | None) -> None:
-    from ccenv.smt.solvers import SECOND_SOLVERS, version_of
+    from ccenv.smt.solvers import check_second_solver, version_of
 
     version_of("z3")
+    check_second_solver(recheck)
     if budget is not None and not budget > 0:
         raise InputError(f"--budget is {budget}; it must be above 0 seconds")
-    if recheck is not None:
-        if recheck not in SECOND_SOLVERS:
-            from ccenv.errors import unknown_name
-
-            raise unknown_name("solver for --recheck", recheck, SECOND_SOLVERS)
-        version_of(recheck)
 
 
 def _plain(query: Query, json: bool) -> int:
@@ -102,6 +113,10 @@ def _search(
     from ccenv.synth.result import result, write_solutions
     from ccenv.synth.run import recheck_solutions, solve_query, start, warm_up
 
+    if report is not None:
+        from ccenv.synth.report import check_report
+
+        check_report(report)
     warm_up()
     folder = run_folder(query, output)
     run = start(query, folder, reuse)
@@ -126,7 +141,8 @@ def _search(
         print_json(data)
     else:
         _print(data)
-    return 0 if data["complete"] else EXIT_INCOMPLETE
+    open_proofs = data.get("recheck", {}).get("open")
+    return 0 if data["complete"] and not open_proofs else EXIT_INCOMPLETE
 
 
 def _print(data: dict[str, Any]) -> None:

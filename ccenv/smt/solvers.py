@@ -56,6 +56,20 @@ def version_of(solver: str) -> str:
         raise MissingExtraError(f"{_PACKAGES[solver]} is not installed: pip install 'ccenv[verify]'") from None
 
 
+def check_second_solver(solver: str | None) -> None:
+    """Raise unless a solver that is to decide proofs again is None, or known and installed.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+        UnknownNameError: for another name.
+    """
+    if solver is None:
+        return
+    if solver not in SECOND_SOLVERS:
+        raise unknown_name("second solver", solver, SECOND_SOLVERS)
+    version_of(solver)
+
+
 def to_smtlib(formulas: Sequence[Any]) -> str:
     """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before."""
     require_extra("z3", "verify")

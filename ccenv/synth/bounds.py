@@ -84,12 +84,14 @@ def behaviour(query: Query, solutions: list[dict[str, Any]], most: int, rtts: in
     from ccenv.smt.export import RTT_S
 
     rate = 1.5e6
-    buffers: dict[Any, float] = {"infinite": np.inf, "small": 0.5, "large": 6.0, "arbitrary": 1.0}
+    named = {"infinite": np.inf, "small": 0.5, "large": 6.0, "arbitrary": 1.0}
+    buffer = query.network.buffer
+    buffer_rtts = named[buffer] if isinstance(buffer, str) else float(buffer)
     jitter = 0.0 if query.network.model == "ideal" else RTT_S
     path = Path.from_dict(
         {
             "link_rate_Bps": rate,
-            "buffer_bytes": buffers.get(query.network.buffer, 1.0) * rate * RTT_S,
+            "buffer_bytes": buffer_rtts * rate * RTT_S,
             "flows": [{"rtt_s": RTT_S, "jitter_s": jitter}],
         }
     )

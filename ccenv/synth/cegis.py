@@ -20,7 +20,7 @@ from ccenv.synth.classes import class_rows, members
 from ccenv.synth.prove import Task, decide
 from ccenv.synth.query import Query
 from ccenv.synth.run import candidate_of
-from ccenv.synth.template import Space, Terms
+from ccenv.synth.template import CONSTANT_INPUTS, Space, Terms
 
 
 def cegis(query: Query, budget_s: float) -> dict[str, Any]:
@@ -34,11 +34,14 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
         dict: keys, raw, canonical, iterations, undecided, cpu_seconds, complete, and solutions as programs.
 
     Raises:
-        InputError: for larger templates.
+        InputError: for larger templates, and for other beliefs than C_L and C_U.
     """
     space = query.space()
     if query.template.rates > 2:
         raise InputError(f"plain CEGIS takes templates of up to 2 rates, {query.name!r} has {query.template.rates}")
+    sent = space.template.inputs() - {"C_L", "C_U"} - CONSTANT_INPUTS - TIME_INPUTS
+    if sent:
+        raise InputError(f"plain CEGIS takes C_L, C_U and delays; {query.name!r} has {', '.join(sorted(sent))}")
     query.check_size(space)
     wrong_start = query.beliefs.start == "any"
     # Classes rest on C_L <= C_U, which wrong beliefs need not keep: then every candidate stands for itself.

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ccenv import __version__
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import parse_json, write_atomic
+from ccenv.smt.solvers import version_of
 from ccenv.synth.records import TRACE
 
 VERSION = 1
@@ -20,7 +22,7 @@ class Journal:
     """A folder with ``journal.jsonl``; lines are appended and flushed to disk as things are found."""
 
     def __init__(self, folder: FilePath, fingerprint: str, reuse: bool) -> None:
-        """Open the folder; what it holds of another query or version is set aside."""
+        """Open the folder; what it holds of another query, version or solver is set aside."""
         self.folder = folder
         self.file = folder / "journal.jsonl"
         try:
@@ -28,7 +30,7 @@ class Journal:
         except OSError as error:
             raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
         self.lines: list[dict[str, Any]] = []
-        head = {"kind": "head", "version": VERSION, "query": fingerprint}
+        head = {"kind": "head", "version": VERSION, "query": fingerprint, "ccenv": __version__, "solver": version_of("z3")}
         if reuse:
             self.lines = self._read(head)
         # Rewrite what is whole: a line cut short by a kill is dropped once, atomically.

@@ -20,6 +20,7 @@ from ccenv.smt.store import query_hash
 from ccenv.smt.verifier import Query, confirm
 from ccenv.smt.view import View, known
 from ccenv.synth.objectives import Objectives
+from ccenv.synth.query import Query as SynthesisQuery
 
 BOUNDS = frozenset({"C_L", "C_U"})
 Status = Literal["proved", "refuted", "unknown"]
@@ -91,6 +92,8 @@ def claims(task: Task) -> list[Query]:
 
     if task.full:
         return [query("invariant", "(5.3) with moving beliefs", lambda v: _whole(objectives, v, task.any_start), "full")]
+    if task.any_start or task.setting.beliefs.timeout is not None:
+        raise CcenvError("beliefs that time out or start wrong do not stay constant: the query needs moving beliefs")
     out = [
         query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
         for name, holds in objectives.parts()
@@ -190,6 +193,18 @@ def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Deci
         out.status = "unknown"
         out.reason = answer.reason or twin.reason or "the network without the property has no trace"
     return out
+
+
+def require_consistent_beliefs(query: SynthesisQuery) -> Decision:
+    """Return the proof of :func:`beliefs_stay_consistent` on a query's network.
+
+    Raises:
+        CcenvError: if there is none: nothing may then rest on constant beliefs.
+    """
+    base = beliefs_stay_consistent(query.setting(), query.limits.call_s, query.seed)
+    if base.status != "proved":
+        raise CcenvError(f"query {query.name!r}: beliefs may become wrong on this network ({base.status}) {base.reason}")
+    return base
 
 
 def values_of(view: View) -> dict[str, Fraction | bool]:

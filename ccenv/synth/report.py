@@ -6,11 +6,18 @@ import math
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import require_extra
+from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.synth.result import summary
 
 _WIDEST_REM = 24.0
+
+
+def check_report(file: FilePath) -> None:
+    """Raise unless a page can be written under this name: InputError for another ending, MissingExtraError without Jinja2."""
+    if file.suffix != ".html":
+        raise InputError(f"--report is {str(file)!r}; the page ends in '.html'")
+    require_extra("jinja2", "board")
 
 
 def write_report(data: dict[str, Any], file: FilePath) -> None:
@@ -21,9 +28,10 @@ def write_report(data: dict[str, Any], file: FilePath) -> None:
         file: where to write.
 
     Raises:
+        InputError: for a file that does not end in .html.
         MissingExtraError: without Jinja2.
     """
-    require_extra("jinja2", "board")
+    check_report(file)
     import jinja2
 
     environment = jinja2.Environment(

@@ -10,21 +10,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ccenv.errors import CcenvError, InputError
+from ccenv.errors import InputError
 from ccenv.smt.exact import ReplayError
 from ccenv.smt.properties import beliefs_shrink
 from ccenv.smt.view import View
-from ccenv.synth.backends import mapper
 from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
 from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Decision, Task, beliefs_stay_consistent, ends_right, recheck
+from ccenv.synth.prove import Decision, Task, ends_right, recheck, require_consistent_beliefs
 from ccenv.synth.query import Query
 from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.search import Simulator
 from ccenv.synth.template import Candidate, Space
+from ccenv.workers import Workers
 
 WAVE = 4
 """Groups that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
@@ -137,12 +137,13 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
     Raises:
         CcenvError: if beliefs of this network cannot be relied on, or a worker dies; stored work is kept.
     """
+    workers = Workers(jobs, backend)
     _foundation(run)
     if not run.journal.of_kind("simulated"):
         _simulate(run)
     total = len(run.simulator.rows)
     begin = time.monotonic()
-    with mapper(backend, jobs) as apply:
+    with workers:
         while len(run.undecided):
             if progress is not None:
                 progress(total - len(run.undecided), total)
@@ -150,7 +151,7 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
                 for number in run.undecided:
                     run.unknown[int(number)] = f"the budget of {run.query.limits.budget_s:g} s is used up"
                 break
-            _wave(run, apply)
+            _wave(run, workers)
     if progress is not None:
         progress(total, total)
 
@@ -158,10 +159,7 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
 def _foundation(run: Run) -> None:
     if run.journal.of_kind("foundation"):
         return
-    limits = run.query.limits
-    base = beliefs_stay_consistent(run.simulator.setting, limits.call_s, run.query.seed)
-    if base.status != "proved":
-        raise CcenvError(f"query {run.query.name!r}: beliefs may become wrong on this network ({base.status}) {base.reason}")
+    base = require_consistent_beliefs(run.query)
     run.z3_calls += base.calls
     run.journal.add({"kind": "foundation", "calls": base.calls, "seconds": round(base.seconds, 3)})
 
@@ -200,12 +198,13 @@ def check_breaks(objectives: Objectives, view: View, what: str) -> None:
         raise ReplayError(f"{what}: the simulator reports a violation that the exact replay does not show")
 
 
-def _wave(run: Run, apply: Any) -> None:
+def _wave(run: Run, workers: Workers) -> None:
     """Let the solver decide a few groups of candidates, then replay what it found, in order."""
     tasks = _groups(run)
     # Spread over the list: neighbours are alike and fall to the same trace.
     chosen = [tasks[(i * len(tasks)) // WAVE] for i in range(WAVE)] if len(tasks) > WAVE else tasks
-    for decisions, cpu_s in apply(timed_decide, chosen):
+    # All of a wave before any of it: a kill then keeps the waves whole.
+    for decisions, cpu_s in list(workers.map(timed_decide, chosen)):
         _record(run, decisions, cpu_s)
 
 

@@ -13,7 +13,7 @@ from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.properties import beliefs_shrink
 from ccenv.smt.view import View
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Task, decide
+from ccenv.synth.prove import Task, decide, ends_right, require_consistent_beliefs
 from ccenv.synth.query import Query
 
 
@@ -35,7 +35,11 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     if unknown:
         raise InputError(f"program {program.name!r} reads {', '.join(sorted(unknown))}, which query {query.name!r} does not have")
     goals = query.goals()
-    decision = decide(Task(query.setting(), goals, program, query.limits.call_s, query.seed))
+    moving = query.beliefs.timeouts != "none"
+    if not moving:
+        require_consistent_beliefs(query)
+    any_start = query.beliefs.start == "any"
+    decision = decide(Task(query.setting(), goals, program, query.limits.call_s, query.seed, moving, any_start))
     out: dict[str, Any] = {"program": program.name, "query": query.name, "status": decision.status, "claim": decision.claim}
     out |= {"reason": decision.reason, "seconds": round(decision.seconds, 3), "trace": None}
     if decision.view is None:
@@ -60,6 +64,8 @@ def missed(goals: Objectives, view: View) -> str:
     named = [name for name, holds in goals.parts() if not holds(view)] if not beliefs_shrink(view) else []
     if not goals.probing(view):
         named.append("no large loss while probing")
+    if not ends_right(view):
+        named.append("right beliefs at the end")
     return ", ".join(named)
 
 

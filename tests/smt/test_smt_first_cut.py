@@ -108,6 +108,11 @@ def test_command_line(tmp_path, monkeypatch, capsys) -> None:
     [
         (["verify", "cc_qdell"], "Did you mean 'cc_qdel'"),
         (["verify", "cc_qdel", "--T", "2"], "3 to 40 samples"),
+        (["verify", "cc_qdel", "--T", "0"], "--T"),
+        (["verify", "cc_qdel", "--bisect"], "does not take --bisect"),
+        (["verify", "lemmas", "cc_qdel", "--upper", "exact"], "lemmas does not take --upper"),
+        (["verify", "envelope", "cc_qdel", "--model", "ideal"], "envelope does not take --model"),
+        (["verify", "aimd", "--property", "fairness", "--at-most", "2", "--buffer", "2"], "fairness does not take --buffer"),
         (["verify", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),
         (["verify", "cc_qdel", "--buffer", "smal"], "Did you mean 'small'"),
         (["verify", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),

@@ -9,19 +9,24 @@ import numpy as np
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.errors import CcenvError, InputError
 from ccenv.programs import load_program
 from ccenv.smt.exact import ReplayError
+from ccenv.synth import journal as journal_module
 from ccenv.synth import run as run_module
 from ccenv.synth.cegis import cegis
 from ccenv.synth.classes import members
 from ccenv.synth.groups import Choice
+from ccenv.synth.journal import Journal
 from ccenv.synth.prove import Task, decide
 from ccenv.synth.query import load_query
 from ccenv.synth.result import result
 from ccenv.synth.run import Run, solve_query, start
 from ccenv.synth.search import Simulator
 from ccenv.synth.template import Candidate
+from ccenv.synth.why import why
+
+SHIPPED = Path(run_module.__file__).parents[1] / "agents" / "synthesized"
 
 
 def _answer(name: str, folder: Path, jobs: int = 1, backend: str = "processes") -> dict:
@@ -150,7 +155,7 @@ def test_why_prints_a_replayable_counterexample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shipped = Path(run_module.__file__).parents[1] / "agents" / "synthesized" / "cc_probe_fast.json"
+    shipped = SHIPPED / "cc_probe_fast.json"
     assert main(["synth", "why", "g1_t5", str(shipped), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["status"] == "refuted"
@@ -159,6 +164,59 @@ def test_why_prints_a_replayable_counterexample(
     replayed = json.loads(capsys.readouterr().out)
     assert replayed["legal"]
     assert replayed["reproduced"]
+
+
+@pytest.mark.parametrize(("query", "status"), [("quick_timeouts_consistent", "proved"), ("quick_timeouts", "refuted")])
+def test_why_takes_time_outs_and_wrong_beliefs_into_account(query: str, status: str, tmp_path: Path) -> None:
+    """Right beliefs make cc_qdel's form a solution; wrong ones do not become right within 7 samples."""
+    told = why(load_query(query), load_program(SHIPPED / "cc_qdel.json"), tmp_path)
+    assert told["status"] == status
+    assert (told["trace"] is None) == (status == "proved")
+    if status == "refuted":
+        assert told["missed"]
+
+
+def test_constant_beliefs_are_refused_with_time_outs() -> None:
+    query = load_query("quick_timeouts_consistent")
+    with pytest.raises(CcenvError, match="moving beliefs"):
+        decide(Task(query.setting(), query.goals(), load_program(SHIPPED / "cc_qdel.json"), 60))
+
+
+def test_a_proof_that_the_second_solver_leaves_open_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_module, "recheck", lambda task, solver: {"confirmed": False, "seconds": 0.0})
+    assert main(["synth", "quick", "--recheck", "yices", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["recheck"]["confirmed"] == 0
+
+
+def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Journal(tmp_path, "query", reuse=True).add({"kind": "simulated"})
+    assert Journal(tmp_path, "query", reuse=True).of_kind("simulated")
+    monkeypatch.setattr(journal_module, "version_of", lambda solver: f"{solver} 0")
+    assert not Journal(tmp_path, "query", reuse=True).lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["quick", "--plain", "--recheck", "yices", "--jobs", "2"], "--plain does not take --jobs, --recheck"),
+        (["why", "quick", "mine.json", "--bounds", "1"], "why does not take --bounds"),
+        (["quick", "--report", "page.txt"], "ends in '.html'"),
+        (["quick", "--recheck", "yice"], "Did you mean 'yices'"),
+        (["quick", "--jobs", "0"], "1 to 256"),
+        (["g6", "--plain"], "has C_L_lambda, q_U/Rm"),
+    ],
+)
+def test_bad_arguments_end_with_one_line(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["synth", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
 
 
 def _edited(tmp_path: Path, old: str, new: str) -> str:
