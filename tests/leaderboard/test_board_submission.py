@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from legal_traces import legal_trace
 from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, weights
 
+from ccenv.adversaries import make_adversary
 from ccenv.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.agents.learned import save_policy
 from ccenv.agents.learned.tensors import tensor_file
@@ -120,6 +121,14 @@ def test_packing_a_checkpoint(tmp_path: Path) -> None:
     assert again.player_sha256 == submission.player_sha256
     assert isinstance(again.player, MlpSender)
     assert np.array_equal(again.player.weights[0], quantised(raw["w0"]))
+
+
+def test_packing_a_learned_adversary_by_its_name(tmp_path: Path) -> None:
+    submission, change = pack("network_nominal", CARD, tmp_path / "out")
+    assert submission.document.kind == "network"
+    assert isinstance(submission.player, MlpAdversary)
+    assert 0 < change <= 0.5 / GRID
+    assert submission.player.columns == make_adversary("network_nominal").columns
 
 
 def test_packing_a_solvers_trace(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
     """Write a submission folder and read it back through every rule.
 
     Args:
-        spec: registered program or scripted adversary (with parameters), a belief program (.json), a trained policy or
+        spec: registered program, policy or adversary (with parameters), a belief program (.json), a trained policy or
             adversary (its folder), or a solver's trace (.npz), whose moves become an adversary.
         card: what the author says.
         out: the folder; an older submission there is replaced, anything else is not touched.
@@ -111,7 +111,13 @@ def _payload(spec: str) -> _Payload:
     if name in AGENTS and "classic" in AGENTS.entry(name).tags:
         raise InputError(f"{name!r} is code, not data: classic CCAs are on the board by review, see: ccenv board submit {name}")
     if name not in AGENTS and not FilePath(spec).exists():
-        known = [*AGENTS.names("synthesized"), *ADVERSARIES.names("scripted")]
+        known = [
+            *AGENTS.names("synthesized"),
+            *AGENTS.names("learned"),
+            *AGENTS.names("distilled"),
+            *ADVERSARIES.names("scripted"),
+            *ADVERSARIES.names("learned"),
+        ]
         raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, known)}")
     if spec.endswith(".npz"):
         return _trace_payload(FilePath(spec))
@@ -161,6 +167,8 @@ def _trace_payload(file: FilePath) -> _Payload:
 
 def _adversary_payload(spec: str) -> _Payload:
     adversary = make_adversary(spec)
+    if isinstance(adversary, MlpAdversary):
+        return _network_payload(adversary)
     if not isinstance(adversary, ScriptedAdversary):
         raise InputError(f"{spec!r} has no moves of its own that could be handed in")
     name, _, rest = spec.partition(":")
