@@ -1,4 +1,7 @@
-"""Every sender of the registry against every adversary of the registry: finite state, legal trace (per packet: tests/packet)."""
+"""Every sender of the registry against every scripted adversary: finite state, legal trace (per packet: tests/packet).
+
+Learned adversaries see one number of flows only; tests/adversaries plays them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ccenv.engine.curve import CurveEngine
 from ccenv.legality import check_trace
 from ccenv.path import make_path
 
-PLAYERS = sorted(ADVERSARIES.names())
+PLAYERS = sorted(ADVERSARIES.names("scripted"))
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS.names()))

@@ -24,13 +24,13 @@ def test_the_shipped_board(tmp_path: Path) -> None:
         count = import_board(store, home, EXPORT)
         assert store.check() == count + 1
         names = {entrant.record.card.name for entrant in entrants(store)}
-        assert set(AGENTS.names("synthesized")) <= names
+        assert {*AGENTS.names("synthesized"), *AGENTS.names("learned"), *AGENTS.names("distilled")} <= names
         assert len(names & set(AGENTS.names("classic"))) >= 17
-        assert set(ADVERSARIES.names("scripted")) <= names
+        assert {*ADVERSARIES.names("scripted"), *ADVERSARIES.names("learned")} <= names
         outcome = audit(store, home, sample=0, certificates=0, keep=False)
         assert outcome["problems"] == []  # hashes, seeds from the revealed secret, summaries from the cells
         result = build_site(from_store(store), tmp_path / "site")
     assert result["suites"] == 2
-    assert result["senders"] >= 22
-    assert result["adversaries"] >= 11
+    assert result["senders"] >= 29
+    assert result["adversaries"] >= 13
     assert EXPORT.stat().st_size < 1_000_000

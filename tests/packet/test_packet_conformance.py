@@ -18,7 +18,7 @@ MSS, RATE_Bps, RTT_S, SECONDS, BUFFER_PACKETS, BOUND_S = 1500.0, 1.5e6, 0.03, 3.
 BOXES = [{"kind": kind, "max_s": BOUND_S} for kind in ("constant", "batch", "early")]
 BOXES += [{"kind": "none"}, {"kind": "interval", "max_s": BOUND_S, "interval_s": 0.02}]
 BOXES += [{"kind": "replay", "max_s": BOUND_S, "interval_s": 0.01, "delays_s": [0.0, 0.03, 0.004, 0.02]}]
-BOXES += [{"kind": "adversary", "max_s": BOUND_S, "adversary": name} for name in sorted(ADVERSARIES.names())]
+BOXES += [{"kind": "adversary", "max_s": BOUND_S, "adversary": name} for name in sorted(ADVERSARIES.names("scripted"))]
 SENDERS = sorted(AGENTS.names())
 
 
@@ -38,7 +38,7 @@ def test_every_sender_runs_in_every_jitter_box(name: str) -> None:
     flows = [{"sender": name, "rtt_s": RTT_S, "jitter": box, "loss_rate": 0.002 * (i % 2)} for i, box in enumerate(BOXES)]
     link = {"rate_Bps": RATE_Bps * len(flows), "buffer_bytes": BUFFER_PACKETS * len(flows) * MSS}
     network = NetworkSpec.model_validate({"links": [link], "flows": flows})
-    players = {name: make_adversary(name) for name in ADVERSARIES.names()}
+    players = {name: make_adversary(name) for name in ADVERSARIES.names("scripted")}
     engines = []
     for _ in range(2):
         engine = PacketEngine(network, [make_sender(name)] * len(flows), adversaries=players, duration_s=SECONDS, seed=1)
