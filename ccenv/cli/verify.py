@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.errors import InputError, did_you_mean
+from ccenv.errors import InputError, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -185,10 +185,9 @@ def build_setting(
     from ccenv.smt.setting import BeliefRules, Setting, named_setting
 
     upper, lambda_form, loss_detection = rules
-    if upper not in ("paper", "exact"):
-        raise InputError(f"--upper is {upper!r}; it is paper or exact")
-    if lambda_form not in ("paper", "grid"):
-        raise InputError(f"--lambda-form is {lambda_form!r}; it is paper or grid")
+    for option, value, known in (("--upper", upper, ("paper", "exact")), ("--lambda-form", lambda_form, ("paper", "grid"))):
+        if value not in known:
+            raise unknown_name(f"value of {option}", value, known)
     beliefs = BeliefRules(upper=upper, lambda_extra_steps=int(lambda_form == "grid"))  # type: ignore[arg-type]
     base = Setting(model, _buffer(buffer), samples, loss_detection=loss_detection, beliefs=beliefs)  # type: ignore[arg-type]
     bound = sender.largest_rate()
@@ -267,7 +266,6 @@ def _steady(
     workers: Workers,
     json: bool,
 ) -> int:
-    from ccenv.errors import unknown_name
     from ccenv.smt.lemma_report import LemmaRun, run_lemma
     from ccenv.smt.lemmas import load_suite, suite_setting
     from ccenv.smt.report import about_run
@@ -293,7 +291,6 @@ def _steady(
 def _fairness(
     name: str, model: str, samples: int | None, ratio: Fraction | None, limits: dict[str, Any], output: Path, json: bool
 ) -> int:
-    from ccenv.errors import unknown_name
     from ccenv.smt.report import about_run, decide_fairness
     from ccenv.smt.two_flow import QUESTIONS
 

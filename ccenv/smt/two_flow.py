@@ -8,13 +8,14 @@ most what each sent in the step. Both relax the continuous model, so what is pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from ccenv.smt import properties
 from ccenv.smt.algebra import Formula, Term, all_of, any_of, choose, implies, larger, negate
 from ccenv.smt.encode import Variables
+from ccenv.smt.exact import ReplayError, number
 from ccenv.smt.laws import network
 from ccenv.smt.setting import Setting
 from ccenv.smt.solvers import solve, to_smtlib
@@ -35,6 +36,8 @@ class Flow:
     control: list[Term]
     recover: list[Term]
 
+
+_FLOW_SERIES = ("E", "S", "sent", "lost", "control", "recover")
 
 Control = Callable[[View, Flow, int], Iterator[Formula]]
 
@@ -115,8 +118,7 @@ def encode_two(setting: Setting, control: Control, delays: int = 0) -> TwoFlow:
 
 
 def _flow(make: Variables, i: int, n: int) -> Flow:
-    names = ("E", "S", "sent", "lost", "control", "recover")
-    return Flow(*(make.series(f"{name}_{i}", n) for name in names))
+    return Flow(*(make.series(f"{name}_{i}", n) for name in _FLOW_SERIES))
 
 
 def _flow_laws(view: View, flow: Flow) -> Iterator[Formula]:
@@ -221,11 +223,11 @@ class TwoFlowQuestion:
         if answer.status == "unknown":
             return TwoFlowResult("unknown", answer.seconds, None, answer.reason, evidence=evidence)
         if answer.status == "sat":
-            values = check_two(self.setting, answer.model, self.exact)
+            values = self._confirmed(pair, answer.model)
             ordered = [*pair.formulas, *_kept([premise, broken]), *_fluid_fifo(pair.view, pair.flows)]
             fluid = solve(to_smtlib(ordered), "z3", time_limit_s, seed)
             if fluid.status == "sat":
-                values = check_two(self.setting, fluid.model, self.exact)
+                values = self._confirmed(pair, fluid.model)
             seconds = answer.seconds + fluid.seconds
             return TwoFlowResult("refuted", seconds, True, "", values, fluid.status == "sat", evidence)
         twin = solve(to_smtlib([*pair.formulas, *_kept([premise])]), "z3", time_limit_s, seed)
@@ -235,6 +237,33 @@ class TwoFlowQuestion:
             return TwoFlowResult("unknown", seconds, None, reason, evidence=evidence)
         check_two(self.setting, twin.model, self.exact)
         return TwoFlowResult("verified", seconds, True, evidence=evidence)
+
+    def _confirmed(self, pair: TwoFlow, model: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a counterexample that obeys laws and senders in exact numbers, and breaks the property there."""
+        values = check_two(self.setting, model, self.exact)
+        exact = _in_numbers(pair, values)
+        if self.premise(exact) is not True or self.holds(exact) is not False:
+            raise ReplayError(f"{self.name}: the replayed counterexample of two flows does not violate the property")
+        return values
+
+
+def _in_numbers(pair: TwoFlow, v: Mapping[str, Any]) -> TwoFlow:
+    """Return a pair with the numbers of a model for what premises and properties speak of."""
+    n = pair.view.setting.samples
+
+    def series(name: str) -> list[Fraction]:
+        return [number(v, f"{name}_{t}") for t in range(n)]
+
+    flows = [Flow(*(series(f"{name}_{i}") for name in _FLOW_SERIES)) for i in range(N_FLOWS)]
+    view = replace(
+        pair.view,
+        alpha=number(v, "alpha"),
+        G=series("G"),
+        E=[flows[0].E[t] + flows[1].E[t] for t in range(n)],
+        S=[flows[0].S[t] + flows[1].S[t] for t in range(n)],
+        extra={"mu_minus": [number(v, "mu_minus")]},
+    )
+    return TwoFlow(view, flows, pair.variables, [])
 
 
 def _kept(parts: list[Formula]) -> list[Formula]:

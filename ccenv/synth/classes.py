@@ -31,7 +31,7 @@ def class_rows(space: Space) -> np.ndarray:
         return _if_else(conditions, rates)
     if shape == "chain":
         return _chain(space, conditions, rates)
-    raise InputError("a template of 4 rates is too large to enumerate; it is searched by proposals")
+    raise InputError("templates of 4 rates are too large to enumerate; up to 3 rates are searched")
 
 
 def count_classes(space: Space) -> int:

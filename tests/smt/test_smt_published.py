@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -111,6 +112,19 @@ def test_exact_two_flow_replayer_refuses_changed_models(name: str, change: int, 
     check_two(question.setting, values, exact_aimd)
     with pytest.raises(ReplayError, match=says):
         check_two(question.setting, values | {name: values[name] + change}, exact_aimd)
+
+
+def test_two_flow_counterexamples_must_violate_the_property() -> None:
+    """A solver that answers another question is noticed: here every pair of windows is said to break the ratio."""
+    honest = aimd_question(Fraction(32), 5)
+    asked: list[bool] = []
+
+    def holds(pair):
+        asked.append(True)
+        return False if len(asked) == 1 else honest.holds(pair)  # first for the encoding, then for the numbers
+
+    with pytest.raises(ReplayError, match="does not violate"):
+        replace(honest, holds=holds).decide(60)
 
 
 def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
