@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ccenv.trace import Trace
 
 EXIT_DIFFERS = 1
+MOST_RTTS = 100_000
 
 
 def command(
@@ -75,13 +76,15 @@ def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]
     from ccenv.errors import InputError
     from ccenv.smt.moves import as_adversary
 
-    if not 1 <= rtts <= 100_000:
-        raise InputError(f"--rtts is {rtts}; it must be 1 to 100000")
+    sender, adversary = make_sender(name), as_adversary(trace)
+    least = trace.grid.jitter_steps[0] + 1  # in Rm, with one step per Rm: utilisation is that of the time beyond D
+    if not least <= rtts <= MOST_RTTS:
+        raise InputError(f"--rtts is {rtts}; it must be {least} to {MOST_RTTS}")
     engine = CurveEngine(
         [trace.header.path],
         model=trace.header.model,
-        senders=[make_sender(name)],
-        adversary=as_adversary(trace),
+        senders=[sender],
+        adversary=adversary,
         steps_per_rtt=1,
         timing="smt",
         loss_detection="oracle",
@@ -92,9 +95,11 @@ def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]
     return {"sender": name, "steps": rtts, "utilisation": _used(run), "largest_inflight_bdp": _inflight(run)}, run
 
 
-def _used(trace: Trace) -> float:
-    """Return bytes delivered over C*(T - D), as the properties count utilisation."""
+def _used(trace: Trace) -> float | None:
+    """Return bytes delivered over C*(T - D), as the properties count utilisation; None of a trace that is no longer than D."""
     jitter = trace.grid.jitter_steps[0]
+    if trace.n_steps <= jitter:
+        return None
     can = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * (trace.n_steps - jitter)
     return float((trace.S[-1] - trace.S[0]).sum()) / can
 

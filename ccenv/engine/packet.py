@@ -98,7 +98,9 @@ class PacketEngine:
         self.duration_s, self.log_s = duration_s, log_s
         self._until_s = 0.0
         self._keep: list[np.ndarray] = []  # arrays that records point into
-        self._max_events = max_events or self._default_events()
+        if max_events is not None and max_events < 1:
+            raise InputError(f"max_events is {max_events}; it must be at least 1")
+        self._max_events = self._default_events() if max_events is None else max_events
         self._build_links()
         self._build_flows()
         self._build_senders()

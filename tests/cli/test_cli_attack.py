@@ -69,6 +69,7 @@ def test_starvation_with_a_ratio(capsys, tmp_path):
         (["copa", "--jitter-rtts", "0.3"], "whole number of steps"),
         (["copa", "--jitter-rtts", "-1"], "jitter_rtts is -1; it must be"),
         (["copa", "--rtt-ms", "0"], "rtt_ms is 0; it must be"),
+        (["copa", "--timing", "smtt"], "Did you mean 'smt'"),
         (["external"], "unknown agent"),
     ],
 )
@@ -93,3 +94,8 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
     (out / "notes.txt").write_text("mine")
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0
     assert {file.name for file in out.iterdir()} == {"attack.json", "random_search.npz", "notes.txt"}
+
+
+def test_runs_that_would_not_fit_into_memory_are_refused(capsys, tmp_path):
+    assert main(["attack", "copa", "--steps-per-rtt", "1000000", "--out", str(tmp_path / "a")]) == 2
+    assert "make runs of 120000000 steps; at most 100000" in capsys.readouterr().err

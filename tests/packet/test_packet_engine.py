@@ -201,6 +201,8 @@ def test_a_sender_from_outside_is_refused() -> None:
 def test_runs_are_bounded() -> None:
     with pytest.raises(EngineError, match="passed 1000 events at"):
         run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.02}], 10, max_events=1000)
+    with pytest.raises(InputError, match="max_events is 0; it must be at least 1"):
+        run([{"rate_Bps": 1.5e6}], [{"sender": "reno", "rtt_s": 0.02}], 10, max_events=0)
 
 
 LINK = {"rate_mbps": 10}

@@ -23,6 +23,7 @@ WASTE, RATE, SERVICE, LOSS = range(4)  # columns of the moves of one flow
 N_MOVES = 4
 MOVE_NAMES = ("waste", "rate", "service", "loss")
 KIND = (1.0, 1.0, 1.0, 0.0)  # everything delivered at once, nothing kept, the fastest link, no loss
+MOST_STEPS = 100_000  # of one run: a search holds the moves of several hundred runs at a time
 CHUNK = 256  # environments per engine: larger ones gain nothing and need memory
 
 
@@ -67,6 +68,9 @@ class Scene:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 1_000_000:
                 raise InputError(f"{name} is {value!r}; it must be a whole number from {low} to 1000000")
+        n_steps = (self.warmup_rtts + self.window_rtts) * self.steps_per_rtt
+        if n_steps > MOST_STEPS:
+            raise InputError(f"warmup_rtts, window_rtts and steps_per_rtt make runs of {n_steps} steps; at most {MOST_STEPS}")
         if self.calm_rtts >= self.warmup_rtts + self.window_rtts:
             raise InputError(
                 f"calm_rtts is {self.calm_rtts}: nothing is left to attack in {self.warmup_rtts + self.window_rtts} Rm"

@@ -1,0 +1,60 @@
+"""``ccenv replay`` on traces of the curve engine in proof timing: JSON, and one clear line for wrong input."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ccenv.adversary import RecordedAdversary
+from ccenv.agents import make_sender
+from ccenv.cli.main import main
+from ccenv.engine.curve import CurveEngine
+from ccenv.path import make_path
+
+
+def trace_file(folder, steps, steps_per_rtt=1):
+    """Write a run of cc_qdel against a network that holds everything for D = Rm; return the file's name."""
+    proof = {"timing": "smt", "loss_detection": "oracle"} if steps_per_rtt == 1 else {}
+    engine = CurveEngine(
+        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=2)],
+        model="ccac",
+        senders=[make_sender("cc_qdel")],
+        adversary=RecordedAdversary("hold", np.array([[0.0, 1.0, 0.0, 0.0]]), periodic=True),
+        steps_per_rtt=steps_per_rtt,
+        record=True,
+        **proof,
+    )
+    engine.advance(steps)
+    engine.trace(0).save(folder / "trace.npz")
+    return str(folder / "trace.npz")
+
+
+def test_reproduces_a_trace_and_plays_its_moves_against_another_sender(capsys, tmp_path):
+    file = trace_file(tmp_path, 12)
+    assert main(["replay", file, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["reproduced"] is True
+    assert data["utilisation"] == data["utilisation_of_trace"]
+    assert main(["replay", file, "--as-adversary", "copa", "--rtts", "30", "--json"]) == 0
+    assert 0 < json.loads(capsys.readouterr().out)["utilisation"] < 1
+
+
+def test_a_trace_no_longer_than_D_has_no_utilisation(capsys, tmp_path):
+    assert main(["replay", trace_file(tmp_path, 1), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["utilisation"] is None
+
+
+@pytest.mark.parametrize(
+    ("steps_per_rtt", "arguments", "message"),
+    [
+        (1, ["--as-adversary", "copa", "--rtts", "1"], "--rtts is 1; it must be 2 to 100000"),
+        (1, ["--as-adversary", "coppa"], "Did you mean 'copa'"),
+        (8, [], "one step per Rm"),
+        (8, ["--as-adversary", "copa"], "one step per Rm"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys, tmp_path, steps_per_rtt, arguments, message):
+    assert main(["replay", trace_file(tmp_path, 5, steps_per_rtt), *arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
