@@ -107,8 +107,11 @@ def sweep(
 
     Example: ccenv ode sweep validation --params artefact --json
     """
+    from ccenv.errors import InputError
     from ccenv.ode.files import load_sweep
 
+    if plots is not None and not plots.is_dir():
+        raise InputError(f"{plots} is not a folder")
     changes = {"params": params, "step_ms": step_ms, "overrides": _constants(constants)}
     chosen = load_sweep(name, **changes, mixes=mix, disciplines=discipline, buffers_bdp=buffer)
     cells = chosen.run(threads)
@@ -358,11 +361,8 @@ def _check_picture(path: Path) -> None:
 
 
 def _metric_pictures(cells: list[dict[str, Any]], folder: Path) -> list[Path]:
-    from ccenv.errors import InputError
     from ccenv.ode.plots import METRICS, metric_figure, save
 
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder")
     written = []
     for metric in METRICS:
         written.append(folder / f"{metric}.png")

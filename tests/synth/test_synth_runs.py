@@ -127,7 +127,7 @@ def test_ray_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_planted_unsound_pruning_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A simulator that counts rising traffic as falling, or the reverse, breaks candidates on traces that are no violations."""
+    """A simulator that asks for less in flight than the query does breaks candidates on traces that are no violations."""
     goal = Simulator.goal
 
     def wrong(self: Simulator, trace: np.ndarray) -> np.ndarray:
