@@ -11,6 +11,14 @@ from typing import Any, NoReturn
 from ccenv.errors import CcenvError, InputError
 
 
+def make_folder(folder: FilePath) -> None:
+    """Make a folder and those above it, if they are not there. Raises CcenvError if that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be made ({error.strerror})") from None
+
+
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that a reader or an interruption never sees half of it.
 

@@ -40,19 +40,23 @@ def submit(
     Example: ccenv board submit runs/submissions/cc_qdel
     """
     from ccenv.agents import AGENTS
+    from ccenv.errors import InputError, did_you_mean
     from ccenv.leaderboard.submit import submit_folder, submit_reviewed
 
+    name = what.partition(":")[0]
+    if name not in AGENTS and not Path(what).is_dir():
+        raise InputError(f"{what!r} is neither a folder nor a classic CCA.{did_you_mean(name, AGENTS.names('classic'))}")
     home = home_of(board, database)
     with home.open() as store:
-        if what.partition(":")[0] in AGENTS and not Path(what).is_dir():
+        if name in AGENTS and not Path(what).is_dir():
             stored = submit_reviewed(store, home, what)
         else:
             stored, _ = submit_folder(store, home, Path(what))
-    name = stored.content["card"]["name"]
+    entry = stored.content["card"]["name"]
     if json:
-        print_json({"record": stored.number, "name": name, "submission": stored.subject, "round": stored.content["round"]})
+        print_json({"record": stored.number, "name": entry, "submission": stored.subject, "round": stored.content["round"]})
     else:
-        print_text(f"record {stored.number}: {name}, submission {stored.subject[:12]}, round {stored.content['round']}")
+        print_text(f"record {stored.number}: {entry}, submission {stored.subject[:12]}, round {stored.content['round']}")
         print_text("next: ccenv board evaluate")
 
 

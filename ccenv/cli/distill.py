@@ -35,10 +35,14 @@ def command(
 
     Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
     """
-    from ccenv.agents.learned import load_policy
+    from ccenv.agents.learned import is_policy, load_policy
     from ccenv.errors import InputError
     from ccenv.training.distill.run import DistillSettings, distill
 
+    if not is_policy(checkpoint):
+        raise InputError(f"{checkpoint!r} is no learned policy: the folder of a training run or its .safetensors file is needed")
+    if recheck is not None and not prove:
+        raise InputError("--recheck is for the proofs: give --prove too")
     if utilisation and not prove:
         raise InputError("--utilisation says what to prove: give --prove too")
     targets = tuple(utilisation or [PROVED_BY_DEFAULT]) if prove else ()

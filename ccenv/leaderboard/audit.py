@@ -22,7 +22,7 @@ from ccenv.benchmarks.summary import summarise
 from ccenv.config import validate
 from ccenv.errors import CcenvError
 from ccenv.files import parse_json
-from ccenv.leaderboard.damage import DAMAGE, Damage, measured, undisturbed_cells
+from ccenv.leaderboard.damage import DAMAGE, Damage, DamageCell, measured, score_of, undisturbed_cells
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.records import played_hash
 from ccenv.leaderboard.rounds import commitment, evaluation_suite, revealed, secret_of
@@ -62,9 +62,9 @@ def audit(
 ) -> dict[str, Any]:
     """Check a board.
 
-    Hashes of all records, the chain and all files; commitments of closed rounds; the seeds of every evaluation and its summary,
-    computed again from its cells; a random sample of runs, played again and compared to the last bit; a random sample of proved
-    bounds, decided again by the solver.
+    Hashes of all records, the chain and all files; commitments of closed rounds; the seeds of every evaluation and its summary
+    or score, computed again from its cells; a random sample of runs, played again and compared to the last bit; a random
+    sample of proved bounds, decided again by the solver.
 
     Args:
         store: the board.
@@ -87,6 +87,7 @@ def audit(
     records = store.records()
     problems = _check_rounds(store, home)
     problems += [p for record in records if record.kind == EVALUATION for p in _check_evaluation(store, home, record)]
+    problems += [p for record in records if record.kind == DAMAGE for p in _check_damage(store, home, record)]
     drawn = secrets.randbits(31) if seed is None else seed
     generator = np.random.Generator(np.random.Philox(drawn))
     runs = _drawn(generator, _all_runs(store, records), sample)
@@ -149,6 +150,19 @@ def _check_evaluation(store: Store, home: Home, record: Stored) -> list[str]:
     again = summarise(played, cells)
     stored = [_without_files(entry) for entry in manifest["summary"]]
     return [] if again == stored else [f"{where}: its summary does not follow from its cells"]
+
+
+def _check_damage(store: Store, home: Home, record: Stored) -> list[str]:
+    """Compute the seeds and the score of an adversary's evaluation again."""
+    where = f"record {record.number} ({record.content['name']}, {record.content['stage']})"
+    try:
+        played = _played_suite(store, home, record)
+    except CcenvError as error:
+        return [f"{where}: its seeds cannot be checked ({error})"]
+    if list(played.seeds) != record.content["suite"]["seeds"]:
+        return [f"{where}: its seeds do not follow from the submission and the secret"]
+    score = score_of([validate(DamageCell, cell, where) for cell in record.content["cells"]])
+    return [] if score == record.content["score"] else [f"{where}: its score does not follow from its cells"]
 
 
 def _without_files(entry: dict[str, Any]) -> dict[str, Any]:

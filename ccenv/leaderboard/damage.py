@@ -6,7 +6,7 @@ same seed. Paths and seeds follow from the submission and the operator's secret,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Annotated, Any
@@ -104,6 +104,14 @@ def measured(cell: Cell, adversary: Adversary) -> tuple[DamageCell, Any]:
     ), trace
 
 
+def score_of(cells: Sequence[DamageCell]) -> dict[str, Any]:
+    """Return the interquartile mean of the damage with its interval, stratified by sender and scenario."""
+    by_case: dict[str, list[float]] = {}
+    for cell in cells:
+        by_case.setdefault(f"{cell.sender}/{cell.scenario}", []).append(cell.damage)
+    return asdict(estimate(list(by_case.values())))
+
+
 @dataclass(frozen=True)
 class DamageStage:
     """An adversary against the panel.
@@ -130,9 +138,6 @@ class DamageStage:
         played = self.suite.model_copy(update={"seeds": seeds})
         found = list(self._play(played, job))
         cells = [cell for cell, _ in found]
-        by_case: dict[str, list[float]] = {}
-        for cell in cells:
-            by_case.setdefault(f"{cell.sender}/{cell.scenario}", []).append(cell.damage)
         content = {
             **job.head,
             "stage": self.name,
@@ -143,7 +148,7 @@ class DamageStage:
             "versions": versions(),
             "machine": machine(),
             "cells": [cell.model_dump() for cell in cells],
-            "score": asdict(estimate(list(by_case.values()))),
+            "score": score_of(cells),
         }
         worst = min(range(len(cells)), key=lambda i: (cells[i].utilisation, cells[i].sender, cells[i].scenario, cells[i].seed))
         return content, {WORST_VIEW: view_json(found[worst][1])}

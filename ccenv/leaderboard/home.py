@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError, InputError
+from ccenv.files import make_folder
 from ccenv.leaderboard.records import DATABASE
 from ccenv.leaderboard.store import Store, sqlite_url
 
@@ -27,10 +28,7 @@ class Home:
 
     def open(self) -> Store:
         """Open the board's database and make it if there is none. Raises CcenvError if the folder cannot be made."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CcenvError(f"{self.folder}: cannot be made ({error.strerror})") from None
+        make_folder(self.folder)
         return Store(self.database or sqlite_url(self.folder / DATABASE))
 
     def exists(self) -> bool:

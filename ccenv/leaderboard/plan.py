@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ccenv.benchmarks.suite import load_suite
-from ccenv.config import shipped_names
 from ccenv.leaderboard.damage import DamageStage, panel
 from ccenv.leaderboard.stages import EnvelopeStage, Stage, SuiteStage
 
-# Nominal suite first, then the one with the adversary panel; before they ship, the small ones take their places.
-_WANTED = (("standard-v1", "quick"), ("worst-case-v1", "attack"))
-ENVELOPE_BUDGET_S = 120.0
-
-
-def default_suites() -> tuple[str, ...]:
-    """Return the names of the suites that entries are evaluated on."""
-    shipped = shipped_names("ccenv.benchmarks.suites", ".yaml")
-    return tuple(wanted if wanted in shipped else small for wanted, small in _WANTED)
+# What entries are evaluated on: the nominal suite, whose score ranks the senders, then the one with the adversary panel.
+SUITES = ("standard-v1", "worst-case-v1")
 
 
 def nominal_suite() -> str:
     """Return name/version of the suite whose score ranks the senders."""
-    suite = load_suite(default_suites()[0])
+    suite = load_suite(SUITES[0])
     return f"{suite.name}/{suite.version}"
 
 
@@ -34,7 +26,7 @@ def make_stages(suites: Sequence[str], budget_s: float, traces: bool) -> list[St
         budget_s: for the verified envelope; 0: without.
         traces: whether worst traces are stored beside their views.
     """
-    stages: list[Stage] = [SuiteStage(load_suite(name), traces) for name in suites or default_suites()]
+    stages: list[Stage] = [SuiteStage(load_suite(name), traces) for name in suites or SUITES]
     if budget_s > 0:
         stages.append(EnvelopeStage(budget_s))
     return [*stages, DamageStage(panel())]

@@ -12,7 +12,7 @@ from ccenv.benchmarks.runner import evaluate
 from ccenv.benchmarks.suite import load_suite
 from ccenv.benchmarks.summary import summarise
 from ccenv.errors import InputError
-from ccenv.leaderboard.plan import default_suites
+from ccenv.leaderboard.plan import SUITES
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submit import write_sender
 
@@ -48,7 +48,7 @@ def score_sender(
     Raises:
         InputError: for a folder that breaks a rule, an adversary, or seeds that cannot be.
     """
-    played = load_suite(suite or default_suites()[0])
+    played = load_suite(suite or SUITES[0])
     with tempfile.TemporaryDirectory() as scratch:
         spec = what
         if what.partition(":")[0] not in AGENTS or FilePath(what).is_dir():

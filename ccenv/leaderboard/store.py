@@ -7,6 +7,7 @@ crash interrupted is not there at all.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Stored:
     @property
     def files(self) -> dict[str, str]:
         """Name -> hash of the files that belong to it."""
-        return dict(self.content.get("files", {}))
+        return dict(self.content["files"])
 
 
 class TakenError(InputError):
@@ -168,6 +169,9 @@ class Store:
         from ccenv.leaderboard.schema import FILES, RECORDS
 
         _check_chain([_stored(row) for row in rows])
+        for slot, count in Counter(row["slot"] for row in rows).items():
+            if count > 1:
+                raise EditedRecordError(f"{count} records say {slot!r}, which may exist once")
         with self._transaction() as connection:
             for digest, content in files.items():
                 connection.execute(FILES.insert().values(sha256=digest, content=content))
@@ -257,6 +261,9 @@ def _stored(row: Mapping[str, Any]) -> Stored:
     if record_hash(row["kind"], row["subject"], row["slot"], row["content"]) != row["sha256"]:
         raise EditedRecordError(f"record {row['number']} of the board was edited: its hash is another")
     content = parse_json(row["content"], f"record {row['number']}")
+    files = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        raise EditedRecordError(f"record {row['number']} of the board is no object with the hashes of its files")
     parts = {name: row[name] for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
     return Stored(**parts, content=content)
 

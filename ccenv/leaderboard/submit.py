@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
-from pydantic import Field
-
 from ccenv.adversary import Adversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned import save_policy
@@ -21,7 +19,7 @@ from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.records import Label, Moment, Sha256, Text
 from ccenv.leaderboard.rounds import open_round
 from ccenv.leaderboard.store import Store, Stored, TakenError
-from ccenv.leaderboard.submission.document import Document
+from ccenv.leaderboard.submission.document import Document, Training, Url
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.sender import ClassicSender, MlpSender, ProgramSender, Sender
 
@@ -45,8 +43,8 @@ class Card(StrictModel):
     author: Text
     licence: Text
     summary: Text = ""
-    url: Text | None = None
-    training: dict[str, Text | float | None] = Field(default_factory=dict)
+    url: Url | None = None
+    training: Training = Training()
     spec: Text | None = None
     suite: Text = ""
 

@@ -23,7 +23,7 @@ from ccenv.config import StrictModel
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import write_atomic
+from ccenv.files import make_folder, write_atomic
 from ccenv.sender import MlpSender
 from ccenv.training.evaluation import Evaluation, evaluate_sender
 
@@ -126,8 +126,8 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
         raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
     import ray
 
+    make_folder(folder)
     _start_ray(config)
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
     algorithm = None
     rows: list[dict[str, Any]] = []

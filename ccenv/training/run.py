@@ -12,7 +12,7 @@ from typing import Any
 
 from ccenv.adversary import MlpAdversary
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import make_folder, parse_json, write_atomic
 from ccenv.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
@@ -125,7 +125,7 @@ def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingSt
     if restart:
         for part in (CHECKPOINT, BEST):
             shutil.rmtree(folder / part, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     state = read_checkpoint(folder / CHECKPOINT)
     if state is not None and not read_config(config_file).same_run(config):
         raise InputError(f"{folder}: holds a run of another config; choose another --out, or --restart to discard it")

@@ -34,9 +34,9 @@ from ccenv.leaderboard.serve import make_server
 from ccenv.leaderboard.site import build_site
 from ccenv.leaderboard.sources import from_store
 from ccenv.leaderboard.stages import EnvelopeStage, SuiteStage
-from ccenv.leaderboard.store import EditedRecordError, Store
+from ccenv.leaderboard.store import START, EditedRecordError, Store, chained, record_hash
 from ccenv.leaderboard.submission.pack import Card, pack
-from ccenv.leaderboard.submit import submit_folder, submit_reviewed
+from ccenv.leaderboard.submit import entrants, submit_folder, submit_reviewed
 
 ONE = small_suite().scenarios[0].model_dump()
 SUITE = small_suite(agents=[], scenarios=[ONE])
@@ -128,6 +128,22 @@ def test_what_does_not_follow_is_found(store: Store, home: Home, change: Any, me
     assert store.check() == result["n_records"] + 1
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content["score"].update(iqm=1.0), "its score does not follow from its cells"),
+        (lambda content: content["suite"].update(seeds=[1]), "its seeds do not follow from the submission and the secret"),
+    ],
+)
+def test_invented_damage_is_found(store: Store, home: Home, change: Any, message: str) -> None:
+    record = store.records("damage")[0]
+    content = json.loads(json.dumps(record.content))
+    change(content)
+    forgery = store.append("damage", record.subject, "forged", content, {})
+    (problem,) = audit(store, home, sample=0, certificates=0)["problems"]
+    assert problem.startswith(f"record {forgery.number} ") and message in problem
+
+
 def test_a_single_bit_is_found(store: Store, home: Home) -> None:
     def one_bit(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
         import math
@@ -194,6 +210,20 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def rehash(record: dict[str, Any], **change: Any) -> None:
+    """Edit the first record as somebody would who knows how hashes are made."""
+    record.update(change)
+    record["sha256"] = record_hash(record["kind"], record["subject"], record["slot"], record["content"])
+    record["chain"] = chained(START, record["sha256"])
+
+
+def repeat_slot(lines: list[dict[str, Any]]) -> None:
+    first, last = lines[1]["record"], [line["record"] for line in lines if "record" in line][-1]
+    again = {**first, "number": last["number"] + 1, "chain": chained(last["chain"], first["sha256"])}
+    lines.insert(last["number"] + 1, {"record": again})
+    lines[0].update(records=again["number"])
+
+
 DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
     (
         "edited",
@@ -207,6 +237,8 @@ DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
     ("truncated", lambda lines: lines.__delitem__(slice(5, None)), "truncated"),
     ("foreign", lambda lines: lines[0].update(format="x"), "not an export"),
     ("more", lambda lines: lines.append({"code": "x"}), "neither a record nor a file"),
+    ("twice", repeat_slot, "may exist once"),
+    ("list", lambda lines: rehash(lines[1]["record"], content="[]"), "no object"),
     ("wide", lambda lines: lines[1]["record"].update(extra=1), "and nothing else"),
 ]
 
@@ -284,6 +316,18 @@ def test_an_entrys_numbers_can_be_made_again(store: Store, evaluated: Path, tmp_
         score_sender(str(evaluated / "square"), None, None, "local", None, lambda done, total: None)
 
 
+@pytest.mark.parametrize("change", [{"url": "javascript:alert(1)"}, {"training": {"code": "javascript:alert(1)"}}])
+def test_addresses_of_a_foreign_board_are_checked_too(tmp_path: Path, change: dict[str, Any]) -> None:
+    home = Home(tmp_path / "board")
+    with home.open() as store:
+        record = submit_reviewed(store, home, "reno")
+        content = json.loads(json.dumps(record.content))
+        content["card"].update(change)
+        store.append("submission", "0" * 64, "submission/foreign", content, {})
+        with pytest.raises(InputError, match="https://host/path"):
+            entrants(store)
+
+
 def test_serving(store: Store, tmp_path: Path) -> None:
     build_site(from_store(store), tmp_path / "site")
     with make_server(tmp_path / "site", 0) as server:
@@ -318,6 +362,10 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["board", "import", "--board", str(tmp_path / "new"), str(tmp_path / "x.jsonl.xz")]) == 0
     assert main(["board", "build", *board, "--out", str(tmp_path / "site"), "--json"]) == 0
     assert main(["board", "audit", "--board", str(tmp_path / "absent")]) == 2
+    capsys.readouterr()
+    assert main(["board", "submit", "copaa", "--board", str(tmp_path / "absent")]) == 2
+    assert "Did you mean 'copa'" in capsys.readouterr().err
+    assert not (tmp_path / "absent").exists()
     assert main(["board", "audit", *board, "--sample", "-1"]) == 2
 
 

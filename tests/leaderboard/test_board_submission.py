@@ -152,6 +152,11 @@ def test_what_cannot_be_packed(tmp_path: Path) -> None:
         pack("cc_qdel", CARD, tmp_path / "home")
     with pytest.raises(InputError, match="author: not allowed"):
         pack("cc_qdel", Card(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    older, _ = pack("cc_qdel", CARD, tmp_path / "out")
+    with pytest.raises(InputError, match="author: not allowed"):
+        pack("cc_qdel", Card(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
+    assert read_submission(tmp_path / "out").sha256 == older.sha256
 
 
 def test_the_name_of_a_program_does_not_change_what_it_is(tmp_path: Path) -> None:

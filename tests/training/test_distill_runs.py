@@ -16,6 +16,7 @@ from ccenv.smt.verifier import Verifier
 from ccenv.training.distill import prove as prove_module
 from ccenv.training.distill.claims import ClaimNumbers, numbers_for
 from ccenv.training.distill.prove import _Loop, prove
+from ccenv.training.distill.run import DistillSettings, _Stages
 from ccenv.training.distill.scores import ProgramScorer
 from ccenv.training.distill.template import safety_shell
 
@@ -79,13 +80,32 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert json.loads(capsys.readouterr().out)["seconds"] == first["seconds"]
 
 
+def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) -> None:
+    stages = _Stages(tmp_path, DistillSettings("still"), constant_policy(0.0))
+
+    def verdict_of(name: str, verdict: str, budget_s: float, recheck: str | None = None) -> str:
+        done = stages.run(name, lambda: {"verdict": verdict}, limits={"budget_s": budget_s}, recheck=recheck)
+        return str(done["verdict"])
+
+    assert [verdict_of("a", v, b) for v, b in (("unknown", 1), ("verified", 1), ("verified", 2))] == ["unknown"] * 2 + [
+        "verified"
+    ]
+    assert verdict_of("a", "refuted", 3) == "verified"  # from disk
+    assert verdict_of("a", "unknown", 3, "yices") == "unknown"  # another question
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
         (["still.safetensors", "--utilisation", "0.5"], "give --prove too"),
         (["still.safetensors", "--prove", "--utilisation", "1.5"], "must lie in 0.05 to 0.95"),
-        (["nothing"], "cannot be read"),
+        (["nothing"], "'nothing' is no learned policy"),
+        (["nothing.safetensors"], "cannot be read"),
+        (["still.safetensors", "--prove", "--recheck", "yice"], "Did you mean 'yices'?"),
+        (["still.safetensors", "--recheck", "yices"], "give --prove too"),
+        (["still.safetensors", "--prove", "--rounds", "0"], "rounds is 0; it must be at least 1"),
+        (["still.safetensors", "--prove", "--budget", "nan"], "both must be above 0"),
     ],
 )
 def test_distill_refuses_in_one_line(

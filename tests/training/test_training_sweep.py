@@ -52,3 +52,9 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys):
     assert main(command) == 2
     assert "not a record" in capsys.readouterr().err
     assert main(["train", "quick_sender", "--seeds", "0,x"]) == 2
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert main(["train", "quick_sender", "--out", str(tmp_path / "file" / "run")]) == 2
+    assert "cannot be made" in capsys.readouterr().err

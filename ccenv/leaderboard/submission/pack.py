@@ -20,7 +20,7 @@ from ccenv.agents.learned.tensors import tensor_file
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
 from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, VERSION, short_name
-from ccenv.leaderboard.submission.reader import Submission, read_submission
+from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
 from ccenv.leaderboard.submission.signature import sign
@@ -96,9 +96,11 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
         "training": card.training or {},
         "files": {file: hashlib.sha256(payload.content).hexdigest()},
     }
+    files = {file: payload.content, DOCUMENT: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()}
+    parse_submission(files, str(out))  # a card that breaks a rule leaves an older submission alone
     _make_room(out)
-    write_atomic(out / file, payload.content)
-    write_atomic(out / DOCUMENT, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+    for name, content in files.items():
+        write_atomic(out / name, content)
     if key is not None:
         sign(out, key)
     return read_submission(out), payload.change

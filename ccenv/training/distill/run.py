@@ -15,12 +15,13 @@ import numpy as np
 from ccenv.adversaries.search import attack
 from ccenv.agents.learned import load_policy
 from ccenv.benchmarks.provenance import machine, versions
-from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.errors import InputError, unknown_name
+from ccenv.files import make_folder, parse_json, write_atomic
 from ccenv.programs import Program, parse_program, pseudo_code, to_data, to_json
 from ccenv.sender import MlpSender, ProgramSender, Sender
 from ccenv.smt.lemma_report import LemmaRun, run_lemmas
 from ccenv.smt.report import decide_claim
+from ccenv.smt.solvers import SECOND_SOLVERS
 from ccenv.smt.store import Store
 from ccenv.training.distill.claims import INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, write_suite
 from ccenv.training.distill.imitation import Imitation, imitate
@@ -76,6 +77,13 @@ class DistillSettings:
         if not low <= self.depth <= DEEPEST:
             why = " (a proof needs a drain guard, a guard on C_U / C_L and 'utilised')" if self.prove else ""
             raise InputError(f"depth is {self.depth}; it must be {low} to {DEEPEST}{why}")
+        for name in ("n_paths", "generations", "rounds"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name.removeprefix('n_')} is {getattr(self, name)}; it must be at least 1")
+        if not (self.budget_s > 0 and self.time_limit_s > 0):
+            raise InputError(f"budget is {self.budget_s:g} s, time limit {self.time_limit_s:g} s; both must be above 0")
+        if self.recheck is not None and self.recheck not in SECOND_SOLVERS:
+            raise unknown_name("solver", self.recheck, SECOND_SOLVERS)
         for utilisation in self.prove:
             if not 0.05 <= utilisation <= 0.95:
                 raise InputError(f"a utilisation to prove is {utilisation}; it must lie in 0.05 to 0.95")
@@ -106,9 +114,8 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     tree = stages.run("tree", lambda: _tree_stage(settings, teacher, imitation, scorer, folder, say))
     proofs = []
     for utilisation in settings.prove:
-        name = f"{teacher.name[:40]}_u{round(100 * utilisation)}"
-        run = replace(settings, prove=(utilisation,))
-        proofs.append(stages.run(name, lambda n=name, r=run: _proof_stage(n, r, imitation, scorer, folder, say)))  # type: ignore[misc]
+        name = f"{teacher.name[:40]}_u{100 * utilisation:g}".replace(".", "_")
+        proofs.append(_proved(stages, name, replace(settings, prove=(utilisation,)), imitation, scorer, folder, say))
     result = stages.head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
     write_atomic(folder / REPORT, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
     from ccenv.training.distill.report import write_report
@@ -131,25 +138,37 @@ class _Stages:
             "versions": versions(),
             "machine": machine(),
         }
-        # What decides a stage: the other settings say how many proofs, and how long.
+        # What decides every stage; proofs name what else decides them.
         self._key = {k: self.head["settings"][k] for k in ("depth", "seed", "n_paths", "generations", "population")}
         self._key |= {"teacher_sha256": self.head["teacher_sha256"]}
         self._folder = folder / "stages"
         if folder.is_dir() and any(folder.iterdir()) and not self._folder.is_dir():
             raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
 
-    def run(self, name: str, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return a stage's result, from disk if it was finished with the same key."""
+    def run(
+        self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Return a stage's result, from disk if it was finished with the same key.
+
+        Args:
+            name: of the stage.
+            stage: does it.
+            limits: of a search; one that found a proof is not done again with other limits, one that did not goes on.
+            more: what decides this stage besides the settings of all stages.
+        """
         file = self._folder / f"{name}.json"
+        key = self._key | more | (limits or {})
         if file.is_file():
             known = parse_json(file.read_bytes(), str(file))
-            if isinstance(known, dict) and known.get("key") == self._key:
+            if isinstance(known, dict) and isinstance(known.get("key"), dict):
                 result: dict[str, Any] = known["result"]
-                return result
+                proved = result.get("verdict") == "verified"
+                if (known["key"] | (limits or {}) if proved else known["key"]) == key:
+                    return result
         begin = time.perf_counter()
         result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
-        data = json.dumps({"key": self._key, "result": result}, indent=1, allow_nan=False)
+        data = json.dumps({"key": key, "result": result}, indent=1, allow_nan=False)
         write_atomic(file, data.encode())
         return result
 
@@ -189,6 +208,38 @@ def _tree_stage(
     return _program_record(settings, best.program, folder / f"{name}.json") | measured
 
 
+def _proved(
+    stages: _Stages,
+    name: str,
+    settings: DistillSettings,
+    imitation: Imitation,
+    scorer: ProgramScorer,
+    folder: FilePath,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Search a program until it is proved, then decide its written suite; two stages, the second with the second solver."""
+    (utilisation,) = settings.prove
+    limits = {"budget_s": settings.budget_s, "rounds": settings.rounds, "time_limit_s": settings.time_limit_s}
+    record = stages.run(
+        name,
+        lambda: _proof_stage(name, settings, imitation, scorer, folder, say),
+        limits=limits,
+        utilisation=utilisation,
+    )
+    if record["verdict"] != "verified":
+        return record
+    program = parse_program(json.dumps(record["program"]))
+    lemmas = stages.run(
+        f"{name}_lemmas",
+        lambda: _final_lemmas(settings, program, numbers_for(utilisation), folder / name),
+        limits={"time_limit_s": settings.time_limit_s},
+        program=record["program"],
+        utilisation=utilisation,
+        recheck=settings.recheck,
+    )
+    return record | lemmas | {"seconds": round(record["seconds"] + lemmas["seconds"], 1)}
+
+
 def _proof_stage(
     name: str,
     settings: DistillSettings,
@@ -217,16 +268,13 @@ def _proof_stage(
         state=own / "pool.npz",
         report=lambda r: say(f"{name}: round {r['round']}, {r['value']:.4f}: {r['outcome']} ({r['seconds']} s)"),
     )
-    record = _program_record(settings, proof.program, own / "program.json") | {
+    return _program_record(settings, proof.program, own / "program.json") | {
         "utilisation": utilisation,
         "claims": {key: str(value) for key, value in asdict(numbers).items()},
         "verdict": proof.verdict,
         "rounds": proof.rounds,
         "traces": proof.traces,
     }
-    if proof.verdict == "verified":
-        record |= _final_lemmas(settings, proof.program, numbers_for(utilisation), own)
-    return record
 
 
 def _final_lemmas(settings: DistillSettings, program: Program, numbers: Any, folder: FilePath) -> dict[str, Any]:
