@@ -99,3 +99,10 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
 def test_runs_that_would_not_fit_into_memory_are_refused(capsys, tmp_path):
     assert main(["attack", "copa", "--steps-per-rtt", "1000000", "--out", str(tmp_path / "a")]) == 2
     assert "make runs of 120000000 steps; at most 100000" in capsys.readouterr().err
+
+
+def test_scenarios_without_an_end_to_the_buffer_are_json(capsys, tmp_path):
+    arguments = ("copa", "--path", "infinite", "--adversary", "evolution:population=4", "--out", str(tmp_path / "a"))
+    code, data, _ = attack(capsys, *arguments)
+    assert code == 0
+    assert {f["buffer_bdp"] for f in data["by_adversary"]["evolution"]["details"]["different_failures"]} == {None}

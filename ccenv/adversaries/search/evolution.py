@@ -177,15 +177,15 @@ def _trace(game: Game, pool: _Scenarios, row: int, path: Path) -> Any:
     return engine.trace(0)
 
 
-def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.ndarray) -> list[dict[str, float]]:
-    """Return the worst scenarios that differ from each other."""
+def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.ndarray) -> list[dict[str, float | None]]:
+    """Return the worst scenarios that differ from each other; ``buffer_bdp`` is None where the buffer has no end."""
     chosen: list[int] = []
     for row in order:
         if all(np.abs(behaviour[row] - behaviour[other]).max() > LEAST_DISTANCE for other in chosen):
             chosen.append(int(row))
         if len(chosen) == REPORTED:
             break
-    out = []
+    out: list[dict[str, float | None]] = []
     for row in chosen:
         path = _path(game, pool.genes[row])
         out.append(
@@ -194,7 +194,7 @@ def _failures(game: Game, pool: _Scenarios, behaviour: np.ndarray, order: np.nda
                 "loss": float(behaviour[row, 2]),
                 "link_rate_mbps": path.link_rate_Bps * 8e-6,
                 "jitter_rtts": path.flows[0].jitter_s / path.flows[0].rtt_s,
-                "buffer_bdp": path.buffer_bytes / path.bdp_bytes,
+                "buffer_bdp": float(path.buffer_bytes / path.bdp_bytes) if np.isfinite(path.buffer_bytes) else None,
                 "period_rtts": float(periods_rtts(game)[int(pool.period[row])]),
             }
         )
