@@ -228,7 +228,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert run("submit", "reno", "--json") == 0
     assert json.loads(capsys.readouterr().out)["name"] == "reno"
     assert run("submit", "absent") == 2
-    assert "not a folder" in capsys.readouterr().err
+    assert "neither a folder nor a classic CCA" in capsys.readouterr().err
     assert run("evaluate", "--budget", "-1") == 2
     assert run("round", "--json") == 0
     assert json.loads(capsys.readouterr().out.strip())["rounds"][0]["secret"] is None
