@@ -202,7 +202,16 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
 
 
 def build_claim(name: str, setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """Return the queries of a named claim; it is verified if all of them are. Raises UnknownNameError."""
+    """Return the queries of a named claim; it is verified if all of them are.
+
+    Raises:
+        UnknownNameError: for an unknown claim.
+        InputError: for a threshold that the claim needs and lacks, or has no use for.
+    """
     if name not in CLAIMS:
         raise unknown_name("property", name, CLAIMS)
+    taken = {"utilisation": "--at-least", "invariant": "", "full_invariant": ""}.get(name, "--at-most")
+    for option, value in (("--at-least", thresholds.at_least), ("--at-most", thresholds.at_most)):
+        if value is not None and option != taken:
+            raise InputError(f"property {name!r} does not take {option}")
     return CLAIMS[name](setting, sender, thresholds)
