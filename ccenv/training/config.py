@@ -56,7 +56,7 @@ class PpoSettings(StrictModel):
 
     @model_validator(mode="after")
     def _widths(self) -> PpoSettings:
-        _check_widths(self.hidden)
+        check_widths(self.hidden)
         return self
 
 
@@ -87,7 +87,7 @@ class OffPolicySettings(StrictModel):
 
     @model_validator(mode="after")
     def _widths(self) -> OffPolicySettings:
-        _check_widths(self.hidden)
+        check_widths(self.hidden)
         return self
 
 
@@ -113,7 +113,8 @@ class Td3Settings(OffPolicySettings):
     policy_delay: int = Field(default=2, ge=1)
 
 
-def _check_widths(hidden: tuple[int, ...]) -> None:
+def check_widths(hidden: tuple[int, ...]) -> None:
+    """Raise ValueError for hidden layers that the kernel cannot evaluate."""
     if not all(1 <= width <= 256 for width in hidden):
         raise ValueError(f"hidden {list(hidden)}: widths must lie in 1 to 256, what the kernel can evaluate")
 

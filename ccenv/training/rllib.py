@@ -25,6 +25,7 @@ from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.sender import MlpSender
+from ccenv.training.config import check_widths
 from ccenv.training.evaluation import Evaluation, evaluate_sender
 
 CONNECT_LIMIT_S = 5.0
@@ -78,6 +79,7 @@ class RllibConfig(StrictModel):
 
     @model_validator(mode="after")
     def _playable(self) -> RllibConfig:
+        check_widths(self.hidden)
         settings = self.settings()
         if settings.senders.count(EXTERNAL) != 1 or settings.action != "box":
             raise ValueError("environment: exactly one 'external' sender and action 'box' are needed")

@@ -28,6 +28,7 @@ def test_mean_layers_take_the_head_apart() -> None:
         (["iteration=3"], "Did you mean 'iterations'"),
         (["environment.model=[ccac]"], "Did you mean 'models'"),
         (["environment.models=[ccac, ideal]"], "one model"),
+        (["hidden=[512]"], "widths must lie in 1 to 256"),
     ],
 )
 def test_bad_configs_stop_before_ray_starts(
