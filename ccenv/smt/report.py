@@ -69,8 +69,14 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
     finally:
         verifier.stop()
     worst = overall(result.verdict for result in results)
+    rechecks = [result.recheck for result in results if result.recheck]
+    confirmed = all(again["status"] == "unsat" for again in rechecks)
+    if worst == "verified" and not confirmed:
+        worst = "unknown"
     outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
     reasons = [f"{result.name}: {result.reason}" for result in results if result.reason]
+    if not confirmed:
+        reasons.append(f"proved, but {rechecks[0]['solver']} did not confirm it")
     if reasons:
         outcome.details["reason"] = "; ".join(reasons)
     twins = [result.sanity for result in results if result.sanity]
@@ -79,11 +85,10 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
         "note": "proved: the query without the property has a trace; refuted: the counterexample is one",
     }
     outcome.details["queries"] = [_query_record(query, result) for query, result in zip(queries, results, strict=False)]
-    rechecks = [result.recheck for result in results if result.recheck]
     if rechecks:
         outcome.details["recheck"] = {
             "solver": rechecks[0]["solver"],
-            "confirmed": all(again["status"] == "unsat" for again in rechecks),
+            "confirmed": confirmed,
             "seconds": round(sum(again["seconds"] for again in rechecks), 3),
         }
     if worst == "refuted":

@@ -17,11 +17,12 @@ from ccenv.smt.report import decide_claim
 from ccenv.smt.setting import Setting, named_setting
 from ccenv.smt.solvers import Answer, solve, version_of
 from ccenv.smt.store import Store
-from ccenv.smt.verifier import Query, Verifier
+from ccenv.smt.verifier import Query, Result, Verifier
 from ccenv.workers import Workers
 
 pytest.importorskip("z3")
 
+SECOND = {"solver": "yices 2.6", "seconds": 0.1}
 UNSAT = "(set-logic QF_LRA)\n(declare-fun x () Real)\n(assert (< x 0.0))\n(assert (> x 1.0))\n(check-sat)\n"
 SAT = "(set-logic QF_LRA)\n(declare-fun x () Real)\n(assert (< x 0.0))\n(check-sat)\n"
 
@@ -38,6 +39,17 @@ def test_second_solvers_confirm_a_proof(solver: str) -> None:
     result = Verifier(60, recheck=solver).decide(query)
     assert result.verdict == "verified"
     assert result.recheck["status"] == "unsat"
+
+
+@pytest.mark.parametrize("status", ["unknown", "sat"])
+def test_what_the_second_solver_does_not_confirm_is_unknown(status: str, tmp_path, monkeypatch) -> None:
+    queries = build_claim("invariant", Setting(samples=5), smt_sender("cc_qdel"), Thresholds())
+    verifier = Verifier(60, recheck="yices")
+    monkeypatch.setattr(verifier, "decide", lambda query: Result(query.name, "verified", 0.1, recheck=SECOND | {"status": status}))
+    outcome = decide_claim("invariant", queries, verifier, tmp_path)
+    assert outcome.verdict == "unknown"
+    assert outcome.details["recheck"]["confirmed"] is False
+    assert outcome.details["reason"] == "proved, but yices 2.6 did not confirm it"
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("cc_qdel", "verified"), ("cc_probe_drain", "refuted")])
