@@ -45,7 +45,8 @@ def test_second_solvers_confirm_a_proof(solver: str) -> None:
 def test_what_the_second_solver_does_not_confirm_is_unknown(status: str, tmp_path, monkeypatch) -> None:
     queries = build_claim("invariant", Setting(samples=5), smt_sender("cc_qdel"), Thresholds())
     verifier = Verifier(60, recheck="yices")
-    monkeypatch.setattr(verifier, "decide", lambda query: Result(query.name, "verified", 0.1, recheck=SECOND | {"status": status}))
+    second = SECOND | {"status": status}
+    monkeypatch.setattr(verifier, "decide", lambda query: Result(query.name, "verified", 0.1, recheck=second))
     outcome = decide_claim("invariant", queries, verifier, tmp_path)
     assert outcome.verdict == "unknown"
     assert outcome.details["recheck"]["confirmed"] is False
