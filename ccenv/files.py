@@ -19,6 +19,18 @@ def make_folder(folder: FilePath) -> None:
         raise CcenvError(f"{folder}: cannot be made ({error.strerror})") from None
 
 
+def read_bounded(file: FilePath, largest: int) -> bytes:
+    """Return a file's content. Raises InputError if it cannot be read or is longer than ``largest`` bytes."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(largest + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    if len(content) > largest:
+        raise InputError(f"{file}: longer than {largest} bytes")
+    return content
+
+
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that a reader or an interruption never sees half of it.
 

@@ -17,8 +17,8 @@ from ccenv.benchmarks.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED
 from ccenv.benchmarks.store import CELLS, parse_cells, read_manifest
 from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
-from ccenv.errors import CcenvError, InputError
-from ccenv.files import write_atomic
+from ccenv.errors import InputError
+from ccenv.files import make_folder, write_atomic
 
 PAGE, FOLDER = "report.html", "report"
 _CLASSES = {REPRODUCED: "good", SAME_DIRECTION: "near", NOT_REPRODUCED: "bad", NOT_MEASURED: "none"}
@@ -52,10 +52,7 @@ def build_report(folder: FilePath) -> dict[str, Any]:
         raise InputError(f"{folder}: the run has not ended yet: run the same command again, then report")
     suite = suite_of(manifest["suite"], f"{folder}/manifest.json")
     records = parse_cells(file.read_bytes(), file)
-    try:
-        (folder / FOLDER).mkdir(exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{folder / FOLDER}: cannot be made ({error.strerror})") from None
+    make_folder(folder / FOLDER)
     drawn, files = _figures(suite, records, folder / FOLDER)
     _write_csv(folder / FOLDER / "references.csv", _reference_rows(manifest["references"]))
     page = _page(suite, manifest, drawn)

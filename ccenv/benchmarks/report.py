@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ccenv.benchmarks.attack_cells import AttackCell
 from ccenv.benchmarks.cells import Cell, play, values_of
 from ccenv.benchmarks.suite_base import SuiteBase
-from ccenv.errors import CcenvError, EngineError
-from ccenv.files import write_atomic
+from ccenv.errors import EngineError
+from ccenv.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,10 +41,7 @@ def write_worst_traces(
     """
     by_key = {cell.key: cell for cell in cells}
     metrics_of = {record["key"]: record["metrics"] for record in records}
-    try:
-        (out / TRACES).mkdir(exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{out / TRACES}: cannot be made ({error.strerror})") from None
+    make_folder(out / TRACES)
     for entry in summary:
         worst = entry["worst_case"]
         if worst is None:

@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import make_folder, parse_json, write_atomic
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells.jsonl", ".lock"
 FORMAT, FORMAT_VERSION = "ccenv-bench", 1
@@ -32,10 +32,7 @@ class RunFolder:
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CcenvError(f"{path}: cannot be made ({error.strerror})") from None
+        make_folder(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import make_folder, parse_json, write_atomic
 
 STAGES = "stages.json"
 FORMAT = "ccenv-demo"
@@ -201,10 +201,7 @@ def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
         raise InputError(f"{out} holds something that is not a demo: give another --out")
     if fresh and out.exists():
         shutil.rmtree(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CcenvError(f"{out}: cannot be made ({error.strerror})") from None
+    make_folder(out)
     if not file.is_file():
         _save(out, {})
         return {}

@@ -17,7 +17,7 @@ from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json
+from ccenv.files import parse_json, read_bounded
 
 _WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -266,22 +266,11 @@ def _read_beside(folder: FilePath, name: str) -> bytes | None:
     file = folder / name
     if file.is_symlink():
         raise InputError(f"{file} is a link: records hold plain files only")
-    return _read_bytes(file) if file.is_file() else None
-
-
-def _read_bytes(file: FilePath) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{file}: longer than {MAX_BYTES} bytes")
-    return content
+    return read_bounded(file, MAX_BYTES) if file.is_file() else None
 
 
 def _read_json(file: FilePath) -> Any:
-    return parse_json(_read_bytes(file), str(file))
+    return parse_json(read_bounded(file, MAX_BYTES), str(file))
 
 
 def _read_bench(file: FilePath) -> BenchRecord | None:
@@ -291,7 +280,7 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
         return None
     manifest, suite = read_manifest(data, str(file))
     lines = file.parent / CELLS
-    cells = read_cells(_read_bytes(lines), manifest, str(lines))
+    cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
     return BenchRecord(manifest, cells, suite, suite.sha256, str(file.parent), partial(_read_beside, file.parent))
 
 

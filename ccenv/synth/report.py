@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError, require_extra
-from ccenv.files import write_atomic
+from ccenv.files import make_folder, write_atomic
 from ccenv.synth.result import summary
 
 _WIDEST_REM = 24.0
@@ -43,5 +43,5 @@ def write_report(data: dict[str, Any], file: FilePath) -> None:
     bounds = {row["name"]: row["summary"] for row in data.get("ranking", [])}
     page = environment.get_template("report.html")
     text = page.render(data=data, line=summary(data), funnel=funnel, bounds=bounds, engine=data.get("engine", {}))
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     write_atomic(file, text.encode())

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv import __version__
-from ccenv.files import write_atomic
+from ccenv.files import make_folder, write_atomic
 from ccenv.programs import pseudo_code, to_data, to_json
 from ccenv.smt.solvers import version_of
 from ccenv.synth.classes import members
@@ -88,7 +88,7 @@ def write_solutions(data: dict[str, Any], folder: FilePath) -> list[str]:
     """Write each solution as a belief program file; returns the files."""
     from ccenv.programs import parse_program
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for stale in folder.glob("*.json"):
         stale.unlink()
     files = []

@@ -15,10 +15,11 @@ import numpy as np
 from pydantic import Field
 
 from ccenv.adversary import MlpAdversary
+from ccenv.agents.learned.pair import pair_of
 from ccenv.agents.learned.tensors import MAX_FILE_BYTES, read_tensors, tensor_file
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import parse_json, read_bounded, write_atomic
 
 STEM = "adversary"
 MAX_CARD_BYTES = 262_144
@@ -65,7 +66,7 @@ def save_adversary(path: FilePath | str, adversary: MlpAdversary, notes: dict[st
     Raises:
         InputError: if the notes are not JSON.
     """
-    weights_file, card_file = _pair(path)
+    weights_file, card_file = pair_of(path, STEM)
     tensors: dict[str, np.ndarray] = {}
     for i, (weight, bias) in enumerate(zip(adversary.weights, adversary.biases, strict=True)):
         tensors[f"w{i}"], tensors[f"b{i}"] = weight, bias
@@ -91,9 +92,9 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
     Raises:
         InputError: if a file is missing, damaged or foreign; whether it fits a path the engine checks.
     """
-    weights_file, card_file = _pair(path)
-    content = _read(weights_file, MAX_FILE_BYTES)
-    card = validate(Card, parse_json(_read(card_file, MAX_CARD_BYTES), str(card_file)), str(card_file))
+    weights_file, card_file = pair_of(path, STEM)
+    content = read_bounded(weights_file, MAX_FILE_BYTES)
+    card = validate(Card, parse_json(read_bounded(card_file, MAX_CARD_BYTES), str(card_file)), str(card_file))
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise InputError(f"{weights_file}: does not belong to its card (sha256 differs)")
     tensors = read_tensors(content, str(weights_file))
@@ -119,27 +120,7 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
 def is_adversary(path: FilePath | str) -> bool:
     """Tell whether a path names an adversary's pair of files or a folder that holds one."""
     given = FilePath(path)
-    return given.suffix == ".safetensors" or (given.is_dir() and _pair(given)[1].is_file())
-
-
-def _pair(path: FilePath | str) -> tuple[FilePath, FilePath]:
-    given = FilePath(path)
-    if given.is_dir():
-        given = given / STEM
-    elif given.suffix in {".safetensors", ".json"}:
-        given = given.with_suffix("")
-    return given.with_name(given.name + ".safetensors"), given.with_name(given.name + ".json")
-
-
-def _read(file: FilePath, largest: int) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(largest + 1)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if len(content) > largest:
-        raise InputError(f"{file}: longer than {largest} bytes")
-    return content
+    return given.suffix == ".safetensors" or (given.is_dir() and pair_of(given, STEM)[1].is_file())
 
 
 def _widths(adversary: MlpAdversary) -> list[int]:

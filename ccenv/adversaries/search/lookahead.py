@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from ccenv.adversaries.search.game import KIND, N_MOVES, Game
-from ccenv.adversary import ExternalAdversary
+from ccenv.adversaries.search.game import KIND, N_MOVES, Found, Game
+from ccenv.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.engine.curve import CurveEngine, Snapshot
 from ccenv.errors import InputError
+from ccenv.parameters import number
 
 
 def fork(engine: CurveEngine, sources: np.ndarray) -> None:
@@ -167,3 +168,33 @@ def _distinct(order: np.ndarray, prefixes: np.ndarray, width: int) -> np.ndarray
             if len(kept) == width:
                 break
     return np.array((kept + [kept[0]] * width)[:width])
+
+
+@dataclass(frozen=True)
+class LookAhead:
+    """A search that looks ahead: greedy with one prefix, beam with several.
+
+    Attributes:
+        name: of the search.
+        look: how far and how often it looks, if the budget allows.
+        weight: its share of a panel's budget.
+    """
+
+    name: str
+    look: Look
+    weight: float
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst complete sequence of moves that it came upon."""
+        look = self.look.within(game, budget_flow_steps, self.name)
+        return Found(RecordedAdversary(self.name, look_ahead(game, look)), details=asdict(look))
+
+
+def built(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:
+    """Check a search's parameters and build it. Raises InputError for one that is not allowed."""
+    look = Look(
+        int(number(name, "width", width, low=1, high=256, whole=True)),
+        int(number(name, "interval_rtts", interval_rtts, low=1, high=100, whole=True)),
+        int(number(name, "horizon_rtts", horizon_rtts, low=1, high=1000, whole=True)),
+    )
+    return LookAhead(name, look, weight)

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.learned.pair import pair_of
 from ccenv.agents.learned.tensors import MAX_FILE_BYTES, read_tensors, tensor_file
 from ccenv.errors import InputError, did_you_mean
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import parse_json, read_bounded, write_atomic
 from ccenv.sender import MlpSender
 
 FORMAT = "ccenv-policy"
@@ -45,7 +46,7 @@ def save_policy(path: FilePath | str, sender: MlpSender, notes: dict[str, Any] |
     Raises:
         InputError: if the policy could not be read back or the notes are not JSON.
     """
-    weights_file, card_file = _pair(path)
+    weights_file, card_file = pair_of(path, POLICY)
     layers = _layers(sender.weights, sender.biases, str(weights_file))
     tensors: dict[str, np.ndarray] = {}
     for i, (weight, bias) in enumerate(zip(sender.weights, sender.biases, strict=True)):
@@ -82,9 +83,9 @@ def load_policy(path: FilePath | str) -> MlpSender:
     Raises:
         InputError: if a file is missing, damaged, foreign, or was trained on another observation.
     """
-    weights_file, card_file = _pair(path)
-    content = _read(weights_file, MAX_FILE_BYTES)
-    card = parse_json(_read(card_file, MAX_CARD_BYTES), str(card_file))
+    weights_file, card_file = pair_of(path, POLICY)
+    content = read_bounded(weights_file, MAX_FILE_BYTES)
+    card = parse_json(read_bounded(card_file, MAX_CARD_BYTES), str(card_file))
     _check_card(card, str(card_file))
     if hashlib.sha256(content).hexdigest() != card["sha256"]:
         raise InputError(f"{weights_file}: does not belong to its card (sha256 differs)")
@@ -104,27 +105,7 @@ def load_policy(path: FilePath | str) -> MlpSender:
 def is_policy(path: FilePath | str) -> bool:
     """Tell whether a path names a policy pair or a folder that should hold one."""
     given = FilePath(path)
-    return given.is_dir() or given.suffix == ".safetensors" or (given.suffix == ".json" and _pair(given)[0].is_file())
-
-
-def _pair(path: FilePath | str) -> tuple[FilePath, FilePath]:
-    given = FilePath(path)
-    if given.is_dir():
-        given = given / POLICY
-    elif given.suffix in {".safetensors", ".json"}:
-        given = given.with_suffix("")
-    return given.with_name(given.name + ".safetensors"), given.with_name(given.name + ".json")
-
-
-def _read(file: FilePath, largest: int) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(largest + 1)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if len(content) > largest:
-        raise InputError(f"{file}: longer than {largest} bytes")
-    return content
+    return given.is_dir() or given.suffix == ".safetensors" or (given.suffix == ".json" and pair_of(given, POLICY)[0].is_file())
 
 
 def _layers(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], where: str) -> list[int]:
