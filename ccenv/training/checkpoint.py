@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.errors import InputError, require_extra
 from ccenv.files import parse_json, write_atomic
 
-FORMAT, VERSION = "ccenv-checkpoint", 2
+FORMAT, VERSION = "ccenv-checkpoint", 3
 STATE = "state.json"
 
 
@@ -27,13 +27,15 @@ class TrainingState:
 
     Attributes:
         iteration: iterations finished.
-        seconds: time spent training so far.
+        seconds: wall time spent so far, with evaluations and attacks on the way.
+        cpu_seconds: processor time of the same, all threads together.
         tensors: named arrays: ``policy.*``, ``optimizer.*``, ``memory.*``, ``env.*``.
         marks: what evaluations have shown so far (``ccenv.training.run``).
     """
 
     iteration: int
     seconds: float
+    cpu_seconds: float
     tensors: dict[str, np.ndarray]
     marks: dict[str, float] = field(default_factory=dict)
 
@@ -52,6 +54,7 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
         "version": VERSION,
         "iteration": state.iteration,
         "seconds": state.seconds,
+        "cpu_seconds": state.cpu_seconds,
         "marks": state.marks,
         "tensors": name,
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -76,8 +79,8 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     from safetensors.numpy import load
 
     card = parse_json(card_file.read_bytes(), str(card_file))
-    wanted = {"format": str, "version": int, "iteration": int, "seconds": (int, float), "tensors": str, "sha256": str}
-    wanted["marks"] = dict
+    number = (int, float)
+    wanted = {"iteration": int, "seconds": number, "cpu_seconds": number, "marks": dict, "tensors": str, "sha256": str}
     if not isinstance(card, dict) or card.get("format") != FORMAT or card.get("version") != VERSION:
         raise InputError(f"{card_file}: not a checkpoint of format {FORMAT!r} version {VERSION}")
     for key, kind in wanted.items():
@@ -94,7 +97,7 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
         tensors = load(content)
     except SafetensorError as error:
         raise InputError(f"{tensors_file}: not a safetensors file ({error})") from None
-    return TrainingState(card["iteration"], float(card["seconds"]), tensors, card["marks"])
+    return TrainingState(card["iteration"], float(card["seconds"]), float(card["cpu_seconds"]), tensors, card["marks"])
 
 
 def pack_torch(policy: Any, optimizers: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -6,7 +6,6 @@ Random numbers of iteration i come from (seed, i) alone, so that a resumed run d
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,6 +20,7 @@ from ccenv.errors import CcenvError, require_extra
 from ccenv.sender import MlpSender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
+from ccenv.training.clock import Stopwatch
 from ccenv.training.config import RobustSettings, TrainConfig
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, opponents
@@ -66,7 +66,7 @@ class Learner:
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
-        self._seconds = 0.0
+        self.clock = Stopwatch()
         self.marks: dict[str, float] = {}
         if state is None:
             self._task.core.reset(seed=config.seed)
@@ -87,7 +87,7 @@ class Learner:
         own = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
         self._task.core.set_state(own)
         self._model.num_timesteps = state.iteration * self.config.iteration_steps
-        self._seconds = state.seconds
+        self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
 
     def _make_task(self) -> SenderTask | NetworkTask:
@@ -135,6 +135,7 @@ class Learner:
         if remaining <= 0:
             return
         between = _Between(self, after_iteration)
+        self.clock.start()
         with _own_generators():
             try:
                 self._model.learn(remaining, callback=between, log_interval=None, reset_num_timesteps=False)
@@ -166,13 +167,12 @@ class Learner:
             episode_rtts=config.environment.episode_rtts,
         )
 
-    def finish_iteration(self, reward: float, episodes: list[dict[str, float]], seconds: float) -> Progress:
+    def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> Progress:
         """Take the new state; return what is known of the iteration, but for the evaluation."""
         known = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
         losses = [value for name, value in known.items() if name.endswith("loss")]
         if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
             raise self._diverged()
-        self._seconds += seconds
         self.state = self._pack()
         if self._next_stage():
             self.state = self._pack()
@@ -182,7 +182,7 @@ class Learner:
 
         return Progress(
             steps=self._model.num_timesteps,
-            seconds=self._seconds,
+            seconds=self.state.seconds,
             reward=reward,
             utilisation=mean("utilisation"),
             queue=mean("queue"),
@@ -200,7 +200,8 @@ class Learner:
         if self._round:
             tensors[_POOL] = self._patterns
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
-        return TrainingState(self._model.num_timesteps // self.config.iteration_steps, self._seconds, tensors, self.marks)
+        iteration = self._model.num_timesteps // self.config.iteration_steps
+        return TrainingState(iteration, *self.clock.read(), tensors, self.marks)
 
     def _finite(self) -> bool:
         return all(bool(torch.isfinite(value).all()) for value in self._model.policy.state_dict().values())
@@ -231,7 +232,6 @@ class _Between(BaseCallback):
         self._reward_sum = 0.0
         self._steps = 0
         self._episodes: list[dict[str, float]] = []
-        self._start_s = time.perf_counter()
 
     def _on_rollout_start(self) -> None:
         if self._steps:
@@ -245,8 +245,7 @@ class _Between(BaseCallback):
         return True
 
     def finish_iteration(self) -> None:
-        reward, seconds = self._reward_sum / self._steps, time.perf_counter() - self._start_s
-        progress = self._learner.finish_iteration(reward, self._episodes, seconds)
+        progress = self._learner.finish_iteration(self._reward_sum / self._steps, self._episodes)
         enough = self._after(self._learner.state, progress)
         self._reset()
         if enough:

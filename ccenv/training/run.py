@@ -32,7 +32,8 @@ class Result:
     Attributes:
         folder: of the run; ``ccenv.agents.make_sender`` takes it.
         steps: environment steps.
-        seconds: time spent training, without the final evaluation.
+        seconds: wall time of training, with evaluations and attacks on the way, without the final evaluation.
+        cpu_seconds: processor time of the same.
         resumed_from_steps: step that this call went on from; 0: from the start.
         evaluation: on held-out paths; of a network, how its sender fares.
         best_score: of the evaluations during training and after; its policy is in the folder ``best``.
@@ -43,6 +44,7 @@ class Result:
     folder: FilePath
     steps: int
     seconds: float
+    cpu_seconds: float
     resumed_from_steps: int
     evaluation: Evaluation
     best_score: float
@@ -103,12 +105,14 @@ def train(
     finally:
         for log in logs:
             log.close()
+    seconds, cpu_seconds = learner.clock.read()
     player = learner.player()
     evaluation = _evaluate(config, player, config.evaluation.n_paths)
     steps = learner.state.iteration * config.iteration_steps
     best = learner.marks.get("best_score", evaluation.score), int(learner.marks.get("best_steps", steps))
-    result = Result(folder, steps, learner.state.seconds, start, evaluation, *best, _stopped(config, learner.marks))
-    _save(config, folder, learner.state, player, FINISHED, evaluation)
+    result = Result(folder, steps, seconds, cpu_seconds, start, evaluation, *best, _stopped(config, learner.marks))
+    state = replace(learner.state, seconds=seconds, cpu_seconds=cpu_seconds)
+    _save(config, folder, state, player, FINISHED, evaluation)
     shown = asdict(result)
     del shown["folder"], shown["resumed_from_steps"]
     record.write(FINISHED, **shown)
