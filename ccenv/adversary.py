@@ -53,11 +53,13 @@ class MlpAdversary:
         name: where it comes from.
         weights: one (n_in, n_out) float64 array per layer; n_in is the length of the observation for the number of flows.
         biases: one (n_out,) float64 array per layer.
-        activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear, its outputs clipped to [0, 1].
+        activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear.
         observation_version: version of the observation table that it was trained on.
-        columns: which move each output is, as a column of (waste, rate, service per flow, loss per flow); the others are kind.
+        columns: which moves it makes, as columns of (waste, rate, service per flow, loss per flow); the others are kind.
         decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
         episode_rtts: length of the episodes that it was trained on: what its observation calls the share that is over.
+        levels: 0: one output per move, clipped to [0, 1]; n: the last layer has n outputs per move, scores of the n evenly
+            spaced values from 0 to 1, and the value with the highest score is played (the lowest of equals).
     """
 
     name: str
@@ -68,6 +70,7 @@ class MlpAdversary:
     columns: tuple[int, ...]
     decision_steps: int = 0
     episode_rtts: int = 64
+    levels: int = 0
 
 
 Adversary = ScriptedAdversary | ExternalAdversary | RecordedAdversary | MlpAdversary

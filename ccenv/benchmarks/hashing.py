@@ -80,6 +80,7 @@ def adversary_hash(adversary: Adversary) -> str:
     if isinstance(adversary, MlpAdversary):
         about = [adversary.activation, adversary.observation_version, list(adversary.columns)]
         about = ["mlp adversary", *about, adversary.decision_steps, adversary.episode_rtts]
+        about += [adversary.levels] if adversary.levels else []
         return _network_hash(about, (*adversary.weights, *adversary.biases))
     parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
     return hash_of({"kind": type(adversary).__name__, "name": adversary.name, "parameters": parameters})

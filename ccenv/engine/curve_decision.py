@@ -7,8 +7,8 @@ from numba import njit
 
 from ccenv.engine.calls import store
 from ccenv.engine.curve_network import ERROR_SENDER, fail
-from ccenv.engine.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_OUTPUTS, MLP_STEPS
-from ccenv.engine.mlp import mlp_action, mlp_outputs
+from ccenv.engine.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
+from ccenv.engine.mlp import mlp_action, mlp_level, mlp_outputs
 from ccenv.engine.network_observation import fill_network_observation
 from ccenv.engine.observation import fill_observation
 from ccenv.programs import INPUT_INDEX
@@ -119,9 +119,12 @@ def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outp
         move.rate = 1.0
         move.service = 1.0
         move.loss = 0.0
-    for j in range(outputs[which, MLP_OUTPUTS]):
+    for j in range(outputs[which, MLP_MOVES]):
         column = outputs[which, MLP_FIRST_COLUMN + j]
-        value = min(1.0, max(0.0, scratch[row, j]))
+        if outputs[which, MLP_LEVELS] == 0:
+            value = min(1.0, max(0.0, scratch[row, j]))
+        else:
+            value = mlp_level(scratch[row], j, outputs[which, MLP_LEVELS])
         if column == 0:
             moves[first_row].waste = value
         elif column == 1:

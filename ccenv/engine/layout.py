@@ -139,7 +139,7 @@ SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3}
 ADVERSARY_KINDS = {"external": 0, "recorded": 1, "scripted": 2, "mlp": 3}
 # Columns of a row of adversary policies: for how many steps moves are kept (0: one Rm), length of an episode in Rm, number of
 # outputs, then the move that each output is.
-MLP_STEPS, MLP_EPISODE, MLP_OUTPUTS, MLP_FIRST_COLUMN = range(4)
+MLP_STEPS, MLP_EPISODE, MLP_MOVES, MLP_LEVELS, MLP_FIRST_COLUMN = range(5)
 
 
 def ring_length(steps: int) -> int:

@@ -101,6 +101,22 @@ def mlp_action(weights, shapes, which, observation, scratch):  # type: ignore[no
     return min(1.0, max(-1.0, scratch[row, 0]))
 
 
+@njit(cache=True, error_model="numpy")
+def mlp_level(outputs, which, levels):  # type: ignore[no-untyped-def]
+    """Return the value in [0, 1] of a discrete choice: of its evenly spaced values the first with the highest score.
+
+    Args:
+        outputs: of a network, ``levels`` scores per choice.
+        which: number of the choice.
+        levels: number of values.
+    """
+    best = 0
+    for level in range(1, levels):
+        if outputs[which * levels + level] > outputs[which * levels + best]:
+            best = level
+    return best / (levels - 1)
+
+
 def mlp_reference(network: Network, observation: np.ndarray) -> np.ndarray:
     """Return what ``mlp_outputs`` computes, with NumPy: (n_out,)."""
     x = np.asarray(observation, dtype=np.float64)
@@ -114,3 +130,11 @@ def mlp_reference(network: Network, observation: np.ndarray) -> np.ndarray:
 def mlp_action_reference(sender: Network, observation: np.ndarray) -> float:
     """Return what ``mlp_action`` computes, with NumPy."""
     return float(np.clip(mlp_reference(sender, observation)[0], -1.0, 1.0))
+
+
+def mlp_moves_reference(network: Network, levels: int, observation: np.ndarray) -> np.ndarray:
+    """Return the moves in [0, 1] that a policy makes: its outputs clipped, or with levels ``mlp_level`` of each, with NumPy."""
+    outputs = mlp_reference(network, observation)
+    if not levels:
+        return np.clip(outputs, 0.0, 1.0)
+    return outputs.reshape(-1, levels).argmax(axis=1) / (levels - 1)

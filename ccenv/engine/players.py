@@ -167,14 +167,17 @@ def _policy_moves(policy: MlpAdversary, n_flows: int) -> list[int]:
             f"adversary {policy.name!r} was trained on {n_in} inputs of observation version {policy.observation_version}; "
             f"{n_flows} flows have {N_PATH + n_flows * N_FLOW} of version {OBSERVATION_VERSION}"
         )
-    columns = list(policy.columns)
-    if len(columns) != n_out or len(set(columns)) != n_out or not set(columns) <= set(range(width)):
+    columns, levels = list(policy.columns), policy.levels
+    if levels < 0 or levels == 1:
+        raise InputError(f"adversary {policy.name!r}: levels {levels}; 0 (continuous moves) or at least 2 are needed")
+    if len(columns) * max(1, levels) != n_out or len(set(columns)) != len(columns) or not set(columns) <= set(range(width)):
+        each = f" of {levels} levels" if levels else ""
         raise InputError(
-            f"adversary {policy.name!r}: moves {columns} for {n_out} outputs; distinct ones below {width} are needed"
+            f"adversary {policy.name!r}: moves {columns}{each} for {n_out} outputs; distinct ones below {width} are needed"
         )
     if policy.decision_steps < 0 or policy.episode_rtts < 1:
         raise InputError(f"adversary {policy.name!r}: decision_steps must not be negative and episode_rtts must be positive")
-    return [policy.decision_steps, policy.episode_rtts, n_out, *columns, *[0] * (width - n_out)]
+    return [policy.decision_steps, policy.episode_rtts, len(columns), levels, *columns, *[0] * (width - len(columns))]
 
 
 def _stack_recorded(players: list[Adversary], width: int) -> tuple[np.ndarray, bool]:

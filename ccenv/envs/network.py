@@ -15,6 +15,7 @@ from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.network_observation import network_limits, observe_network
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
+from ccenv.envs.task import level_of
 from ccenv.errors import InputError
 from ccenv.model import get_model
 from ccenv.path import Path
@@ -35,9 +36,10 @@ class NetworkAction:
     Args:
         settings: exactly one model; loss budgets of fixed paths.
         n_flows: N.
+        levels: 0: any number; n: the n evenly spaced values from 0 to 1, chosen by index.
     """
 
-    def __init__(self, settings: EnvSettings, n_flows: int) -> None:
+    def __init__(self, settings: EnvSettings, n_flows: int, levels: int = 0) -> None:
         if len(settings.models) != 1:
             raise InputError(f"models {list(settings.models)}: an agent that plays the network needs exactly one model")
         model = get_model(settings.models[0])
@@ -58,21 +60,33 @@ class NetworkAction:
         self.columns = tuple(column for column, _ in columns)
         self._default = np.ones(2 + 2 * n_flows)
         self._default[_SERVICE + n_flows :] = 0.0
-        self.space = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
+        self.levels = levels
+        if levels == 0:
+            self.space: spaces.Space[Any] = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
+        elif len(columns) == 1:
+            self.space = spaces.Discrete(levels)
+        else:
+            self.space = spaces.MultiDiscrete(np.full(len(columns), levels))
 
     def moves(self, actions: np.ndarray) -> np.ndarray:
-        """Return moves for ``Core.advance`` from actions (B, n); numbers outside [0, 1] are clipped.
+        """Return moves for ``Core.advance`` from actions (B, n), or (B,) for one discrete choice.
+
+        Numbers outside [0, 1] are clipped.
 
         Raises:
-            InputError: for actions of a wrong shape or not a number.
+            InputError: for actions of a wrong shape, not a number, or no index of a value.
         """
-        given = np.asarray(actions, dtype=np.float64)
+        given = np.asarray(actions)
+        if self.levels and given.ndim == 1:
+            given = given[:, None]
         if given.ndim != 2 or given.shape[1] != len(self.columns):
             raise InputError(f"actions of shape {given.shape}; (B, {len(self.columns)}) is needed: {', '.join(self.names)}")
-        if np.isnan(given).any():
+        if self.levels:
+            given = level_of(given, self.levels) / (self.levels - 1)
+        elif np.isnan(given).any():
             raise InputError("an action is not a number (NaN)")
         moves = np.tile(self._default, (len(given), 1))
-        moves[:, self.columns] = np.clip(given, 0.0, 1.0)
+        moves[:, self.columns] = np.clip(given.astype(np.float64), 0.0, 1.0)
         return moves
 
 
@@ -100,16 +114,15 @@ class NetworkTask:
         adversary = settings.build_adversary()
         if not isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is fixed, but the agent controls the network: leave it out")
-        if settings.action != "box":
-            raise InputError(f"action {settings.action!r} is not allowed here: the network's moves are a box")
-        self._action = NetworkAction(settings, len(senders))
+        self.levels = settings.n_actions if settings.action == "discrete" else 0
+        self._action = NetworkAction(settings, len(senders), self.levels)
         self.move_names = self._action.names
         self.move_columns = self._action.columns
         everyone = np.ones((1, len(senders)), np.bool_)
         self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=everyone, record=record)
         self._weights = settings.reward.vector()
         self.single_observation_space = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
-        self.single_action_space: spaces.Space[Any] = self._action.space
+        self.single_action_space = self._action.space
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Make the moves and take one step; return the rewards (B,)."""
@@ -175,6 +188,9 @@ class NetworkEnv(TaskEnv):
     allows; waste is the share of the spare tokens to throw away; rate lies between the smallest and largest link rate; loss is
     the share of the remaining budget. Values outside [0, 1] are clipped.
 
+    With ``action="discrete"`` each choice is one of ``n_actions`` evenly spaced values from 0 to 1, given by its index:
+    `MultiDiscrete`, or `Discrete(n_actions)` where there is one choice only.
+
     ## Rewards
     The weighted sum of named terms (``reward``), by default the negative of Sender-v0's: -utilisation + 0.1*queue + loss.
 
@@ -186,7 +202,7 @@ class NetworkEnv(TaskEnv):
     each reward term.
 
     ## Arguments
-    The fields of ``ccenv.envs.settings.EnvSettings`` except ``adversary`` and ``action``; exactly one of ``models`` (by
+    The fields of ``ccenv.envs.settings.EnvSettings`` except ``adversary``; exactly one of ``models`` (by
     default ``ccac``); ``decision_steps=1`` lets the network move in every engine step; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History

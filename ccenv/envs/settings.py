@@ -61,7 +61,7 @@ class EnvSettings(StrictModel):
         adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
         reward: weights of the terms of the reward.
         action: ``"box"`` or ``"discrete"``.
-        n_actions: number of discrete actions, evenly spaced over the box.
+        n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
         episode_rtts: length of an episode in smallest Rm.

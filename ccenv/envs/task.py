@@ -33,6 +33,17 @@ class Task(Protocol):
         """Return the observations of all environments: a new float32 array (B, ...)."""
 
 
+def level_of(actions: np.ndarray, levels: int) -> np.ndarray:
+    """Return discrete actions as they are.
+
+    Raises:
+        InputError: unless all of them are whole numbers in [0, levels).
+    """
+    if not np.issubdtype(actions.dtype, np.integer) or (actions < 0).any() or (actions >= levels).any():
+        raise InputError(f"a discrete action must be a whole number in [0, {levels})")
+    return actions
+
+
 class RateAction:
     """Actions on sending rates: log2(rate / C_L), continuous or discrete.
 
@@ -70,9 +81,7 @@ class RateAction:
             raise InputError(f"actions of shape {given.shape}; {(core.num_envs, len(self.flows))} is needed")
         given = given.reshape(core.num_envs, len(self.flows))
         if self.levels is not None:
-            if not np.issubdtype(given.dtype, np.integer) or (given < 0).any() or (given >= len(self.levels)).any():
-                raise InputError(f"a discrete action must be a whole number in [0, {len(self.levels)})")
-            given = self.levels[given]
+            given = self.levels[level_of(given, len(self.levels))]
         exponent = ACTION_RANGE_LOG2 * np.clip(given.astype(np.float64), -1.0, 1.0)
         if np.isnan(exponent).any():
             raise InputError("an action is not a number (NaN)")

@@ -258,9 +258,11 @@ class TrainConfig(StrictModel):
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r} must be a letter, then up to 47 letters, digits, '_', '-' or '.'")
         wanted = 1 if self.trains == "sender" else 0
-        if self.environment.senders.count(EXTERNAL) != wanted or self.environment.action != "box":
+        if self.environment.senders.count(EXTERNAL) != wanted:
             many = "exactly one" if wanted else "no"
-            raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender and action 'box'")
+            raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender")
+        if self.environment.action != "box" and (self.trains, self.algorithm) != ("network", "ppo"):
+            raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO networks may be 'discrete'")
         if self.robust is not None and (self.trains, self.algorithm) != ("sender", "ppo"):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):

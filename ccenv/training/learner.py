@@ -165,6 +165,7 @@ class Learner:
             self._task.move_columns,
             decision_steps=config.environment.decision_steps or 0,
             episode_rtts=config.environment.episode_rtts,
+            levels=self._task.levels,
         )
 
     def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> Progress:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -54,7 +55,12 @@ class RllibConfig(StrictModel):
         learning_rate: of Adam.
         gamma: discount per environment step.
         gae_lambda: of the generalised advantage estimate.
+        clip_range: of the probability ratio.
+        entropy_weight: of the entropy bonus.
+        value_weight: of the value loss.
+        max_gradient_norm: larger gradients are scaled down.
         hidden: widths of the tanh layers.
+        log_std: initial logarithm of the standard deviation of the actions.
         n_paths: of the final evaluation of the sender.
     """
 
@@ -74,7 +80,12 @@ class RllibConfig(StrictModel):
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.9, ge=0, le=1)
+    clip_range: float = Field(default=0.2, gt=0, allow_inf_nan=False)
+    entropy_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    value_weight: float = Field(default=0.5, ge=0, allow_inf_nan=False)
+    max_gradient_norm: float = Field(default=0.5, gt=0, allow_inf_nan=False)
     hidden: tuple[int, ...] = Field(default=(32, 32), min_length=1, max_length=5)
+    log_std: float = Field(default=-0.7, ge=-10, le=2)
     n_paths: int = Field(default=1024, ge=1)
 
     @model_validator(mode="after")
@@ -174,11 +185,12 @@ def _start_ray(config: RllibConfig) -> None:
 
 def _algorithm(config: RllibConfig) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
     from ccenv.envs.rllib import register_rllib
+    from ccenv.training.rllib_module import module_spec
 
     register_rllib()
+    spec = module_spec(config.hidden, config.log_std)
     chosen = (
         PPOConfig()
         .learners(num_learners=0)
@@ -189,8 +201,15 @@ def _algorithm(config: RllibConfig) -> Any:
             lr=config.learning_rate,
             gamma=config.gamma,
             lambda_=config.gae_lambda,
+            clip_param=config.clip_range,
+            entropy_coeff=config.entropy_weight,
+            vf_loss_coeff=config.value_weight,
+            vf_clip_param=math.inf,  # clipping at 10, the default, leaves no gradient: returns go up to 1 / (1 - gamma)
+            grad_clip=config.max_gradient_norm,
+            grad_clip_by="global_norm",
+            use_kl_loss=False,
         )
-        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=list(config.hidden), fcnet_activation="tanh"))
+        .rl_module(rl_module_spec=spec)
         .debugging(seed=config.seed, log_level="ERROR")
     )
     if config.plays == "sender":

@@ -170,15 +170,18 @@ def test_a_solver_trace_is_replayed(tmp_path):
     assert found.flow_steps == 8 * 160
 
 
-def test_a_learned_adversary_is_loaded_and_played(tmp_path):
+@pytest.mark.parametrize(("levels", "n_out"), [(0, 2), (3, 6)])
+def test_a_learned_adversary_is_loaded_and_played(tmp_path, levels, n_out):
     n_in = N_PATH + N_FLOW
-    policy = MlpAdversary("corner", (np.zeros((n_in, 2)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION, (0, 2))
+    policy = MlpAdversary(
+        "corner", (np.zeros((n_in, n_out)),), (np.zeros(n_out),), "tanh", OBSERVATION_VERSION, (0, 2), 0, 64, levels
+    )
     save_adversary(tmp_path, policy, {"score": 1.0})
     result = attack("copa", adversaries=[str(tmp_path), "slowest:waste=0"], **SMALL)
     worst = [finding.worst_utilisation for finding in result.by_adversary.values()]
     assert worst[0] == pytest.approx(worst[1], rel=1e-9)
     again = load_adversary(tmp_path / "adversary.json")
-    assert again.columns == (0, 2)
+    assert again.columns == (0, 2) and again.levels == levels
     assert all((a == b).all() for a, b in zip(again.weights, policy.weights, strict=True))
 
 

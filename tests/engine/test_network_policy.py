@@ -1,6 +1,7 @@
 """Adversary policies in the kernel: the same as the environment's observation and a NumPy network, played from outside."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents import make_sender
 from ccenv.engine.curve import CurveEngine
-from ccenv.engine.mlp import mlp_reference
+from ccenv.engine.mlp import mlp_level, mlp_moves_reference
 from ccenv.engine.network_observation import N_FLOW, N_PATH, fill_network_observation
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.envs.core import Core
@@ -24,9 +25,10 @@ TWO = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=3, n_flow
 
 def policy(n_flows=1, columns=(0, 2), seed=0, **more):
     rng = np.random.default_rng(seed)
-    widths = [N_PATH + n_flows * N_FLOW, 8, len(columns)]
+    n_out = len(columns) * max(1, more.get("levels", 0))
+    widths = [N_PATH + n_flows * N_FLOW, 8, n_out]
     weights = tuple(rng.normal(0, 0.3, (a, b)) for a, b in itertools.pairwise(widths))
-    biases = (rng.normal(0, 0.3, 8), np.full(len(columns), 0.5))
+    biases = (rng.normal(0, 0.3, 8), np.full(n_out, 0.5))
     return MlpAdversary("policy", weights, biases, "tanh", OBSERVATION_VERSION, columns, **more)
 
 
@@ -52,16 +54,27 @@ def test_kernel_observation_equals_the_environments(path, model, senders):
         core.advance(moves=rng.random((1, 2 + 2 * len(senders))))
 
 
-def test_policy_in_the_kernel_plays_what_it_plays_from_outside():
-    adversary = policy(episode_rtts=40)
+@pytest.mark.parametrize(("levels", "seed"), [(0, 0), (3, 2)])
+def test_policy_in_the_kernel_plays_what_it_plays_from_outside(levels, seed):
+    adversary = policy(episode_rtts=40, levels=levels, seed=seed)
     inside = core_of(PATH, ["cc_qdel"], "ccac", adversary)
     outside = core_of(PATH, ["cc_qdel"], "ccac", ExternalAdversary())
+    played = set()
     for _ in range(30):
-        answer = np.clip(mlp_reference(adversary, observe_network(outside)[0]), 0, 1)
+        answer = mlp_moves_reference(adversary, levels, observe_network(outside)[0])
+        played.add(tuple(answer))
         outside.advance(moves=np.array([[answer[0], 1.0, answer[1], 0.0]]))
         inside.advance()
         assert inside.flow("S")[0, 0] == pytest.approx(outside.flow("S")[0, 0], rel=1e-5)
     assert 0.1 < inside.flow("S")[0, 0] / inside.env("capacity_bytes")[0] < 0.999
+    assert len(played) > 1 and (not levels or {value for moves in played for value in moves} <= {0.0, 0.5, 1.0})
+
+
+def test_a_discrete_move_is_the_value_with_the_highest_score():
+    scores = np.array([0.0, 2.0, 1.0, 7.0, 7.0, -1.0])
+    flat = MlpAdversary("flat", (np.zeros((3, 6)),), (scores,), "tanh", OBSERVATION_VERSION, (0, 2), levels=3)
+    assert mlp_moves_reference(flat, 3, np.ones(3)).tolist() == [0.5, 0.0]
+    assert [mlp_level(scores, which, 3) for which in (0, 1)] == [0.5, 0.0]
 
 
 def test_each_environment_may_have_another_policy():
@@ -94,6 +107,8 @@ def test_policies_that_do_not_fit_are_refused():
         (policy(n_flows=2), "1 flows have"),
         (policy(columns=(0, 9)), "distinct ones below 4"),
         (policy(columns=(2, 2)), "distinct ones below 4"),
+        (replace(policy(), levels=3), "of 3 levels for 2 outputs"),
+        (policy(levels=1), "at least 2"),
     ):
         with pytest.raises(InputError, match=message):
             CurveEngine([PATH], model="ccac", senders=[make_sender("copa")], adversary=wrong, steps_per_rtt=4)

@@ -249,6 +249,22 @@ def test_network_refuses_what_it_does_not_control():
         NetworkEnv(adversary="kind")
 
 
+def test_discrete_moves_of_the_network_are_values_of_the_box():
+    def second(env, given):
+        env.reset(seed=0)
+        return env.step(given)[0]
+
+    box, grid = NetworkEnv(), NetworkEnv(action="discrete", n_actions=3)
+    assert grid.action_space == gym.spaces.MultiDiscrete([3, 3])
+    np.testing.assert_array_equal(second(grid, np.array([1, 0])), second(box, np.array([0.5, 0.0])))
+    one = NetworkEnv(action="discrete", n_actions=2, models=("cbr_delay",))
+    assert one.action_space == gym.spaces.Discrete(2)
+    np.testing.assert_array_equal(second(one, 1), second(NetworkEnv(models=("cbr_delay",)), np.array([1.0])))
+    for env, bad in ((grid, np.array([3, 0])), (grid, np.array([0.5, 0.0])), (grid, np.array([1])), (one, -1)):
+        with pytest.raises(InputError):
+            second(env, bad)
+
+
 def test_actions_are_checked_and_clipped():
     def second(given, **settings):
         env = SenderEnv(**settings)

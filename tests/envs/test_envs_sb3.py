@@ -16,7 +16,12 @@ from ccenv.envs.sender import SenderVectorEnv
 
 @pytest.mark.parametrize(
     ("env_id", "settings"),
-    [("ccenv/Sender-v0", {"action": "discrete"}), ("ccenv/Sender-v0", {"staggered": True}), ("ccenv/Network-v0", {})],
+    [
+        ("ccenv/Sender-v0", {"action": "discrete"}),
+        ("ccenv/Sender-v0", {"staggered": True}),
+        ("ccenv/Network-v0", {}),
+        ("ccenv/Network-v0", {"action": "discrete", "n_actions": 3}),
+    ],
 )
 def test_ppo_trains_two_iterations(env_id, settings):
     env = VecMonitor(make_sb3(env_id, 16, episode_rtts=10, **settings))

@@ -19,10 +19,13 @@ from legal_traces import legal_trace
 from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, weights
 
 from ccenv.adversaries import make_adversary
+from ccenv.adversaries.learned import save_adversary
 from ccenv.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.agents.learned import save_policy
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.cli.main import main
+from ccenv.engine.network_observation import N_FLOW, N_PATH
+from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
 from ccenv.leaderboard.submission.pack import Card, pack
@@ -128,7 +131,15 @@ def test_packing_a_learned_adversary_by_its_name(tmp_path: Path) -> None:
     assert submission.document.kind == "network"
     assert isinstance(submission.player, MlpAdversary)
     assert 0 < change <= 0.5 / GRID
-    assert submission.player.columns == make_adversary("network_nominal").columns
+    assert submission.player.columns == make_adversary("network_nominal").columns and submission.player.levels == 0
+
+
+def test_packing_a_learned_adversary_with_discrete_moves(tmp_path: Path) -> None:
+    arrays = (np.full((N_PATH + N_FLOW, 6), 0.25),), (np.arange(6.0),)
+    save_adversary(tmp_path, MlpAdversary("grid", *arrays, "tanh", OBSERVATION_VERSION, (0, 2), levels=3))
+    submission, _ = pack(str(tmp_path), CARD, tmp_path / "out")
+    assert isinstance(submission.player, MlpAdversary)
+    assert submission.player.levels == 3 and submission.player.columns == (0, 2)
 
 
 def test_packing_a_solvers_trace(tmp_path: Path) -> None:

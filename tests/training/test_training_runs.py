@@ -197,16 +197,27 @@ def test_early_stop_and_the_best_policy(tmp_path):
     assert again.stopped_early and again.steps == 512  # nothing is added
 
 
-def test_a_network_is_trained_against_a_sender(tmp_path):
+@pytest.mark.parametrize(("levels", "outputs"), [(0, 2), (3, 6)])
+def test_a_network_is_trained_against_a_sender(tmp_path, levels, outputs):
+    import torch
+
     from ccenv.adversaries.learned import load_adversary
+    from ccenv.engine.mlp import mlp_moves_reference
 
     environment = ["environment.senders=[cc_probe_drain]", "environment.staggered=true", "environment.steps_per_rtt=4"]
+    environment += ["environment.action=discrete", f"environment.n_actions={levels}"] if levels else []
     changes = ["trains=network", *environment, *SMALL, "total_steps=512"]
     config = load_config("quick_sender", [*changes, "environment.models=[ccac]"])
     assert config.environment.adversary == "external" and config.environment.reward.utilisation == -1
     result = train(config, tmp_path)
     policy = load_adversary(tmp_path)
-    assert [weight.shape[1] for weight in policy.weights] == [16, 2]
+    assert [weight.shape[1] for weight in policy.weights] == [16, outputs] and policy.levels == levels
+    learner = Learner(config, read_checkpoint(tmp_path / "checkpoint"))
+    observations = learner._task.observe()
+    with torch.no_grad():
+        chosen, _ = learner._model.predict(observations, deterministic=True)
+    kernel = [mlp_moves_reference(policy, levels, row) for row in observations]
+    np.testing.assert_allclose(kernel, chosen / (levels - 1) if levels else chosen, atol=1e-5)
     again = evaluate_sender(
         make_sender("cc_probe_drain"),
         32,

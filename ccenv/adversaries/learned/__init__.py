@@ -35,9 +35,10 @@ class Card(StrictModel):
         activation: between the layers.
         observation_version: of the Network-v0 observation that it reads.
         layers: widths, input first.
-        columns: which move each output is (``MlpAdversary``).
+        columns: which moves it makes (``MlpAdversary``).
         decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
         episode_rtts: length of the episodes that it was trained on.
+        levels: values of each move; 0: continuous moves.
         sha256: of the tensors' file.
         notes: how it was trained, versions, scores.
     """
@@ -51,6 +52,7 @@ class Card(StrictModel):
     columns: tuple[int, ...] = Field(min_length=1, max_length=130)
     decision_steps: int = Field(ge=0, strict=True)
     episode_rtts: int = Field(ge=1, strict=True)
+    levels: int = Field(default=0, ge=0, strict=True)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     notes: dict[str, Any] = Field(default_factory=dict)
 
@@ -71,7 +73,7 @@ def save_adversary(path: FilePath | str, adversary: MlpAdversary, notes: dict[st
     for i, (weight, bias) in enumerate(zip(adversary.weights, adversary.biases, strict=True)):
         tensors[f"w{i}"], tensors[f"b{i}"] = weight, bias
     content = tensor_file(tensors)
-    fields = ("name", "activation", "observation_version", "columns", "decision_steps", "episode_rtts")
+    fields = ("name", "activation", "observation_version", "columns", "decision_steps", "episode_rtts", "levels")
     data = {name: getattr(adversary, name) for name in fields}
     data |= {"layers": _widths(adversary), "sha256": hashlib.sha256(content).hexdigest(), "notes": notes or {}}
     card = validate(Card, data, str(card_file))
@@ -114,6 +116,7 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
         card.columns,
         card.decision_steps,
         card.episode_rtts,
+        card.levels,
     )
 
 

@@ -111,19 +111,23 @@ class NetworkMoves(StrictModel):
     """What the outputs of a learned adversary are.
 
     Attributes:
-        columns: which of waste, rate, service, loss (0 to 3) each output is; the others are kind.
+        columns: which of waste, rate, service, loss (0 to 3) it makes, in the order of the outputs; the others are kind.
         decision_steps: engine steps for which moves are kept; 0: one Rm.
         episode_rtts: length of the episodes that it was trained on.
+        levels: 0: one output per move; n: n outputs per move, scores of n evenly spaced values.
     """
 
     columns: tuple[Annotated[int, Field(ge=0, le=3, strict=True)], ...] = Field(min_length=1, max_length=4)
     decision_steps: Annotated[int, Field(ge=0, le=100_000, strict=True)]
     episode_rtts: Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
+    levels: Annotated[int, Field(ge=0, le=MAX_WIDTH, strict=True)] = 0
 
     @model_validator(mode="after")
     def _distinct(self) -> NetworkMoves:
         if len(set(self.columns)) != len(self.columns):
             raise ValueError(f"columns {list(self.columns)}: each at most once")
+        if self.levels == 1:
+            raise ValueError("levels 1: 0 (continuous moves) or at least 2")
         return self
 
 

@@ -139,6 +139,7 @@ def _payload(spec: str) -> _Payload:
 
 def _network_payload(adversary: MlpAdversary) -> _Payload:
     moves = {name: getattr(adversary, name) for name in ("decision_steps", "episode_rtts")}
+    moves |= {"levels": adversary.levels} if adversary.levels else {}
     return _mlp_payload("network", adversary, {"columns": list(adversary.columns), **moves})
 
 

@@ -58,11 +58,9 @@ def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves
     Raises:
         InputError: for anything but exactly these tensors.
     """
-    weights, biases = _read_layers(content, architecture, (N_PATH + N_FLOW, len(moves.columns)), where)
-    version = architecture.observation_version
-    return MlpAdversary(
-        name, weights, biases, architecture.activation, version, moves.columns, moves.decision_steps, moves.episode_rtts
-    )
+    ends = N_PATH + N_FLOW, len(moves.columns) * max(1, moves.levels)
+    weights, biases = _read_layers(content, architecture, ends, where)
+    return MlpAdversary(name, weights, biases, architecture.activation, architecture.observation_version, **moves.model_dump())
 
 
 Arrays = tuple[np.ndarray, ...]
