@@ -56,16 +56,21 @@ def sent_window_rates(v: View, t: int, window: int) -> list[tuple[Formula, Term]
     """Return (whether it counts, lower bound on C) for the sending windows of length T* known at t (6.2).
 
     A window (end - T*, end] counts if all of it is delivered by t and since its start neither a delay of the first byte above
-    the measurable jitter nor a loss was seen.
+    the measurable jitter nor a loss was seen. ``lambda_delay`` says whether a delay lasts while nothing is delivered.
     """
     slack = v.setting.jitter_steps + v.setting.beliefs.lambda_extra_steps
     rates = []
     for end in range(window, t + 1):
         start = end - window
         sent = sum((v.sent[x] for x in range(start + 1, end + 1)), start=0)
-        calm = [negate(any_of([v.first_late[x][slack + 1], v.loss_seen[x]])) for x in range(start + 1, t + 1)]
+        calm = [negate(any_of([_shows_delay(v, x, slack + 1), v.loss_seen[x]])) for x in range(start + 1, t + 1)]
         rates.append((all_of([v.E[end] <= v.S[t], *calm]), sent * Fraction(1, window + slack)))
     return rates
+
+
+def _shows_delay(v: View, t: int, steps: int) -> Formula:
+    late = v.first_late[t][steps]
+    return late if v.setting.beliefs.lambda_delay == "kept" else all_of([late, v.S[t] > v.S[t - 1]])
 
 
 def lower_bound(v: View) -> Iterator[Formula]:

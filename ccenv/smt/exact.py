@@ -285,10 +285,15 @@ def _sending_rates(run: Run, t: int, window: int) -> list[Fraction]:
     slack = run.d + run.setting.beliefs.lambda_extra_steps
     rates = []
     for end in range(window, t + 1):
-        calm = not any(run.first_late[x][slack + 1] or run.loss_seen[x] for x in range(end - window + 1, t + 1))
+        calm = not any(_late_first(run, x, slack + 1) or run.loss_seen[x] for x in range(end - window + 1, t + 1))
         if calm and run.E[end] <= run.S[t]:
             rates.append(sum(run.sent[end - window + 1 : end + 1], start=Fraction(0)) / (window + slack))
     return rates
+
+
+def _late_first(run: Run, t: int, steps: int) -> bool:
+    stale = run.S[t] == run.S[t - 1]
+    return run.first_late[t][steps] and not (stale and run.setting.beliefs.lambda_delay == "seen")
 
 
 def _time_out(run: Run, rule: TimeoutRule) -> None:

@@ -57,11 +57,15 @@ class BeliefRules:
             wasted in the window (E(x) > S(x+D) or a loss at x), which is tighter and also sound for window-based senders.
         lambda_extra_steps: 1: C_L_lambda = sent/(T*+D+1), what K = 1 sampling can measure when delays are read off the grid
             with one step of slack; 0: sent/(T*+D) as in (6.2), with one step less of slack in what counts as delayed.
+        lambda_delay: when a late first byte spoils a window of C_L_lambda: ``kept``, also in later steps until another byte
+            arrives; ``seen``, only in the step that delivers it (the published code: no byte, no sign of a delay). Both are
+            true bounds on C; ``seen`` counts more windows.
         timeout: belief time-out at the last sample, or None.
     """
 
     upper: Literal["paper", "exact"] = "paper"
     lambda_extra_steps: int = 1
+    lambda_delay: Literal["kept", "seen"] = "kept"
     timeout: TimeoutRule | None = None
 
 

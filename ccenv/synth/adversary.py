@@ -65,6 +65,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     at_brim = (beta >= 0) & (out["E"] == out["G"] + beta)
     out["lost"] = at_brim & (rng.random(count) < 0.6)
     out["seen"] = (beta >= 0) & (rng.random(count) < 0.3)
+    out["late_kept"] = setting.beliefs.lambda_delay == "kept"
     if probes:
         _probes(out, rng)
     _delays(out, setting, rng)

@@ -46,6 +46,7 @@ def trace_of_view(view: View) -> np.ndarray | None:
     if view.C_L_lambda is not None and view.q_U is not None:
         slack = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
         out["probes"], out["C_L_lambda"], out["q_U"] = 1, whole(view.C_L_lambda[0]), whole(view.q_U[0])
+        out["late_kept"] = setting.beliefs.lambda_delay == "kept"
         out["first_late"] = bool(view.first_late[0][slack])
     held = all(x == view.C_L[0] for x in view.C_L) and all(x == view.C_U[0] for x in view.C_U)  # type: ignore[index,union-attr]
     out["hold"] = held

@@ -183,7 +183,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
             late[t] = (S[t - 1] < _enqueued(trace, E, t - slack - 1)) if S[t] > S[t - 1] else late[t - 1]
             warned[t] = seen
             for end in range(t, 0, -1):
-                if late[end] == 1 or warned[end] == 1:
+                if warned[end] == 1 or (late[end] == 1 and (trace.late_kept == 1 or S[end] > S[end - 1])):
                     break
                 if E[end] <= S[t] and spent[end] > probed * (1 + slack):
                     if spent[end] % (1 + slack) != 0:

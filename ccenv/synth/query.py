@@ -78,11 +78,14 @@ class BeliefSpec(StrictModel):
         timeouts: none; paper or artefact: bounds may time out at the last sample ([CCmatic] s.5.1.2).
         start: consistent, or any: bounds may be wrong at the start, and must become consistent.
         upper: windows of C_U: paper or exact.
+        lambda_delay: in windows of C_L_lambda a late first byte counts until another byte arrives (kept), or only in the step
+            that delivers it (seen: the published code).
     """
 
     timeouts: Literal["none", "paper", "artefact"] = "none"
     start: Literal["consistent", "any"] = "consistent"
     upper: Literal["paper", "exact"] = "paper"
+    lambda_delay: Literal["kept", "seen"] = "kept"
 
 
 class TemplateSpec(StrictModel):
@@ -171,7 +174,7 @@ class Query(StrictModel):
             self.T,
             self.network.delay_rule,
             before,
-            BeliefRules(self.beliefs.upper, timeout=timeout),
+            BeliefRules(self.beliefs.upper, lambda_delay=self.beliefs.lambda_delay, timeout=timeout),
         )
 
     def goals(self) -> Objectives:

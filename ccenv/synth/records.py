@@ -52,6 +52,7 @@ TRACE = np.dtype(
         ("probes", np.int64),  # 1: C_L_lambda and q_U are kept, too
         ("C_L_lambda", np.int64),
         ("q_U", np.int64),
+        ("late_kept", np.int64),  # 1: a late first byte counts until another byte arrives; 0: in the step that delivers it
         ("first_late", np.int64),  # the first byte delivered by sample 0 had waited beyond what jitter explains
         ("E_before", np.int64, (PAST,)),
         ("waste", np.int64, (MOST_SAMPLES,)),  # share of spare tokens wasted, or -1: G_at says where G goes

@@ -48,7 +48,7 @@ def test_key_counts(name: str, keys: int, tmp_path: Path) -> None:
     ("name", "keys"),
     [("g1_t11", 6), ("g2", 6), ("g3", 2), ("g5_infinite", 48), ("g5_small", 195), ("g5_arbitrary", 24), ("g7_large", 6),
      ("g7_large_no_loss", 4),
-     ("g6", 16), ("g4_arbitrary", 0), ("g4_small", 0)],
+     ("g6", 20), ("g6_kept", 16), ("g4_arbitrary", 0), ("g4_small", 0)],
 )  # fmt: skip
 def test_key_counts_of_the_other_queries_of_two_rates(name: str, keys: int, tmp_path: Path) -> None:
     answer = _answer(name, tmp_path)
