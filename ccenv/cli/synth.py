@@ -18,12 +18,18 @@ EXIT_INCOMPLETE = 3
 
 def command(
     words: Annotated[
-        list[str], typer.Argument(metavar="QUERY | why QUERY PROGRAM", help="A shipped query or a YAML file; a program file.")
+        list[str],
+        typer.Argument(
+            metavar="QUERY | why QUERY PROGRAM", help="A shipped query or a YAML file; a program by its name or file."
+        ),
     ],
     jobs: Annotated[int, typer.Option(help="Solver workers; they change the time, not the answer.")] = 1,
     backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; by default a run goes on where it stopped.")] = False,
     budget: Annotated[float | None, typer.Option(help="CPU seconds for the run, instead of the query's limits.budget_s.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds per solver call, instead of the query's limits.call_s.")
+    ] = None,
     recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
     plain: Annotated[
@@ -47,6 +53,8 @@ def command(
 
     ccenv synth g1_t5 --bounds 2 --report page.html --recheck yices
 
+    ccenv synth why g1_t5 cc_probe_fast
+
     ccenv synth why g1_t5 mine.json
     """
     from ccenv.synth.query import load_query
@@ -54,14 +62,14 @@ def command(
     pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
     pipeline |= {"--bounds": bounds > 0, "--report": report is not None}
     if len(words) == 3 and words[0] == "why":
-        _refuse("why", pipeline | {"--budget": budget is not None, "--plain": plain})
+        _refuse("why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain})
         return _why(load_query(words[1]), words[2], output, json)
     if len(words) != 1:
         raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
-    _check(recheck, budget)
+    _check(recheck, {"--budget": budget, "--time-limit": time_limit})
+    limits = {name: value for name, value in (("budget_s", budget), ("call_s", time_limit)) if value is not None}
     query = load_query(words[0])
-    if budget is not None:
-        query = query.model_copy(update={"limits": query.limits.model_copy(update={"budget_s": budget})})
+    query = query.model_copy(update={"limits": query.limits.model_copy(update=limits)})
     if plain:
         _refuse("--plain", pipeline)
         return _plain(query, json)
@@ -74,13 +82,14 @@ def _refuse(what: str, given: dict[str, bool]) -> None:
         raise InputError(f"{what} does not take {', '.join(unused)}")
 
 
-def _check(recheck: str | None, budget: float | None) -> None:
+def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
     from ccenv.smt.solvers import check_second_solver, version_of
 
     version_of("z3")
     check_second_solver(recheck)
-    if budget is not None and not budget > 0:
-        raise InputError(f"--budget is {budget}; it must be above 0 seconds")
+    for option, value in limits.items():
+        if value is not None and not value > 0:
+            raise InputError(f"{option} is {value}; it must be above 0 seconds")
 
 
 def _plain(query: Query, json: bool) -> int:
@@ -119,6 +128,8 @@ def _search(
         check_report(report)
     warm_up()
     folder = run_folder(query, output)
+    if bounds and query.flows == 2:
+        raise InputError("--bounds is for queries about one flow")
     run = start(query, folder, reuse)
     with progress_bar(query.name) as progress:
         solve_query(run, *workers, progress)
@@ -166,10 +177,10 @@ def _one_line(text: str) -> str:
 
 
 def _why(query: Query, name: str, output: Path, json: bool) -> int:
-    from ccenv.programs import load_program
+    from ccenv.smt.catalog import program_of
     from ccenv.synth.why import why
 
-    data = why(query, load_program(name), output / "why")
+    data = why(query, program_of(name), output / "why")
     if json:
         print_json(data)
     else:

@@ -6,6 +6,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError
+from ccenv.programs import Program
 from ccenv.registry import load_target
 from ccenv.sender import ProgramSender
 from ccenv.smt.relu import load_relu
@@ -29,10 +30,24 @@ def smt_sender(spec: str) -> Any:
         return FACTORIES[spec]()
     if spec.endswith(".relu.json"):
         return load_relu(FilePath(spec))
+    known = ", ".join(sorted(FACTORIES))
+    return ProgramSmtSender(program_of(spec, f"has no encoding for the solver; belief programs have, and these by name: {known}"))
+
+
+def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
+    """Return the belief program of a registered name or of a file (.json).
+
+    Args:
+        spec: name or path.
+        otherwise: what is said of a sender that is no program.
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        InputError: if what has it is no belief program, or starts with another one.
+    """
     sender = load_target(_MAKE_SENDER)(spec)
     if not isinstance(sender, ProgramSender):
-        known = ", ".join(sorted(FACTORIES))
-        raise InputError(f"agent {spec!r} has no encoding for the solver; belief programs have, and these by name: {known}")
+        raise InputError(f"agent {spec!r} {otherwise}")
     if sender.start is not None:
         raise InputError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
-    return ProgramSmtSender(sender.program)
+    return sender.program

@@ -8,7 +8,7 @@ most what each sent in the step. Both relax the continuous model, so what is pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +18,7 @@ from ccenv.smt.encode import Variables
 from ccenv.smt.exact import ReplayError, number
 from ccenv.smt.laws import network
 from ccenv.smt.setting import Setting
-from ccenv.smt.solvers import solve, to_smtlib
+from ccenv.smt.solvers import Answer, solve, to_smtlib
 from ccenv.smt.store import query_hash
 from ccenv.smt.two_flow_exact import N_FLOWS, ExactControl, check_two, exact_aimd, exact_rate_delay
 from ccenv.smt.verifier import Verdict
@@ -27,17 +27,24 @@ from ccenv.smt.view import View
 
 @dataclass
 class Flow:
-    """One flow's curves and control: index t is sample t. E: enqueued, S: delivered, control: cwnd or rate in (t-1, t]."""
+    """One flow's curves and control, index t is sample t.
+
+    E: enqueued, S: delivered, control: cwnd or rate in (t-1, t], memory: what the sender remembers besides (AIMD: what must be
+    delivered before the next halving; belief programs: C_L).
+    """
 
     E: list[Term]
     S: list[Term]
     sent: list[Term]
     lost: list[Term]
     control: list[Term]
-    recover: list[Term]
+    memory: list[Term]
 
 
-_FLOW_SERIES = ("E", "S", "sent", "lost", "control", "recover")
+_FLOW_SERIES = ("E", "S", "sent", "lost", "control", "memory")
+
+MIXES = (Fraction(1), Fraction(4), Fraction(1, 4))
+"""Ratios of the bytes that both flows sent in a step at which exact FIFO is linear."""
 
 Control = Callable[[View, Flow, int], Iterator[Formula]]
 
@@ -45,9 +52,9 @@ Control = Callable[[View, Flow, int], Iterator[Formula]]
 def aimd(view: View, flow: Flow, t: int) -> Iterator[Formula]:
     """AIMD: plus one MSS per Rm, halved once per round with loss; sends what its window allows."""
     lost_known = False if t == 1 else flow.lost[t - 1] > 0
-    halves = all_of([lost_known, flow.recover[t - 1] <= flow.S[t - 1]])
+    halves = all_of([lost_known, flow.memory[t - 1] <= flow.S[t - 1]])
     yield flow.control[t] == choose(halves, flow.control[t - 1] / 2, flow.control[t - 1] + view.alpha)
-    yield flow.recover[t] == choose(halves, flow.E[t - 1], flow.recover[t - 1])
+    yield flow.memory[t] == choose(halves, flow.E[t - 1], flow.memory[t - 1])
     yield flow.sent[t] == larger(0, flow.control[t] - (flow.E[t - 1] - flow.S[t - 1]))
 
 
@@ -62,7 +69,7 @@ def rate_delay(s: Fraction, rmax_steps: int, factor: Fraction = Fraction(1, 2)) 
             target = choose(view.late[t - 1][m], mu_minus * s ** (rmax_steps - m), target)
         yield flow.control[t] == choose(before < target, before + view.alpha, factor * before)
         yield flow.sent[t] == flow.control[t]
-        yield flow.recover[t] == 0
+        yield flow.memory[t] == 0
 
     return control
 
@@ -87,26 +94,11 @@ def encode_two(setting: Setting, control: Control, delays: int = 0) -> TwoFlow:
     """
     n = setting.samples
     make = Variables()
-    flows = [_flow(make, i, n) for i in range(N_FLOWS)]
-    E = [flows[0].E[t] + flows[1].E[t] for t in range(n)]
-    S = [flows[0].S[t] + flows[1].S[t] for t in range(n)]
-    view = View(
-        setting=setting,
-        alpha=make.real("alpha"),
-        beta=make.real("beta") if setting.has_loss else None,
-        G=make.series("G", n),
-        E=E,
-        S=S,
-        E_before=make.series("E_before", delays),
-        sent=[None, *(flows[0].sent[t] + flows[1].sent[t] for t in range(1, n))],
-        lost=[None, *(flows[0].lost[t] + flows[1].lost[t] for t in range(1, n))],
-        rate=[],
-        lost_at_0=False,
-        loss_seen=[False] * n,
-        late=[{m: make.boolean(f"late_{t}_{m}") for m in range(1, delays + 1)} for t in range(n)],
-        first_late=[{} for _ in range(n)],
-        extra={"mu_minus": [make.real("mu_minus")]},
-    )
+    flows = [Flow(*(make.series(f"{name}_{i}", n) for name in _FLOW_SERIES)) for i in range(N_FLOWS)]
+    late: list[dict[int, Formula]] = [{m: make.boolean(f"late_{t}_{m}") for m in range(1, delays + 1)} for t in range(n)]
+    beta = make.real("beta") if setting.has_loss else None
+    past = make.series("E_before", delays)
+    view = _totals(setting, flows, make.real("alpha"), beta, make.series("G", n), past, late, make.real("mu_minus"))
     formulas = [formula for _, formula in network(view)]
     for flow in flows:
         formulas += _flow_laws(view, flow)
@@ -117,14 +109,40 @@ def encode_two(setting: Setting, control: Control, delays: int = 0) -> TwoFlow:
     return TwoFlow(view, flows, make, [f for f in formulas if f is not True])
 
 
-def _flow(make: Variables, i: int, n: int) -> Flow:
-    return Flow(*(make.series(f"{name}_{i}", n) for name in _FLOW_SERIES))
+def _totals(
+    setting: Setting,
+    flows: list[Flow],
+    alpha: Term,
+    beta: Term | None,
+    G: list[Term],
+    past: list[Term],
+    late: list[dict[int, Formula]],
+    mu_minus: Term,
+) -> View:
+    """Return the view of both flows together, in terms or in numbers."""
+    n = setting.samples
+    return View(
+        setting=setting,
+        alpha=alpha,
+        beta=beta,
+        G=G,
+        E=[flows[0].E[t] + flows[1].E[t] for t in range(n)],
+        S=[flows[0].S[t] + flows[1].S[t] for t in range(n)],
+        E_before=past,
+        sent=[None, *(flows[0].sent[t] + flows[1].sent[t] for t in range(1, n))],
+        lost=[None, *(flows[0].lost[t] + flows[1].lost[t] for t in range(1, n))],
+        rate=[],
+        lost_at_0=False,
+        loss_seen=[False] * n,
+        late=late,
+        first_late=[{} for _ in range(n)],
+        extra={"mu_minus": [mu_minus]},
+    )
 
 
 def _flow_laws(view: View, flow: Flow) -> Iterator[Formula]:
     yield flow.S[0] == 0
     yield flow.control[0] >= view.alpha
-    yield flow.recover[0] == 0
     for t in range(view.setting.samples):
         yield flow.S[t] <= flow.E[t]
         if t > 0:
@@ -145,8 +163,9 @@ def _fifo(view: View, flows: list[Flow]) -> Iterator[Formula]:
 def _fluid_fifo(view: View, flows: list[Flow]) -> Iterator[Formula]:
     """Yield what makes FIFO exact where that is linear.
 
-    S ends at the arrivals of a sample, or within a step in which one flow sent nothing or both the same: bytes that were sent
-    together leave together, so elsewhere the split of S would multiply variables. What waits at sample 0 counts as one step.
+    S ends at the arrivals of a sample, or within a step in which one flow sent nothing, or so many times what the other sent as
+    MIXES says: bytes that were sent together leave together, so elsewhere the split of S would multiply variables. What waits at
+    sample 0 counts as one step.
     """
     for t in range(view.setting.samples):
         places = []
@@ -156,8 +175,8 @@ def _fluid_fifo(view: View, flows: list[Flow]) -> Iterator[Formula]:
             size = [flow.E[x] - before for flow, before in zip(flows, start, strict=True)]
             mixes = [all_of(flow.S[t] == flow.E[x] for flow in flows)]
             mixes += [all_of([size[i] == 0, flows[i].S[t] == start[i]]) for i in range(N_FLOWS)]
-            half = (view.S[t] - total) / 2
-            mixes.append(all_of([size[0] == size[1], *(f.S[t] - b == half for f, b in zip(flows, start, strict=True))]))
+            served = [flow.S[t] - before for flow, before in zip(flows, start, strict=True)]
+            mixes += [all_of([size[1] == k * size[0], served[1] == k * served[0]]) for k in MIXES]
             places.append(all_of([total <= view.S[t], view.S[t] <= view.E[x], any_of(mixes)]))
         yield any_of(places)
 
@@ -169,7 +188,7 @@ class TwoFlowResult:
     Attributes:
         verdict: three-valued.
         seconds: solver time.
-        sanity: whether the twin without the property is satisfiable.
+        sanity: whether the twin without the property is satisfiable; None where that was not decided or not asked.
         reason: for unknown.
         values: the counterexample, replayed exactly.
         fluid: whether it obeys FIFO exactly, so that an engine can run it; the relaxed model splits a step's bytes as it likes.
@@ -216,54 +235,76 @@ class TwoFlowQuestion:
             ReplayError: if a counterexample does not survive the exact check.
         """
         pair = encode_two(self.setting, self.control, self.delays)
-        premise, broken = self.premise(pair), negate(self.holds(pair))
-        text = to_smtlib([*pair.formulas, *_kept([premise, broken])])
-        answer = solve(text, "z3", time_limit_s, seed)
-        evidence = {"sha256": query_hash(text), "solver": answer.solver, "time_limit_s": time_limit_s, "seed": seed}
+        answer, evidence = self.ask(pair, time_limit_s, seed)
         if answer.status == "unknown":
             return TwoFlowResult("unknown", answer.seconds, None, answer.reason, evidence=evidence)
         if answer.status == "sat":
-            values = self._confirmed(pair, answer.model)
-            ordered = [*pair.formulas, *_kept([premise, broken]), *_fluid_fifo(pair.view, pair.flows)]
+            ordered = [*self.violated(pair), *_fluid_fifo(pair.view, pair.flows)]
             fluid = solve(to_smtlib(ordered), "z3", time_limit_s, seed)
-            if fluid.status == "sat":
-                values = self._confirmed(pair, fluid.model)
+            values = self._confirmed(fluid.model) if fluid.status == "sat" else answer.model
             seconds = answer.seconds + fluid.seconds
             return TwoFlowResult("refuted", seconds, True, "", values, fluid.status == "sat", evidence)
-        twin = solve(to_smtlib([*pair.formulas, *_kept([premise])]), "z3", time_limit_s, seed)
+        twin = self.twin(pair, time_limit_s, seed)
         seconds = answer.seconds + twin.seconds
         if twin.status != "sat":
             reason = "the model without the property is not satisfiable in time"
             return TwoFlowResult("unknown", seconds, None, reason, evidence=evidence)
-        check_two(self.setting, twin.model, self.exact)
         return TwoFlowResult("verified", seconds, True, evidence=evidence)
 
-    def _confirmed(self, pair: TwoFlow, model: Mapping[str, Any]) -> Mapping[str, Any]:
+    def ask(self, pair: TwoFlow, time_limit_s: float, seed: int) -> tuple[Answer, dict[str, Any]]:
+        """Ask for a counterexample; one that is found was checked in exact numbers.
+
+        Returns:
+            tuple: the solver's answer, and hash of the query, solver and limit.
+
+        Raises:
+            ReplayError: if it does not survive the exact check.
+        """
+        text = to_smtlib(self.violated(pair))
+        answer = solve(text, "z3", time_limit_s, seed)
+        if answer.status == "sat":
+            self._confirmed(answer.model)
+        return answer, {"sha256": query_hash(text), "solver": answer.solver, "time_limit_s": time_limit_s, "seed": seed}
+
+    def twin(self, pair: TwoFlow, time_limit_s: float, seed: int) -> Answer:
+        """Ask for any trace that satisfies the premise, without which a proof is one about nothing; checked exactly."""
+        answer = solve(to_smtlib([*pair.formulas, *_kept([self.premise(pair)])]), "z3", time_limit_s, seed)
+        if answer.status == "sat":
+            check_two(self.setting, answer.model, self.exact)
+        return answer
+
+    def violated(self, pair: TwoFlow) -> list[Formula]:
+        """Return what a counterexample satisfies."""
+        return [*pair.formulas, *_kept([self.premise(pair), negate(self.holds(pair))])]
+
+    def _confirmed(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a counterexample that obeys laws and senders in exact numbers, and breaks the property there."""
-        values = check_two(self.setting, model, self.exact)
-        exact = _in_numbers(pair, values)
-        if self.premise(exact) is not True or self.holds(exact) is not False:
+        if not self.broken_by(values):
             raise ReplayError(f"{self.name}: the replayed counterexample of two flows does not violate the property")
         return values
 
+    def broken_by(self, values: Mapping[str, Any]) -> bool:
+        """Return whether exact numbers violate the property.
 
-def _in_numbers(pair: TwoFlow, v: Mapping[str, Any]) -> TwoFlow:
+        Raises:
+            ReplayError: for numbers that no two flows of this sender can produce.
+        """
+        exact = in_numbers(self.setting, check_two(self.setting, values, self.exact), self.delays)
+        return self.premise(exact) is True and self.holds(exact) is False
+
+
+def in_numbers(setting: Setting, v: Mapping[str, Any], delays: int) -> TwoFlow:
     """Return a pair with the numbers of a model for what premises and properties speak of."""
-    n = pair.view.setting.samples
+    n = setting.samples
 
-    def series(name: str) -> list[Fraction]:
-        return [number(v, f"{name}_{t}") for t in range(n)]
+    def series(name: str, length: int = n) -> list[Any]:
+        return [number(v, f"{name}_{t}") for t in range(length)]
 
     flows = [Flow(*(series(f"{name}_{i}") for name in _FLOW_SERIES)) for i in range(N_FLOWS)]
-    view = replace(
-        pair.view,
-        alpha=number(v, "alpha"),
-        G=series("G"),
-        E=[flows[0].E[t] + flows[1].E[t] for t in range(n)],
-        S=[flows[0].S[t] + flows[1].S[t] for t in range(n)],
-        extra={"mu_minus": [number(v, "mu_minus")]},
-    )
-    return TwoFlow(view, flows, pair.variables, [])
+    late = [{m: bool(v.get(f"late_{t}_{m}", False)) for m in range(1, delays + 1)} for t in range(n)]
+    beta = number(v, "beta") if setting.has_loss else None
+    return TwoFlow(_totals(setting, flows, number(v, "alpha"), beta, series("G"), series("E_before", delays), late,
+                           number(v, "mu_minus")), flows, Variables(), [])  # fmt: skip
 
 
 def _kept(parts: list[Formula]) -> list[Formula]:
@@ -281,7 +322,8 @@ def aimd_question(ratio: Fraction, samples: int = 11) -> TwoFlowQuestion:
 
     def premise(pair: TwoFlow) -> Formula:
         first, second = pair.flows
-        return all_of([first.control[0] == second.control[0], first.control[0] + second.control[0] <= 2 + buffer])
+        alike = [first.control[0] == second.control[0], first.memory[0] == 0, second.memory[0] == 0]
+        return all_of([*alike, first.control[0] + second.control[0] <= 2 + buffer])
 
     def holds(pair: TwoFlow) -> Formula:
         return properties.fairness_ratio(pair.flows[0].control[last], pair.flows[1].control[last], ratio)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ccenv.path import DEFAULT_MSS_BYTES, Path
 from ccenv.smt.exact import ReplayError, number
 from ccenv.smt.export import RTT_S
-from ccenv.smt.setting import Setting
+from ccenv.smt.setting import LARGEST_ALPHA, Setting
 from ccenv.trace import Trace, TraceHeader
 
 N_FLOWS = 2
@@ -26,9 +27,10 @@ class Seen:
 
     Attributes:
         control: cwnd or rate of the step before.
-        recover: AIMD: what must be delivered before the next halving.
+        memory: what it remembers besides. AIMD: what must be delivered before the next halving; belief programs: C_L at sample 0.
         E: bytes enqueued by t - 1.
         S: bytes delivered by t - 1.
+        served: bytes delivered by 0, 1, ..., t - 1.
         lost: bytes lost in the step before; 0 for the first one.
         delay: delay of the newest byte at t - 1, in whole steps.
         alpha: MSS.
@@ -36,9 +38,10 @@ class Seen:
     """
 
     control: Fraction
-    recover: Fraction
+    memory: Fraction
     E: Fraction
     S: Fraction
+    served: list[Fraction]
     lost: Fraction
     delay: int
     alpha: Fraction
@@ -46,16 +49,16 @@ class Seen:
 
 
 ExactControl = Callable[[Seen], tuple[Fraction, Fraction, Fraction]]
-"""Seen -> (control, recover, bytes sent) of the step."""
+"""Seen -> (control, memory, bytes sent) of the step."""
 
 
 def exact_aimd(seen: Seen) -> tuple[Fraction, Fraction, Fraction]:
     """AIMD: plus one MSS, or halved once per round with loss."""
-    if seen.lost > 0 and seen.recover <= seen.S:
-        window, recover = seen.control / 2, seen.E
+    if seen.lost > 0 and seen.memory <= seen.S:
+        window, memory = seen.control / 2, seen.E
     else:
-        window, recover = seen.control + seen.alpha, seen.recover
-    return window, recover, max(Fraction(0), window - (seen.E - seen.S))
+        window, memory = seen.control + seen.alpha, seen.memory
+    return window, memory, max(Fraction(0), window - (seen.E - seen.S))
 
 
 def exact_rate_delay(s: Fraction, rmax_steps: int, factor: Fraction) -> ExactControl:
@@ -97,6 +100,7 @@ def check_two(setting: Setting, v: Values, control: ExactControl) -> Values:
         ReplayError: naming the law and the sample.
     """
     pair = _Pair(setting, v)
+    _check_start(pair, v, setting)
     _check_senders(pair, v, control)
     d = setting.jitter_steps
     for t in range(1, pair.n):
@@ -116,6 +120,27 @@ def check_two(setting: Setting, v: Values, control: ExactControl) -> Values:
     return v
 
 
+def _check_start(pair: _Pair, v: Values, setting: Setting) -> None:
+    alpha, behind = number(v, "alpha"), [pair.all_E[0], *_past(v)]
+    late = [m for m in range(1, len(behind)) if v.get(f"late_0_{m}")]
+    checks = {
+        "segment size": 0 < alpha < LARGEST_ALPHA,
+        "S(0) = 0": all(pair.S[i][0] == 0 for i in range(N_FLOWS)),
+        "S <= A - L": all(pair.E[i][0] >= 0 for i in range(N_FLOWS)),
+        "service": pair.G[0] - setting.jitter_steps <= 0 <= pair.G[0],
+        "drop-tail": pair.room is None or pair.all_E[0] <= pair.G[0] + pair.room,
+        "sending before the trace": all(now >= before for now, before in pairwise(behind)),
+        "delay": all(behind[m] >= 0 for m in late),
+    }
+    broken = [name for name, fine in checks.items() if not fine]
+    if broken:
+        raise ReplayError(f"two-flow replay: the solver's trace breaks {broken[0]!r} at sample 0")
+
+
+def _past(v: Values) -> list[Fraction]:
+    return [number(v, f"E_before_{k}") for k in range(sum(name.startswith("E_before_") for name in v))]
+
+
 def _in_order(pair: _Pair, t: int, x: int) -> bool:
     if pair.all_S[t] > pair.all_E[x]:
         return all(pair.S[i][t] >= pair.E[i][x] for i in range(N_FLOWS))
@@ -126,11 +151,12 @@ def _check_senders(pair: _Pair, v: Values, control: ExactControl) -> None:
     delays = _delays(pair, v)
     alpha, mu_minus = number(v, "alpha"), number(v, "mu_minus")
     for i in range(N_FLOWS):
-        now, recover = pair.control[i][0], Fraction(0)
+        now, memory = pair.control[i][0], number(v, f"memory_{i}_0")
         for t in range(1, pair.n):
             at = t - 1
-            seen = Seen(now, recover, pair.E[i][at], pair.S[i][at], pair.lost(i, at), delays[at], alpha, mu_minus)
-            now, recover, sent = control(seen)
+            served = pair.S[i][:t]
+            seen = Seen(now, memory, pair.E[i][at], pair.S[i][at], served, pair.lost(i, at), delays[at], alpha, mu_minus)
+            now, memory, sent = control(seen)
             if (now, sent) != (pair.control[i][t], pair.sent[i][t]):
                 raise ReplayError(
                     f"two-flow replay: flow {i} decides {now} and sends {sent} at sample {t}; the solver said "
@@ -140,13 +166,16 @@ def _check_senders(pair: _Pair, v: Values, control: ExactControl) -> None:
 
 def _delays(pair: _Pair, v: Values) -> list[int]:
     """Return the delay of the newest byte per sample: what the solver chose at sample 0, computed from the curves after it."""
-    past = [number(v, f"E_before_{k}") for k in range(sum(name.startswith("E_before_") for name in v))]
+    past = _past(v)
     delays = [max([m for m in range(1, len(past) + 1) if v.get(f"late_0_{m}")], default=0)]
     for t in range(1, pair.n):
         served = pair.all_S[t] > pair.all_S[t - 1]
         enqueued = {m: pair.all_E[t - m] if m <= t else past[m - t - 1] for m in range(1, len(past) + 1)}
         late = [m for m, before in enqueued.items() if pair.all_S[t] <= before]
         delays.append(max(late, default=0) if served else delays[-1])
+        for m in enqueued:
+            if bool(v.get(f"late_{t}_{m}")) != (delays[t] >= m):
+                raise ReplayError(f"two-flow replay: the delay at sample {t} is {delays[t]} steps; the solver said otherwise")
     return delays
 
 

@@ -97,7 +97,10 @@ class TemplateSpec(StrictModel):
 
 
 class ObjectiveSpec(StrictModel):
-    """Objectives; see ``ccenv.synth.objectives.Objectives``."""
+    """Objectives; see ``ccenv.synth.objectives.Objectives``.
+
+    ``fairness``, for two flows: in what repeats no flow gets more than so many times the other's bytes.
+    """
 
     utilisation: Number = Field(default=Fraction(1, 2), ge=0, le=1)
     inflight: Bytes = Amount(bdp=Fraction(5))
@@ -105,6 +108,7 @@ class ObjectiveSpec(StrictModel):
     lossy_steps: int | None = Field(default=None, ge=0)
     loss: Bytes | None = None
     transient: Literal["none", "falls", "rate_rises"] = "none"
+    fairness: Number | None = Field(default=None, ge=1)
 
 
 class LimitSpec(StrictModel):
@@ -129,6 +133,7 @@ class Query(StrictModel):
         title: one line for people.
         source: paper and row.
         network: the network.
+        flows: 1, or 2 flows of the same program on one link ([Starvation] App. C).
         T: samples of a trace, one Rm apart.
         beliefs: belief rules.
         template: the search space.
@@ -142,6 +147,7 @@ class Query(StrictModel):
     title: str
     source: str = ""
     network: NetworkSpec = NetworkSpec()
+    flows: int = Field(default=1, ge=1, le=2)
     T: int = Field(ge=3, le=MOST_SAMPLES)
     beliefs: BeliefSpec = BeliefSpec()
     template: TemplateSpec
@@ -160,6 +166,14 @@ class Query(StrictModel):
             raise ValueError("objectives.transient needs objectives.large_loss, e.g. '3 MSS'")
         if self.beliefs.start == "any" and self.beliefs.timeouts == "none":
             raise ValueError("beliefs.start any needs beliefs.timeouts: without time-outs wrong bounds never become right")
+        return self
+
+    @model_validator(mode="after")
+    def _check_flows(self) -> Query:
+        if (self.objectives.fairness is not None) != (self.flows == 2):
+            raise ValueError("two flows need objectives.fairness, e.g. 2, and one flow has none")
+        if self.flows == 1 and any("rate" in group for group in (self.template.rate, *self.template.conditions)):
+            raise ValueError("input 'rate' is for queries about two flows: beliefs are all that programs of one flow remember")
         return self
 
     def setting(self) -> Setting:

@@ -71,6 +71,11 @@ class Run:
         alive = self.simulator.alive
         return alive[~np.isin(alive, [*self.proved, *self.unknown])]
 
+    def note_unknown(self, number: int, reason: str, call_s: float) -> None:
+        """Take a class as undecided, unless a solver call may now take longer than the one that was cut off."""
+        if call_s >= self.query.limits.call_s:
+            self.unknown[number] = reason
+
 
 def candidate_of(row: np.ndarray, rates: int) -> Candidate:
     """Return a simulator row as a candidate."""
@@ -85,6 +90,10 @@ def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
     """
     space = query.space()
     query.check_size(space)
+    if query.flows == 2:
+        from ccenv.synth.pair import check_pair
+
+        check_pair(query)
     if query.beliefs.timeouts != "none":
         raise InputError(f"query {query.name!r} has belief time-outs: the pipeline needs beliefs that only tighten; use --plain")
     if query.template.rates > 3:
@@ -97,7 +106,7 @@ def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
 
 def _restore(run: Run) -> None:
     """Replay what the journal holds."""
-    if not run.journal.of_kind("simulated"):
+    if run.query.flows == 1 and not run.journal.of_kind("simulated"):
         # A search that was cut short starts again from its seed: its traces are the same.
         run.journal.lines = [line for line in run.journal.lines if line["kind"] == "foundation"]
     for line in run.journal.lines:
@@ -106,6 +115,10 @@ def _restore(run: Run) -> None:
             run.counterexamples += 1
         elif line["kind"] == "group":
             _note(run, line)
+        elif line["kind"] == "pairs":
+            from ccenv.synth.pair import note_pairs
+
+            note_pairs(run, line)
         elif line["kind"] == "simulated":
             run.after_simulation = len(run.simulator.alive)
             run.cpu_s["simulated"] = line["cpu_s"]
@@ -122,7 +135,7 @@ def _note(run: Run, line: dict[str, Any]) -> None:
         if item["status"] == "proved":
             run.proved[number] = item
         elif item["status"] == "unknown":
-            run.unknown[number] = item["reason"]
+            run.note_unknown(number, item["reason"], line.get("call_s", 0.0))
         else:
             run.refuted[number] = item["claim"]
             run.simulator.alive = run.simulator.alive[run.simulator.alive != number]
@@ -138,6 +151,11 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
         CcenvError: if beliefs of this network cannot be relied on, or a worker dies; stored work is kept.
     """
     workers = Workers(jobs, backend)
+    if run.query.flows == 2:
+        from ccenv.synth.pair import solve_pairs
+
+        solve_pairs(run, workers, progress)
+        return
     _foundation(run)
     if not run.journal.of_kind("simulated"):
         _simulate(run)
@@ -147,13 +165,21 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
         while len(run.undecided):
             if progress is not None:
                 progress(total - len(run.undecided), total)
-            if sum(run.cpu_s.values()) > run.query.limits.budget_s or time.monotonic() - begin > run.query.limits.budget_s:
-                for number in run.undecided:
-                    run.unknown[int(number)] = f"the budget of {run.query.limits.budget_s:g} s is used up"
+            if over_budget(run, begin):
                 break
             _wave(run, workers)
     if progress is not None:
         progress(total, total)
+
+
+def over_budget(run: Run, begin: float) -> bool:
+    """Return whether the budget is used up since ``begin`` (monotonic); what is left is then unknown."""
+    budget_s = run.query.limits.budget_s
+    if sum(run.cpu_s.values()) <= budget_s and time.monotonic() - begin <= budget_s:
+        return False
+    for number in run.undecided:
+        run.unknown[int(number)] = f"the budget of {budget_s:g} s is used up"
+    return True
 
 
 def _foundation(run: Run) -> None:
@@ -258,7 +284,7 @@ def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float) -> No
         item |= {"reason": decision.reason, "queries": decision.queries}
         trace = None if decision.view is None else trace_of_view(decision.view)
         items.append(item if trace is None else item | {"trace": trace_data(trace)})
-    line = {"kind": "group", "cpu_s": round(cpu_s, 3), "decisions": items}
+    line = {"kind": "group", "cpu_s": round(cpu_s, 3), "call_s": run.query.limits.call_s, "decisions": items}
     run.journal.add(line)
     _note(run, line)
 
@@ -271,11 +297,19 @@ def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
     """
     open_, seconds = [], 0.0
     for number in sorted(run.proved):
-        again = recheck(_task(run, number), solver)
+        again = _recheck(run, number, solver)
         seconds += again["seconds"]
         if not again["confirmed"]:
             open_.append(number)
     return {"solver": solver, "confirmed": len(run.proved) - len(open_), "open": open_, "seconds": round(seconds, 3)}
+
+
+def _recheck(run: Run, number: int, solver: str) -> dict[str, Any]:
+    if run.query.flows == 2:
+        from ccenv.synth.pair import pair_task, recheck_pair
+
+        return recheck_pair(pair_task(run, number), solver)
+    return recheck(_task(run, number), solver)
 
 
 def warm_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -35,8 +36,6 @@ class Simulator:
         space: conditions and rates that rows speak of.
         rows: (n, 2*rates - 1) int16, all classes.
         alive: numbers of the classes that no trace has broken.
-        conditions: as records.
-        rates: as records.
     """
 
     setting: Setting
@@ -44,14 +43,20 @@ class Simulator:
     space: Space
     rows: np.ndarray
     alive: np.ndarray = field(init=False)
-    conditions: np.ndarray = field(init=False)
-    rates: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with every class alive."""
         self.alive = np.arange(len(self.rows))
-        self.conditions = condition_records(self.space.conditions)
-        self.rates = rate_records(self.space.rates)
+
+    @cached_property
+    def conditions(self) -> np.ndarray:
+        """Conditions as records."""
+        return condition_records(self.space.conditions)
+
+    @cached_property
+    def rates(self) -> np.ndarray:
+        """Rates as records."""
+        return rate_records(self.space.rates)
 
     @property
     def probes(self) -> bool:

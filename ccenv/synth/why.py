@@ -34,6 +34,10 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     unknown = program.inputs() - query.space().template.inputs() - {"MSS/Rm"}
     if unknown:
         raise InputError(f"program {program.name!r} reads {', '.join(sorted(unknown))}, which query {query.name!r} does not have")
+    if query.flows == 2:
+        from ccenv.synth.pair_why import why_pair
+
+        return why_pair(query, program, folder)
     goals = query.goals()
     moving = query.beliefs.timeouts != "none"
     if not moving:

@@ -1,0 +1,156 @@
+"""Queries about two flows: the search against one-by-one decisions, move replay in exact numbers, resume, and retried limits."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.programs import Program, parse_program
+from ccenv.smt.exact import ReplayError
+from ccenv.smt.setting import Setting
+from ccenv.smt.two_flow_program import PairGoals, broken_question, pair_questions
+from ccenv.synth import pair as pair_module
+from ccenv.synth.pair import NEVER_REPEATS, PairDecision, PairTask, decide_pair, pair_task
+from ccenv.synth.pair_replay import replay_pair
+from ccenv.synth.query import load_query
+from ccenv.synth.result import result
+from ccenv.synth.run import Run, solve_query, start
+
+SETTING = Setting("ccac", "infinite", 6)
+GOALS = PairGoals(Fraction(1, 2), Fraction(2), Fraction(10))
+
+
+def _program(then: dict, otherwise: dict) -> Program:
+    rule = {"if": {"qdel_L": 1}, "then": {"rate": then}, "else": {"rate": otherwise}}
+    return parse_program({"format": "ccenv-program", "version": 1, "name": "p", "rule": rule})
+
+
+def _ask(then: dict, otherwise: dict) -> PairDecision:
+    return decide_pair(PairTask(SETTING, GOALS, _program(then, otherwise), 60))
+
+
+@pytest.mark.parametrize(
+    ("then", "otherwise", "claim"),
+    [
+        ({"rate": "1/2"}, {"rate": 1, "MSS/Rm": 1}, ""),
+        ({"C_L": "1/2"}, {"C_L": 2}, "fairness"),
+        ({"MSS/Rm": 1}, {"MSS/Rm": 1}, "utilisation"),
+        ({"rate": 1, "MSS/Rm": 1}, {"rate": 1, "MSS/Rm": 1}, NEVER_REPEATS),
+    ],
+)
+def test_what_is_fair(then: dict, otherwise: dict, claim: str) -> None:
+    """Additive increase with halving on delay shares the link; rates in proportion to what was once delivered do not."""
+    said = _ask(then, otherwise)
+    assert said.status == ("refuted" if claim else "proved")
+    assert said.claim == claim
+
+
+def test_replay_reproduces_a_counterexample_and_exact_numbers_refuse_another_program() -> None:
+    qdel, halved = _program({"C_L": "1/2"}, {"C_L": 2}), _program({"C_L": "1/2"}, {"C_L": 1})
+    moves = decide_pair(PairTask(SETTING, GOALS, qdel, 60)).values
+    assert moves is not None
+    again = replay_pair(SETTING, moves, qdel, 2)
+    assert again is not None
+    assert all(again[name] == moves[name] for name in again if name[0] in "GESc" and name in moves)
+    assert broken_question(pair_questions(qdel, SETTING, GOALS), again) == "fairness"
+    with pytest.raises(ReplayError, match="decides"):
+        broken_question(pair_questions(halved, SETTING, GOALS), again)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = start(load_query("quick_two_flows"), tmp_path_factory.mktemp("pairs"))
+    solve_query(run)
+    return run
+
+
+def test_what_replay_drops_the_solver_refutes_too(quick: Run) -> None:
+    dropped = [n for line in quick.journal.of_kind("pairs") for item in line["decisions"] for n in item["dropped"]]
+    assert len(dropped) > 10
+    for number in dropped[::9]:
+        assert decide_pair(pair_task(quick, number)).status == "refuted"
+
+
+def test_a_resumed_run_has_the_same_answer(quick: Run, tmp_path: Path) -> None:
+    whole = quick.journal.file.read_bytes().splitlines(keepends=True)
+    (tmp_path / "journal.jsonl").write_bytes(b"".join(whole[:-3]) + whole[-3][:20])
+    run = start(load_query("quick_two_flows"), tmp_path)
+    assert len(run.undecided)
+    solve_query(run)
+    assert run.proved.keys() == quick.proved.keys()
+    assert run.refuted == quick.refuted
+    assert np.array_equal(run.simulator.alive, quick.simulator.alive)
+    answer = result(run)
+    assert answer["complete"]
+    assert answer["solutions"][0]["keys"] == ["1 qdel_L ; 1/2 rate ; 1 rate"]
+
+
+def test_undecided_classes_are_asked_again_with_a_larger_limit(
+    quick: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gives_up(task: PairTask) -> PairDecision:
+        return PairDecision("unknown", 1, task.seconds, reason="timeout")
+
+    def limited(call_s: float):  # type: ignore[no-untyped-def]
+        query = load_query("quick_two_flows")
+        return query.model_copy(update={"limits": query.limits.model_copy(update={"call_s": call_s})})
+
+    monkeypatch.setattr(pair_module, "decide_pair", gives_up)
+    run = start(limited(1.0), tmp_path)
+    solve_query(run)
+    assert len(run.unknown) == len(run.simulator.rows)
+    monkeypatch.undo()
+    assert not len(start(limited(1.0), tmp_path).undecided)
+    run = start(limited(2.0), tmp_path)
+    assert len(run.undecided) == len(run.simulator.rows)
+
+
+@pytest.mark.slow
+def test_the_search_equals_decisions_one_by_one(quick: Run) -> None:
+    proved = {number for number in range(len(quick.simulator.rows)) if decide_pair(pair_task(quick, number)).status == "proved"}
+    assert proved == set(quick.proved)
+
+
+def test_why_knows_two_flows_and_registered_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["synth", "why", "quick_two_flows", "cc_qdel", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["missed"] == "fairness"
+    assert told["engine"] == "reproduced"
+    assert main(["replay", told["trace"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["legal"]
+    assert main(["synth", "why", "quick_two_flows", "cc_qdell"]) == 2
+    assert "Did you mean 'cc_qdel'" in capsys.readouterr().err
+    assert main(["synth", "why", "quick_two_flows", "reno"]) == 2
+    assert "is no belief program" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("  fairness: 2\n", "", "two flows need objectives.fairness"),
+        ("  fairness: 2\n", "  fairness: 1/2\n", "greater than or equal to 1"),
+        ("flows: 2\n", "", "one flow has none"),
+        ("flows: 2\n", "flows: 3\n", "less than or equal to 2"),
+        ("buffer: infinite", "buffer: small", "two flows need network"),
+        ("C_L: [0, 2]", "C_L_lambda: [0, 2]", "C_L_lambda has no meaning"),
+    ],
+)
+def test_bad_queries_end_with_one_line(
+    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (Path(pair_module.__file__).parents[1] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
+    assert old in text
+    (tmp_path / "mine.yaml").write_text(text.replace(old, new))
+    assert main(["synth", "mine.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
