@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ccenv.path import Path as NetworkPath
 
 RUNS = Path("runs") / "attack"
+EXIT_ILLEGAL = 1
 NEEDS_RATIO = ("starvation", "strong_starvation")
 
 
@@ -43,10 +45,10 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Folder of result and traces; runs/attack/... by default.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard what an interrupted attack has finished.")] = False,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Attack a sender with every adversary of a panel; the traces found are checked and stored.
 
-    The same command goes on with an interrupted attack.
+    The same command goes on with an interrupted attack. Exit code 1 if the checker refuses a trace.
 
     Example: ccenv attack copa --model ccac
     Example: ccenv attack vegas --adversary starvation --ratio 20
@@ -78,9 +80,14 @@ def command(
     data = folder.finish(result)
     if json:
         print_json(data)
-        return
-    _print(result)
-    print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}")
+    else:
+        _print(result)
+        print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}")
+    broken = [finding for finding in result.by_adversary.values() if not finding.legal]
+    if broken:
+        many = f", and {len(broken) - 1} more adversaries" if len(broken) > 1 else ""
+        print(f"ccenv: not legal: {broken[0].adversary}{many}: {broken[0].violations[0]}", file=sys.stderr)
+    return EXIT_ILLEGAL if broken else 0
 
 
 def _path(

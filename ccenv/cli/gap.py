@@ -62,9 +62,9 @@ def command(
     if json:
         print_json(data)
     else:
-        columns = ["sender", "model", "windows", "proved", "refuted", "found", "gap", "by", "any window", "legal"]
+        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "gap", "by", "any window", "legal"]
         table = [
-            [r.sender, r.model, r.windows, r.proved, r.refuted, r.found, r.gap, r.adversary, r.found_in_any_window, r.legal]
+            [r.sender, r.model, r.windows, r.proved, r.refuted, r.replayed, r.found, r.gap, r.adversary, r.found_in_any_window, r.legal]
             for r in rows
         ]
         print_table(f"adversary gap, {buffer} buffer", columns, table)

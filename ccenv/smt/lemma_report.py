@@ -149,7 +149,8 @@ def _bisect_lemma(
         queries = lemma_queries(loaded, lemma, setting, numbers | {name: value})
         tried = decide_claim(lemma.name, queries, verifier, FilePath(run.folder))
         outcome.seconds += tried.seconds
-        return tried.verdict, {"verdict": tried.verdict, "trace": tried.trace, "queries": tried.details["queries"]}
+        evidence = {"verdict": tried.verdict, "trace": tried.trace, "queries": tried.details["queries"]}
+        return tried.verdict, evidence | ({"replay": tried.details["replay"]} if "replay" in tried.details else {})
 
     exact = {key: Fraction(str(value)) for key, value in search.model_dump(exclude={"best"}).items()}
     bracket = bisect(decide, search.best, exact["low"], exact["high"], exact["precision"], numbers[name])

@@ -7,6 +7,7 @@ from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.adversaries.search import PANEL, PATHS, SEARCHES, attack
 from ccenv.adversaries.search.game import Game, Scene
 from ccenv.adversaries.search.lookahead import fork
+from ccenv.adversaries.search.patterns import shapes
 from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents import make_sender
 from ccenv.engine.network_observation import N_FLOW, N_PATH
@@ -90,6 +91,35 @@ def test_a_network_without_choices_is_refused():
 def test_a_budget_below_one_run_is_refused():
     with pytest.raises(InputError, match="raise the budget"):
         attack("copa", adversaries=["cem"], **(SMALL | {"budget_flow_steps": 100}))
+
+
+def test_a_budget_below_what_fixed_adversaries_take_is_refused_with_the_number():
+    spent = sum(f.flow_steps for f in attack("copa", adversaries=["corners", "kind"], **SMALL).by_adversary.values())
+    with pytest.raises(InputError, match=f"corners, kind took {spent}, .* at least {spent}"):
+        attack("copa", adversaries=["corners", "cem", "kind"], **(SMALL | {"budget_flow_steps": spent - 1}))
+
+
+def test_cem_takes_bbr_with_long_jitter_below_15_percent():
+    """Its moves must be held: with one value per step they are not found."""
+    small = {"steps_per_rtt": 8, "warmup_rtts": 60, "window_rtts": 60, "budget_flow_steps": 1_500_000}
+    found = attack("bbr1", path="long_jitter", adversaries=["corners", "cem"], **small)
+    assert found.legal
+    assert found.worst_utilisation < 0.15
+    assert found.by_adversary["cem"].details["values_per_rtt"] < 8
+
+
+@pytest.mark.parametrize("K", [1, 3, 8])
+def test_shapes_hold_each_value_for_an_equal_part_of_an_rtt(K):
+    scene = Scene(make_sender("copa"), PATHS["deep"], "ccac", steps_per_rtt=K, warmup_rtts=3, window_rtts=3)
+    game = Game(scene)
+    rng = np.random.default_rng(0)
+    for shape in shapes(game):
+        values = rng.random((2, shape.n_values, len(game.open_moves)))
+        moves = shape.moves(game, values)[:, :, game.open_moves]
+        steps = np.arange(6 * K)
+        row = (steps // K % shape.period_rtts) * shape.values_per_rtt + steps % K * shape.values_per_rtt // K
+        np.testing.assert_array_equal(moves, values[:, row])
+    assert {shape.values_per_rtt for shape in shapes(game)} == {min(n, K) for n in (1, 2, 4, K)}
 
 
 def test_calm_means_a_kind_network_first():

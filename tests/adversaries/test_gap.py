@@ -8,7 +8,7 @@ import pytest
 from ccenv.adversaries.search import attack
 from ccenv.adversaries.search.game import Game
 from ccenv.adversaries.search.gap import adversary_gap
-from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, samples_of, still
+from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
 from ccenv.adversary import RecordedAdversary
 from ccenv.cli.main import main
 
@@ -63,6 +63,16 @@ def test_converged_windows():
     assert not premise(samples(queue=[6.1] * 4), 3)[0, 0]
 
 
+def test_steady_windows_have_no_timeout_before_the_last_sample():
+    """The proofs let beliefs time out at the last sample only."""
+    two, one = converged(0.4, 3.0, 3.0), probed(0.01, 3.0)
+    assert two(samples(C_L=[0.9, 0.9, 0.9, 0.5], C_U=[1.1, 1.1, 1.1, 2.0]), 3)[0, 0]
+    assert not two(samples(C_L=[0.9, 0.9, 0.5, 0.5]), 3)[0, 0]
+    assert not two(samples(C_U=[1.1, 1.1, 2.0, 2.0]), 3)[0, 0]
+    assert one(samples(C_L_lambda=[0.5, 0.6, 0.6, 0.1]), 3)[0, 0]
+    assert not one(samples(C_L_lambda=[0.5, 0.6, 0.1, 0.1]), 3)[0, 0]
+
+
 def test_samples_of_a_batch_equal_those_of_its_trace():
     """What a search ranks by is what is measured on the recorded trace."""
     result = attack("cc_probe_drain", timing="smt", adversaries=["random_search"], budget_flow_steps=40_000, warmup_rtts=30)
@@ -83,6 +93,7 @@ def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
         assert row.legal
         assert row.found is not None
         assert row.gap == pytest.approx(row.found - row.proved)
+        assert row.proved <= row.replayed < row.refuted
     assert copa.proved is None
     assert copa.found < 0.1
 

@@ -49,6 +49,15 @@ def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
     assert again["by_adversary"] == first["by_adversary"]
 
 
+def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, tmp_path):
+    """At 1e17 Mbit/s a segment is less than the round-off of what was sent."""
+    code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--link-rate-mbps", "1e17", "--out", str(tmp_path / "a"))
+    assert code == 1
+    assert data["legal"] is False
+    assert err.startswith("ccenv: not legal: corners: ")
+    assert err.count("\n") == 1
+
+
 def test_starvation_with_a_ratio(capsys, tmp_path):
     code = main(["attack", "vegas", "--adversary", "starvation", "--ratio", "20", "--out", str(tmp_path / "a"), "--json"])
     data = json.loads(capsys.readouterr().out)

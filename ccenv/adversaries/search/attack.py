@@ -167,7 +167,8 @@ def attack(
 
     Raises:
         UnknownNameError: for an unknown sender, path, model or adversary.
-        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run.
+        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or for what
+            adversaries of a fixed length took.
     """
     from ccenv.agents import make_sender
 
@@ -189,7 +190,8 @@ def attack(
     searches = _searches(adversaries)
     findings: dict[str, Finding] = {}
     spent = 0
-    for name in sorted(searches, key=lambda name: searches[name].search.weight > 0):
+    fixed = [name for name, one in searches.items() if one.search.weight == 0]
+    for name in [*fixed, *(name for name in searches if name not in fixed)]:
         if known and name in known:
             findings[name] = known[name]
         else:
@@ -198,6 +200,11 @@ def attack(
             if finished is not None:
                 finished(findings[name])
         spent += findings[name].flow_steps
+        if fixed and name == fixed[-1] and spent > budget_flow_steps:
+            raise InputError(
+                f"the budget is {budget_flow_steps} flow-steps; {', '.join(fixed)} took {spent}, which does not depend on the "
+                f"budget: give at least {spent}"
+            )
     ordered = {name: findings[name] for name in searches}
     return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
 

@@ -1,41 +1,43 @@
 """Cross-entropy method over periodic patterns of moves (Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2).
 
-A pattern is a point of [0, 1]^n: one number per step and open choice, repeated with a period of 1 to 4 Rm. Each generation is
-drawn from independent normal distributions, clipped; the next mean and deviation are those of the elite. The first generation
-contains the constants, because a free search per step misses them, and patterns of zeros and ones. All periods get a short start;
-the rest of the budget goes to the two that came out worst for the sender.
+A pattern is a point of [0, 1]^n: one number per open choice and step, or part of an Rm, repeated with a period of 1 to 4 Rm. Each
+generation is drawn from independent normal distributions, clipped; the next mean and deviation are those of the elite. The first
+generation contains the constants, because a free search per step misses them, and patterns of zeros and ones. The budget goes
+through the shapes by successive halving: all play an equal part of it, the worse half is dropped, and so on down to two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from ccenv.adversaries.search.corners import constants
 from ccenv.adversaries.search.game import Found, Game, generator
-from ccenv.adversaries.search.patterns import affordable, periods_rtts
+from ccenv.adversaries.search.patterns import Shape, affordable, shapes
 from ccenv.adversary import RecordedAdversary
 from ccenv.parameters import number
 
-START_GENERATIONS = 6  # of each period, before the budget is concentrated
-START_SHARE = 0.4  # at most so much of the budget goes into the starts
+LEAST_GENERATIONS = 64  # with fewer, populations are smaller
+SMALLEST_POPULATION = 32
+LAST_SHAPES = 2  # shapes that are not dropped
 FIRST_DEVIATION = 0.5
 SMALLEST_DEVIATION = 0.02  # keeps exploring
 SMOOTHING = 0.8  # weight of the new elite in mean and deviation
 
 
 class _Distribution:
-    """The normal distributions of one period."""
+    """The normal distributions of one shape."""
 
-    def __init__(self, game: Game, period_rtts: int) -> None:
-        shape = (period_rtts * game.scene.steps_per_rtt, len(game.open_moves))
-        self.period_rtts = period_rtts
-        self.mean = np.full(shape, 0.5)
-        self.deviation = np.full(shape, FIRST_DEVIATION)
-        self.best_values = np.ones(shape)
+    def __init__(self, game: Game, shape: Shape) -> None:
+        size = (shape.n_values, len(game.open_moves))
+        self.shape = shape
+        self.mean = np.full(size, 0.5)
+        self.deviation = np.full(size, FIRST_DEVIATION)
+        self.best_values = np.ones(size)
         self.best = np.inf
-        self.constants = np.repeat(constants(game), shape[0], axis=1)
+        self.constants = np.repeat(constants(game), shape.n_values, axis=1)
 
     def generation(self, game: Game, population: int, elite: int, draw: np.random.Generator) -> None:
         """Draw, play, and move towards the elite."""
@@ -47,7 +49,7 @@ class _Distribution:
         else:
             kept = self.best_values[None]
         values[: len(kept)] = kept
-        utilisation = game.play(game.moves(values))
+        utilisation = game.play(self.shape.moves(game, values))
         order = np.argsort(utilisation, kind="stable")
         if utilisation[order[0]] < self.best:
             self.best, self.best_values = float(utilisation[order[0]]), values[order[0]].copy()
@@ -61,7 +63,7 @@ class Cem:
     """The search.
 
     Attributes:
-        population: patterns per generation.
+        population: most patterns per generation.
         elite_share: share of a generation that the next one is fitted to.
     """
 
@@ -73,30 +75,32 @@ class Cem:
         """Return the worst pattern."""
         draw = generator(seed, "cem")
         runs = affordable(game, budget_flow_steps, "cem")
-        population = min(self.population, runs)
+        population = min(self.population, runs, max(SMALLEST_POPULATION, runs // LEAST_GENERATIONS))
         elite = max(2, round(self.elite_share * population)) if population > 1 else 1
-        generations = runs // population
-        lengths = [_Distribution(game, period) for period in periods_rtts(game)]
-        done = 0
-        for _ in range(START_GENERATIONS):
-            for one in lengths:
-                if done == 0 or done + 1 <= START_SHARE * generations:
-                    one.generation(game, population, elite, draw)
-                    done += 1
-        finalists = sorted((d for d in lengths if d.best < np.inf), key=lambda d: d.best)[:2]
-        while done < generations:
-            finalists[done % len(finalists)].generation(game, population, elite, draw)
-            done += 1
-        worst = min(lengths, key=lambda d: d.best)
-        details = {"period_rtts": worst.period_rtts, "generations": done, "population": population}
-        return Found(RecordedAdversary("cem", game.moves(worst.best_values[None])[0]), details=details)
+        left = generations = runs // population
+        alive = everyone = [_Distribution(game, shape) for shape in shapes(game)]
+        rounds = _rounds(len(everyone))
+        while left > 0:
+            of_round = max(1, generations // rounds // len(alive)) * len(alive) if len(alive) > LAST_SHAPES else left
+            for number_played in range(min(of_round, left)):
+                alive[number_played % len(alive)].generation(game, population, elite, draw)
+            left -= min(of_round, left)
+            alive = sorted(alive, key=lambda d: d.best)[: max(LAST_SHAPES, len(alive) // 2)]
+        worst = min(everyone, key=lambda d: d.best)
+        details = {**asdict(worst.shape), "generations": generations, "population": population}
+        return Found(RecordedAdversary("cem", worst.shape.moves(game, worst.best_values[None])[0]), details=details)
+
+
+def _rounds(n_shapes: int) -> int:
+    """Return how often the worse half is dropped until the last shapes are left, and their own round."""
+    return 1 + max(0, math.ceil(math.log2(n_shapes / LAST_SHAPES)))
 
 
 def search(population: int = 256, elite_share: float = 0.1) -> Cem:
     """Build the search.
 
     Args:
-        population: patterns per generation, 4 to 4096.
+        population: most patterns per generation, 4 to 4096.
         elite_share: share of a generation that the next one is fitted to, in (0, 0.5].
     """
     return Cem(

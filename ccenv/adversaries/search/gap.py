@@ -12,15 +12,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.adversaries.search.attack import AttackResult, attack
 from ccenv.adversaries.search.catalog import PANEL
-from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Premise, converged, probed, still
+from ccenv.adversaries.search.windows import (
+    ANY_WINDOW,
+    NO_WINDOW,
+    Claim,
+    Premise,
+    always,
+    converged,
+    probed,
+    samples_of,
+    still,
+)
 from ccenv.errors import unknown_name
+from ccenv.legality import check_trace
 from ccenv.parameters import number
 from ccenv.path import make_path
 from ccenv.sender import ProgramSender, Sender
+from ccenv.trace import load_trace
 
 BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proofs, with D = Rm
 # 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up.
@@ -60,12 +73,14 @@ class GapRow:
         windows: which windows count, in words.
         proved: utilisation that the solver proves, or None: no encoding, or nothing proved.
         refuted: utilisation just above, for which it has a counterexample, or None.
-        found: the worst that a search found in those windows; None: no window met the premise in any run.
+        replayed: utilisation of that counterexample in the engine: from the solver's own state, the sender deciding; None where
+            there is none, or the engine does not reproduce it.
+        found: the worst that a search found in those windows, from a cold start; None: no window met the premise in any run.
         found_in_any_window: the worst of all windows, whatever the premise.
         gap: found - proved.
-        holds: found is not below proved.
+        holds: neither found nor replayed is below proved.
         adversary: who found it.
-        legal: all traces were accepted by the independent checker.
+        legal: all traces, the counterexample's too, were accepted by the independent checker.
         flow_steps: of the searches.
         seconds: of proof and searches.
     """
@@ -77,6 +92,7 @@ class GapRow:
     windows: str
     proved: float | None
     refuted: float | None
+    replayed: float | None
     found: float | None
     found_in_any_window: float
     gap: float | None
@@ -93,9 +109,13 @@ class GapRow:
 
 @dataclass(frozen=True)
 class _Bound:
+    """A proved bound, and the counterexample just beyond it."""
+
     claim: Claim
-    proved: float | None
-    refuted: float | None
+    proved: float | None = None
+    refuted: float | None = None
+    replayed: float | None = None
+    legal: bool = True
 
 
 def adversary_gap(
@@ -173,7 +193,7 @@ def _claims(
     spec: str, sender: Sender, model: str, buffer: str, samples: int, seed: int, time_limit_s: float
 ) -> list[Callable[[], _Bound]]:
     if not isinstance(sender, ProgramSender) or sender.start is not None:
-        return [lambda: _Bound(ANY_WINDOW, None, None)]
+        return [lambda: _Bound(ANY_WINDOW)]
     claims = [lambda: _envelope(spec, model, buffer, samples, seed, time_limit_s)]
     if spec in LEMMAS and buffer == "large":
         claims.append(lambda: _steady(LEMMAS[spec], seed, time_limit_s))
@@ -186,6 +206,7 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
     from ccenv.smt.catalog import smt_sender
     from ccenv.smt.claims import BELIEF_BOUNDS
     from ccenv.smt.envelope import METRICS, envelope_query
+    from ccenv.smt.report import write_counterexample
     from ccenv.smt.setting import BeliefRules, Setting, named_setting
     from ccenv.smt.store import Store
     from ccenv.smt.verifier import Verdict, Verifier
@@ -197,14 +218,21 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
     metric = METRICS["utilisation"]
     verifier = Verifier(time_limit_s, seed, None, Store(), True)
 
-    def decide(value: Fraction) -> tuple[Verdict, Any]:
-        result = verifier.decide(envelope_query(metric, value, setting, sender))
-        return result.verdict, result.reason
+    with tempfile.TemporaryDirectory() as folder:
 
-    bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
-    needed = BELIEF_BOUNDS | sender.needs(setting).bounds
-    claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress")
-    return _Bound(claim, _number(bracket.proved), _number(bracket.refuted))
+        def decide(value: Fraction) -> tuple[Verdict, Any]:
+            query = envelope_query(metric, value, setting, sender)
+            result = verifier.decide(query)
+            if result.verdict != "refuted":
+                return result.verdict, None
+            trace, replay = write_counterexample(query, result, FilePath(folder), metric.name)
+            return result.verdict, {"trace": trace, "replay": replay}
+
+        bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
+        needed = BELIEF_BOUNDS | sender.needs(setting).bounds
+        claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress")
+        replayed, legal = _replayed(bracket.evidence.get(str(bracket.refuted)))
+    return _Bound(claim, _number(bracket.proved), _number(bracket.refuted), replayed, legal)
 
 
 def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
@@ -217,10 +245,24 @@ def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
         limits: dict[str, Any] = {"time_limit_s": time_limit_s, "seed": seed, "folder": folder}
         run = LemmaRun(lemma.suite, suite.default_setting, suite.default_T, True, **limits)
         outcome = run_lemma(run, lemma.name).to_dict()
+        bisection = outcome.get("bisection", {})
+        replayed, legal = _replayed(bisection.get("refuted_by"))
     premise = lemma.premise(constants_of(suite, suite.default_setting, suite.default_T))
     claim = Claim(suite.default_T, premise, f"T = {suite.default_T}, steady state of lemma {lemma.name}")
     proved = outcome["bound"] if outcome["verdict"] == "verified" else None
-    return _Bound(claim, proved, outcome.get("bisection", {}).get("refuted"))
+    return _Bound(claim, proved, bisection.get("refuted"), replayed, legal)
+
+
+def _replayed(evidence: Mapping[str, Any] | None) -> tuple[float | None, bool]:
+    """Return the utilisation of a counterexample that the engine reproduces, None if it does not, and whether it is legal."""
+    if evidence is None:
+        return None, True
+    trace = load_trace(evidence["trace"])
+    legal = not check_trace(trace)
+    if evidence["replay"]["engine"] != "reproduced":
+        return None, legal
+    counted_bytes = trace.header.path.link_rate_Bps * trace.header.dt_s * (trace.n_steps - trace.grid.jitter_steps[0])
+    return float((trace.S[-1] - trace.S[0]).sum()) / counted_bytes, legal
 
 
 def _number(value: Fraction | None) -> float | None:
@@ -228,30 +270,31 @@ def _number(value: Fraction | None) -> float | None:
 
 
 def _row(result: AttackResult, buffer: str, bound: _Bound, seconds: float) -> GapRow:
+    proved = bound.proved
     found = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
-    gap = None if found is None or bound.proved is None else found - bound.proved
+    gap = None if found is None or proved is None else found - proved
+    reached = [value for value in (found, bound.replayed) if value is not None]
     return GapRow(
         sender=result.sender,
         model=result.scene.model,
         buffer=buffer,
         samples=bound.claim.samples,
         windows=bound.claim.text,
-        proved=bound.proved,
+        proved=proved,
         refuted=bound.refuted,
+        replayed=bound.replayed,
         found=found,
         found_in_any_window=min(_any_window(result, name) for name in result.by_adversary),
         gap=gap,
-        holds=None if gap is None else gap >= -ROUND_OFF,
+        holds=None if proved is None or not reached else min(reached) >= proved - ROUND_OFF,
         adversary=result.worst_adversary,
-        legal=result.legal,
+        legal=result.legal and bound.legal,
         flow_steps=sum(finding.flow_steps for finding in result.by_adversary.values()),
         seconds=round(seconds, 1),
     )
 
 
 def _any_window(result: AttackResult, name: str) -> float:
-    from ccenv.adversaries.search.windows import always, samples_of
-
     claim = Claim(result.scene.claim.samples, always, "")
     trace = result.by_adversary[name].trace
     return float(claim.worst(samples_of(trace, result.scene.warmup_rtts))[0])

@@ -128,26 +128,47 @@ def still(beliefs: frozenset[str]) -> Premise:
     return premise
 
 
+def _no_timeout(belief: np.ndarray, last: int, sign: int = 1) -> np.ndarray:
+    """Return whether a belief only tightens in the window's samples but the last: a lower bound (sign 1) rises, an upper one falls.
+
+    The proofs let beliefs time out at the last sample only, where it decides nothing inside the window.
+    """
+    n = len(belief) - last
+    met = np.ones((n, belief.shape[1]), np.bool_)
+    for step in range(1, last):
+        before, here = belief[step - 1 : step - 1 + n], belief[step : step + n]
+        met &= sign * here >= sign * before - STILL * before
+    return met
+
+
 def converged(low: float, high: float, most_queue: float) -> Premise:
-    """Beliefs are true, C_L and C_U within bounds, the queue at most so many C*(Rm + D): the steady state of cc_qdel's lemmas."""
+    """Beliefs are true, C_L and C_U within bounds, the queue at most so many C*(Rm + D): the steady state of cc_qdel's lemmas.
+
+    Beliefs do not time out before the last sample.
+    """
 
     def premise(s: Samples, last: int) -> np.ndarray:
         n = len(s.S) - last
         C_L, C_U = s.C_L[:n], s.C_U[:n]
         true = (C_L <= 1 + TRUE) & (C_U >= 1 - TRUE)
         drained = s.queue[:n] <= most_queue * (1 + s.jitter_steps)
-        return true & drained & np.less_equal(low, C_L) & np.less_equal(C_U, high)
+        kept = _no_timeout(s.C_L, last) & _no_timeout(s.C_U, last, -1)
+        return true & drained & kept & np.less_equal(low, C_L) & np.less_equal(C_U, high)
 
     return premise
 
 
 def probed(low: float, most_q_U: float) -> Premise:
-    """C_L_lambda and q_U are true, C_L_lambda >= low*C, q_U at most so many C*Rm: the steady state of cc_probe_slow's lemmas."""
+    """C_L_lambda and q_U are true, C_L_lambda >= low*C, q_U at most so many C*Rm: the steady state of cc_probe_slow's lemmas.
+
+    C_L_lambda does not time out before the last sample.
+    """
 
     def premise(s: Samples, last: int) -> np.ndarray:
         n = len(s.S) - last
         probe, q_U = s.C_L_lambda[:n], s.q_U[:n]
-        return (probe <= 1 + TRUE) & (q_U >= s.queue[:n] - TRUE) & np.less_equal(low, probe) & (q_U <= most_q_U)
+        true = (probe <= 1 + TRUE) & (q_U >= s.queue[:n] - TRUE)
+        return true & _no_timeout(s.C_L_lambda, last) & np.less_equal(low, probe) & (q_U <= most_q_U)
 
     return premise
 
