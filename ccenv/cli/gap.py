@@ -64,7 +64,19 @@ def command(
     else:
         columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "gap", "by", "any window", "legal"]
         table = [
-            [r.sender, r.model, r.windows, r.proved, r.refuted, r.replayed, r.found, r.gap, r.adversary, r.found_in_any_window, r.legal]
+            [
+                r.sender,
+                r.model,
+                r.windows,
+                r.proved,
+                r.refuted,
+                r.replayed,
+                r.found,
+                r.gap,
+                r.adversary,
+                r.found_in_any_window,
+                r.legal,
+            ]
             for r in rows
         ]
         print_table(f"adversary gap, {buffer} buffer", columns, table)
