@@ -62,24 +62,9 @@ def command(
     if json:
         print_json(data)
     else:
-        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "gap", "by", "any window", "legal"]
-        table = [
-            [
-                r.sender,
-                r.model,
-                r.windows,
-                r.proved,
-                r.refuted,
-                r.replayed,
-                r.found,
-                r.gap,
-                r.adversary,
-                r.found_in_any_window,
-                r.legal,
-            ]
-            for r in rows
-        ]
-        print_table(f"adversary gap, {buffer} buffer", columns, table)
+        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "gap", "adversary", "legal"]
+        table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
+        print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
         if output is not None:
             print_text(f"wrote {output}")
     return EXIT_BELOW if any(row.holds is False for row in rows) else 0

@@ -129,7 +129,7 @@ def still(beliefs: frozenset[str]) -> Premise:
 
 
 def _no_timeout(belief: np.ndarray, last: int, sign: int = 1) -> np.ndarray:
-    """Return whether a belief only tightens in the window's samples but the last: a lower bound (sign 1) rises, an upper one falls.
+    """Return whether a belief only tightens before the window's last sample: a lower bound (sign 1) rises, an upper one falls.
 
     The proofs let beliefs time out at the last sample only, where it decides nothing inside the window.
     """
