@@ -1,8 +1,8 @@
 """CMA-ES over periodic patterns (Hansen: The CMA Evolution Strategy: A Tutorial, arXiv 1604.00772), with the library ``cma``.
 
-Restarts go through the shapes of patterns, coarse ones first; each begins at the worst constant corner, pulled a little to the middle,
-because the landscape is flat around most patterns. Unlike the cross-entropy method it learns how the moves of a pattern depend on
-each other.
+Restarts go through the shapes of patterns, coarse ones first. Each begins at the worst constant corner, pulled a little to the
+middle, because the landscape is flat around most patterns. Unlike the cross-entropy method it learns how the moves of a pattern
+depend on each other.
 """
 
 from __future__ import annotations
