@@ -14,7 +14,7 @@ PROVED_BY_DEFAULT = 0.54
 
 
 def command(
-    checkpoint: Annotated[str, typer.Argument(help="A learned policy: the folder of a training run, or its .safetensors file.")],
+    checkpoint: Annotated[str, typer.Argument(help="Folder of a run, .safetensors file, or a policy of the zoo.")],
     *,
     depth: Annotated[int, typer.Option(help="Conditions on the longest way to a leaf.")] = 3,
     prove: Annotated[bool, typer.Option("--prove", help="Also search programs until the solver verifies one.")] = False,
@@ -26,6 +26,9 @@ def command(
     rounds: Annotated[int, typer.Option(help="Rounds of each loop at most.")] = 40,
     time_limit: Annotated[float, typer.Option(help="Seconds per solver call.")] = 300.0,
     recheck: Annotated[str | None, typer.Option(help="Second solver for the final proofs: yices or cvc5.")] = None,
+    timeouts: Annotated[
+        str | None, typer.Option(help="Also decide what belief time-outs change for proved programs: artefact or paper.")
+    ] = None,
     n_paths: Annotated[int, typer.Option("--paths", help="Paths of the search; the reported score is on 1,024 others.")] = 256,
     generations: Annotated[int, typer.Option(help="Generations of the polish.")] = 16,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/distill-NAME-SEED by default.")] = None,
@@ -35,16 +38,14 @@ def command(
 
     Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
     """
-    from ccenv.agents.learned import is_policy, load_policy
     from ccenv.errors import InputError
     from ccenv.training.distill.run import DistillSettings, distill
+    from ccenv.training.distill.teacher import load_teacher
 
-    if not is_policy(checkpoint):
-        raise InputError(f"{checkpoint!r} is no learned policy: the folder of a training run or its .safetensors file is needed")
-    if recheck is not None and not prove:
-        raise InputError("--recheck is for the proofs: give --prove too")
-    if utilisation and not prove:
-        raise InputError("--utilisation says what to prove: give --prove too")
+    teacher = load_teacher(checkpoint)
+    for option, given in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):
+        if given and not prove:
+            raise InputError(f"{option} is for the proofs: give --prove too")
     targets = tuple(utilisation or [PROVED_BY_DEFAULT]) if prove else ()
     settings = DistillSettings(
         checkpoint,
@@ -57,8 +58,9 @@ def command(
         rounds=rounds,
         time_limit_s=time_limit,
         recheck=recheck,
+        timeouts=timeouts,
     )
-    folder = out or Path("runs") / f"distill-{load_policy(checkpoint).name}-d{depth}-{seed}"
+    folder = out or Path("runs") / f"distill-{teacher.name}-d{depth}-{seed}"
     result = distill(settings, folder, lambda line: print(line, file=sys.stderr))
     if json:
         print_json(result)

@@ -7,6 +7,7 @@ start of the trace in a premise and at its end in a conclusion; the others speak
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -182,6 +183,15 @@ def cases_of(data: Any, states: Mapping[str, Any]) -> list[Any]:
         if isinstance(inner, dict) and "all" in inner:
             return [{"not": part} for part in inner["all"]]
     return [data]
+
+
+def conjuncts_of(data: Any, states: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parts whose conjunction a formula is, each as one JSON text."""
+    if isinstance(data, str) and data in states:
+        return conjuncts_of(states[data], {k: v for k, v in states.items() if k != data})
+    if isinstance(data, dict) and list(data) == ["all"]:
+        return frozenset().union(*(conjuncts_of(part, states) for part in data["all"]))
+    return frozenset({json.dumps(data, sort_keys=True)})
 
 
 def names_in(data: Any) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path as FilePath
@@ -73,9 +73,10 @@ def run_lemmas(
     loaded = load_suite(run.suite)
     outcomes: list[Outcome] = []
     with Workers(jobs, backend) as workers:
-        tasks = [(run, lemma.name) for lemma in lemmas_of(loaded, run.setting)]
-        for outcome in workers.map(_lemma_task, tasks):
-            outcomes.append(outcome)
+        by_name = {lemma.name: lemma for lemma in lemmas_of(loaded, run.setting)}
+        tasks = [(run, name) for name in by_name]
+        for (_, name), outcome in zip(tasks, workers.map(_lemma_task, tasks), strict=True):
+            outcomes.append(_resting(by_name[name], outcome, {done.name: done.verdict for done in outcomes}))
             if progress is not None:
                 progress(outcome)
     setting = suite_setting(loaded, run.setting, run.samples)
@@ -91,11 +92,25 @@ def run_lemmas(
 
 
 def _lemma_task(task: tuple[LemmaRun, str]) -> Outcome:
-    return run_lemma(*task)
+    return _decide(*task)
+
+
+def _resting(lemma: Lemma, outcome: Outcome, verdicts: Mapping[str, Verdict]) -> Outcome:
+    """Return the outcome of a lemma in the light of those that it rests on: verified only if they are."""
+    if lemma.given:
+        outcome.details["given"] = list(lemma.given)
+    missing = [name for name in lemma.given if verdicts[name] != "verified"]
+    if missing:
+        outcome.bound = None
+        outcome.details["reason"] = f"rests on what is not verified: {', '.join(missing)}"
+    if missing and outcome.verdict == "verified":
+        outcome.verdict = "unknown"
+        outcome.details["as_expected"] = False
+    return outcome
 
 
 def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
-    """Decide one lemma of a suite, and bisect its constant if asked.
+    """Decide one lemma of a suite with those that it rests on, and bisect its constant if asked.
 
     Args:
         run: what to run.
@@ -110,6 +125,14 @@ def run_lemma(run: LemmaRun, name: str, workers: Workers | None = None) -> Outco
     if name not in by_name:
         raise unknown_name("lemma", name, by_name)
     lemma = by_name[name]
+    plain = replace(run, bisect=False)
+    verdicts = {other: run_lemma(plain, other, workers).verdict for other in lemma.given}
+    return _resting(lemma, _decide(run, name, workers), verdicts)
+
+
+def _decide(run: LemmaRun, name: str, workers: Workers | None = None) -> Outcome:
+    loaded = load_suite(run.suite)
+    lemma = next(lemma for lemma in loaded.suite.lemmas if lemma.name == name)
     setting = suite_setting(loaded, run.setting, run.samples)
     numbers = constants_of(loaded.suite, run.setting, run.samples)
     verifier = run.verifier(workers)

@@ -16,11 +16,12 @@ from pydantic import Field
 
 from ccenv.config import StrictModel, find_data, read_yaml, validate
 from ccenv.errors import InputError, unknown_name
+from ccenv.smt.algebra import all_of
 from ccenv.smt.catalog import smt_sender
 from ccenv.smt.encode import Needs, SmtSender
-from ccenv.smt.formulas import bounds_of, cases_of, compile_formula, names_in, read_number, text_of
+from ccenv.smt.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, read_number, text_of
 from ccenv.smt.properties import Property
-from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.smt.setting import SETTINGS, TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
 from ccenv.smt.verifier import Query, Verdict
 
 SUITES = "ccenv.configs.verify"
@@ -64,6 +65,7 @@ class Lemma(StrictModel):
         text: one line.
         premise: formula on the state at sample 0 and on the trace.
         conclusion: formulas; each is a query of its own.
+        given: earlier lemmas whose conclusions are assumed too; this one is verified only if they are.
         bound: the constant that is reported and bisected.
         timeout: whether beliefs may time out at the last sample.
         timeout_preset: other constants of the time-out than the suite's.
@@ -78,6 +80,7 @@ class Lemma(StrictModel):
     text: str
     premise: Any
     conclusion: list[Any] = Field(min_length=1)
+    given: tuple[str, ...] = ()
     bound: str | None = None
     timeout: bool = True
     timeout_preset: str | None = None
@@ -157,6 +160,7 @@ def load_suite(name: str) -> LoadedSuite:
     sender = smt_sender(str(beside) if suite.sender.endswith(".json") else suite.sender)
     loaded = LoadedSuite(suite, sender, file)
     for lemma in suite.lemmas:
+        check_given(loaded, lemma)
         lemma_queries(loaded, lemma, suite_setting(loaded, "sound", 3), constants_of(suite, "sound"))
         if lemma.bound is not None and lemma.bound not in suite.constants:
             raise InputError(f"{file.name}: lemma {lemma.name}: bound {lemma.bound!r} is not among the constants")
@@ -171,6 +175,47 @@ def _check_lengths(suite: Suite, file: str) -> None:
             for name in names:
                 if name not in known:
                     raise InputError(f"{file}: at_T.{samples}: {unknown_name(kind, name, known)}")
+
+
+def given_lemmas(suite: Suite, lemma: Lemma) -> list[Lemma]:
+    """Return the lemmas that a lemma rests on, directly."""
+    by_name = {other.name: other for other in suite.lemmas}
+    return [by_name[name] for name in lemma.given]
+
+
+def check_given(loaded: LoadedSuite, lemma: Lemma) -> None:
+    """Refuse a lemma that assumes what was not proved of its own traces.
+
+    A given lemma stands earlier (no circles), its premise is a part of this one's, and both are about the same network without
+    time-outs. Then premise => given and (premise and given) => conclusion make premise => conclusion.
+    """
+    suite, where = loaded.suite, f"{loaded.file.name}: {lemma.name}: given"
+    earlier = [other.name for other in suite.lemmas[: suite.lemmas.index(lemma)]]
+    for name in lemma.given:
+        if name not in earlier:
+            raise InputError(f"{where}: {unknown_name('earlier lemma', name, earlier)}")
+    setting, numbers = suite_setting(loaded, "sound", 3), constants_of(suite, "sound")
+    for other in given_lemmas(suite, lemma):
+        if not conjuncts_of(other.premise, suite.states) <= conjuncts_of(lemma.premise, suite.states):
+            raise InputError(f"{where}: the premise of {other.name!r} is no part of this lemma's")
+        asked = {query.setting for x in (lemma, other) for query in lemma_queries(loaded, x, setting, numbers)}
+        if (
+            len(asked) > 1
+            or next(iter(asked)).beliefs.timeout is not None
+            or not set(lemma_settings(lemma)) <= set(lemma_settings(other))
+        ):
+            raise InputError(f"{where}: {other.name!r} is about another network, or beliefs may time out")
+        if (
+            lemma.bound is not None
+            and suite.constants[lemma.bound].search is not None
+            and uses_constant(loaded, other, lemma.bound)
+        ):
+            raise InputError(f"{where}: {other.name!r} depends on {lemma.bound!r}, which is searched here")
+
+
+def lemma_settings(lemma: Lemma) -> tuple[str, ...]:
+    """Return the settings in which a lemma is claimed."""
+    return lemma.settings or SETTINGS
 
 
 def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
@@ -239,7 +284,10 @@ def _lemma_query(
     where = f"{loaded.file.name}: {lemma.name}"
     premise = compile_formula(case, where, numbers, states)
     conclusion = compile_formula(part, where, numbers, states)
-    needed = bounds_of(part, states) | _negated_bounds(case, states)
+    granted = [one for other in given_lemmas(loaded.suite, lemma) for one in other.conclusion]
+    told = {"all": [case, *granted]} if granted else case
+    assumed = compile_formula({"all": granted}, where, numbers, states)
+    needed = bounds_of(part, states) | _negated_bounds(case, states) | bounds_of({"all": granted}, states)
     chosen = setting if lemma.timeout and bounds_of(part, states) & {"C_L", "C_U"} else _without_timeout(setting)
     if lemma.timeout_preset is not None and chosen.beliefs.timeout is not None:
         chosen = replace(chosen, beliefs=replace(chosen.beliefs, timeout=TIMEOUT_PRESETS[lemma.timeout_preset]))
@@ -247,10 +295,10 @@ def _lemma_query(
         chosen = replace(chosen, buffer=lemma.buffer)
     claim = Property(
         lemma.name,
-        f"{text_of(case, numbers, states)} => {text_of(part, numbers, states)}",
+        f"{text_of(told, numbers, states)} => {text_of(part, numbers, states)}",
         lambda v: conclusion(v, v.last),
         Needs(needed, probe_window=loaded.sender.needs(setting).probe_window),
-        lambda v: premise(v, 0),
+        lambda v: all_of([premise(v, 0), assumed(v, v.last)]),
     )
     return Query(name, chosen, loaded.sender, claim)
 

@@ -62,6 +62,58 @@ def test_cc_qdel_suite_at_T_10(setting: str) -> None:
     assert [row["name"] for row in data["lemmas"] if not row["as_expected"]] == []
 
 
+RESTING = """
+name: resting
+source: a test
+sender: cc_qdel
+model: ccac
+buffer: infinite
+timeout_preset: artefact
+constants: {low: {value: 1, search: {best: largest, low: 0.1, high: 1, precision: 0.1}}}
+lemmas:
+  - {name: rock, text: a, premise: C_L_true, conclusion: [C_L_true], timeout: false}
+  - {name: sand, text: b, premise: {all: [C_L_true]}, conclusion: [{C_L_at_least: low}], timeout: false}
+  - {name: times out, text: c, premise: C_L_true, conclusion: [C_L_true]}
+  - {name: on rock, text: d, premise: {all: [C_L_true, C_U_true]}, conclusion: [C_L_true], given: [rock], timeout: false}
+  - {name: on sand, text: e, premise: C_L_true, conclusion: [{C_L_at_least: 0.5}], given: [sand], timeout: false}
+"""
+
+
+def test_a_lemma_is_verified_only_if_those_it_rests_on_are(tmp_path) -> None:
+    (tmp_path / "resting.yaml").write_text(RESTING)
+    run = LemmaRun("resting.yaml", "history", 4)
+    by_name = {row["name"]: row for row in run_lemmas(run)["lemmas"]}
+    verdicts = {name: row["verdict"] for name, row in by_name.items()}
+    assert verdicts == {
+        "rock": "verified", "sand": "refuted", "times out": "verified", "on rock": "verified", "on sand": "unknown"
+    }  # fmt: skip
+    assert by_name["on rock"]["given"] == ["rock"] and "rests on what is not verified: sand" in by_name["on sand"]["reason"]
+    # What is assumed is in the query: alone it would be refuted.
+    assert by_name["on sand"]["queries"][0]["verdict"] == "verified"
+    assert run_lemma(run, "on sand").verdict == "unknown" and run_lemma(run, "on rock").verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("given: [on sand]", "unknown earlier lemma 'on sand'"),
+        ("given: [rok]", "Did you mean 'rock'"),
+        ("given: [times out]", "'times out' is about another network, or beliefs may time out"),
+        ("premise: C_U_true, given: [rock]", "the premise of 'rock' is no part of this lemma's"),
+        ("given: [sand], bound: low", "'sand' depends on 'low', which is searched here"),
+        ("given: [rock], buffer: large", "'rock' is about another network"),
+    ],
+)
+def test_lemmas_that_rest_on_something_else_are_refused(line: str, said: str, tmp_path) -> None:
+    premise = "" if "premise" in line else "premise: C_L_true, "
+    lemma = f"  - {{name: bad, text: f, {premise}conclusion: [C_L_true], timeout: false, {line}}}\n"
+    text = RESTING.replace("  - {name: on sand", lemma + "  - {name: on sand")
+    (tmp_path / "resting.yaml").write_text(text)
+    with pytest.raises(InputError, match="bad: given") as error:
+        load_suite("resting.yaml")
+    assert said in str(error.value)
+
+
 def test_time_limit_of_a_lemma_is_unknown_and_no_bound() -> None:
     outcome = run_lemma(LemmaRun("cc_qdel", "history", 12, bisect=True, time_limit_s=0.01), "F.7 utilisation")
     assert outcome.verdict == "unknown"

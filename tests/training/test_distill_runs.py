@@ -12,15 +12,21 @@ from test_distill_parts import constant_policy, shell_program
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.cli.main import main
+from ccenv.envs.reward import RewardWeights
 from ccenv.smt.verifier import Verifier
 from ccenv.training.distill import prove as prove_module
 from ccenv.training.distill.claims import ClaimNumbers, numbers_for
+from ccenv.training.distill.objective import Objective
 from ccenv.training.distill.prove import _Loop, prove
-from ccenv.training.distill.run import DistillSettings, _Stages
-from ccenv.training.distill.scores import ProgramScorer
+from ccenv.training.distill.stages import Stages
+from ccenv.training.distill.teacher import Teacher, load_teacher
 from ccenv.training.distill.template import safety_shell
 
 SMALL = ("--paths", "8", "--generations", "1")
+
+
+def nominal(n_paths: int) -> Objective:
+    return Objective(Teacher(constant_policy(0.0), RewardWeights(), None), n_paths, seed=0)
 
 
 @pytest.fixture
@@ -28,8 +34,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> _Loop:
     monkeypatch.setattr(prove_module, "POOL", 2000)
     monkeypatch.setattr(prove_module, "FRESH", 4000)
     monkeypatch.setattr(prove_module, "NEAR", 2000)
-    scorer = ProgramScorer(8, 0, warmup_rtts=10, measure_rtts=5)
-    return _Loop(ClaimNumbers(), scorer, Verifier(60), seed=0)
+    return _Loop(ClaimNumbers(), nominal(8), Verifier(60), seed=0)
 
 
 def test_a_counterexample_of_the_solver_is_remembered(loop: _Loop) -> None:
@@ -51,17 +56,18 @@ def test_a_loop_goes_on_where_it_was_killed(loop: _Loop, tmp_path: Path) -> None
     loop._learn(shell_program("4", "1/2"), loop.pool)
     loop.refused.add("something")
     loop.save(tmp_path / "pool.npz", np.arange(3.0), [{"round": 0}])
-    other = _Loop(loop.numbers, loop.scorer, loop.verifier, seed=0)
+    other = _Loop(loop.numbers, loop.objective, loop.verifier, seed=0)
     mean, records = other.load(tmp_path / "pool.npz") or pytest.fail("nothing loaded")
     assert (mean.tolist(), records, other.refused) == ([0.0, 1.0, 2.0], [{"round": 0}], {"something"})
     assert np.array_equal(other.pool.starts, loop.pool.starts) and np.array_equal(other.pool.moves, loop.pool.moves)
-    assert _Loop(numbers_for(0.7), loop.scorer, loop.verifier, seed=0).load(tmp_path / "pool.npz") is None
+    assert _Loop(numbers_for(0.7), loop.objective, loop.verifier, seed=0).load(tmp_path / "pool.npz") is None
+    assert _Loop(loop.numbers, loop.objective, loop.verifier, 0, "other code").load(tmp_path / "pool.npz") is None
 
 
 @pytest.mark.slow
 def test_an_easy_claim_is_proved_without_hand_work() -> None:
     shell, start = safety_shell(1)
-    found = prove(shell, start, numbers_for(0.3), ProgramScorer(32, 0), name="easy", budget_s=900)
+    found = prove(shell, start, numbers_for(0.3), nominal(32), name="easy", budget_s=900)
     assert found.verdict == "verified"
 
 
@@ -81,7 +87,7 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) -> None:
-    stages = _Stages(tmp_path, DistillSettings("still"), constant_policy(0.0))
+    stages = Stages(tmp_path, {"seed": 0})
 
     def verdict_of(name: str, verdict: str, budget_s: float, recheck: str | None = None) -> str:
         done = stages.run(name, lambda: {"verdict": verdict}, limits={"budget_s": budget_s}, recheck=recheck)
@@ -94,16 +100,42 @@ def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) ->
     assert verdict_of("a", "unknown", 3, "yices") == "unknown"  # another question
 
 
+def test_stages_of_other_code_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Stages(tmp_path, {}).run("a", lambda: {"x": 1})["x"] == 1
+    assert Stages(tmp_path, {}).run("a", lambda: {"x": 2})["x"] == 1
+    monkeypatch.setattr("ccenv.training.distill.stages.code_hash", lambda: "changed")
+    assert Stages(tmp_path, {}).run("a", lambda: {"x": 3})["x"] == 3
+
+
+def test_a_teacher_says_what_it_was_trained_for() -> None:
+    low_delay, robust = load_teacher("learned_low_delay"), load_teacher("learned_robust")
+    assert (low_delay.weights.queue, low_delay.weights.delay, low_delay.robust) == (-0.6, -0.1, None)
+    assert robust.weights == RewardWeights() and robust.robust is not None and robust.robust.share == 0.5
+    programs = [make_sender(name).program for name in ("cc_qdel", "learned_nominal_u54")]  # type: ignore[union-attr]
+    small = Teacher(robust.policy, robust.weights, robust.robust.model_copy(update={"budget_flow_steps": 20_000}))
+    objective = Objective(small, 4, seed=0)
+    before = objective.values(programs)
+    plain = Objective(Teacher(small.policy, small.weights, None), 4, seed=0)
+    assert plain.learn(programs[0]) is None
+    worst = 2 * before - plain.values(programs)
+    found = objective.learn(programs[0])
+    assert 0 < worst[0] < worst[1] < 1  # cc_qdel falls below a half on the attack path, the proved program does not
+    assert found == pytest.approx(2 * objective.values(programs)[0] - plain.values(programs)[0])
+    assert found <= worst[0] + 1e-9 and objective.values(programs)[1] <= before[1] + 1e-9  # the pool only grows
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["still.safetensors", "--prove", "--depth", "2"], "depth is 2; it must be 3 to 6"),
         (["still.safetensors", "--utilisation", "0.5"], "give --prove too"),
         (["still.safetensors", "--prove", "--utilisation", "1.5"], "must lie in 0.05 to 0.95"),
-        (["nothing"], "'nothing' is no learned policy"),
+        (["learned_nominl"], "Did you mean 'learned_nominal'"),
         (["nothing.safetensors"], "cannot be read"),
         (["still.safetensors", "--prove", "--recheck", "yice"], "Did you mean 'yices'?"),
         (["still.safetensors", "--recheck", "yices"], "give --prove too"),
+        (["still.safetensors", "--prove", "--timeouts", "paper2"], "Did you mean 'paper'?"),
+        (["still.safetensors", "--timeouts", "paper"], "give --prove too"),
         (["still.safetensors", "--prove", "--rounds", "0"], "rounds is 0; it must be at least 1"),
         (["still.safetensors", "--prove", "--budget", "nan"], "both must be above 0"),
     ],

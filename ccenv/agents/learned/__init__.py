@@ -85,8 +85,7 @@ def load_policy(path: FilePath | str) -> MlpSender:
     """
     weights_file, card_file = pair_of(path, POLICY)
     content = read_bounded(weights_file, MAX_FILE_BYTES)
-    card = parse_json(read_bounded(card_file, MAX_CARD_BYTES), str(card_file))
-    _check_card(card, str(card_file))
+    card = _read_card(card_file)
     if hashlib.sha256(content).hexdigest() != card["sha256"]:
         raise InputError(f"{weights_file}: does not belong to its card (sha256 differs)")
     tensors = read_tensors(content, str(weights_file))
@@ -100,6 +99,22 @@ def load_policy(path: FilePath | str) -> MlpSender:
     if layers != card["layers"]:
         raise InputError(f"{weights_file}: layers {layers}; the card says {card['layers']}")
     return MlpSender(card["name"], weights, biases, card["activation"], card["observation_version"])
+
+
+def policy_notes(path: FilePath | str) -> dict[str, Any]:
+    """Return the notes on a policy's card: for one that was trained here its config, status and score.
+
+    Raises:
+        InputError: if the card is missing, damaged or foreign.
+    """
+    notes: dict[str, Any] = _read_card(pair_of(path, POLICY)[1])["notes"]
+    return notes
+
+
+def _read_card(file: FilePath) -> dict[str, Any]:
+    card = parse_json(read_bounded(file, MAX_CARD_BYTES), str(file))
+    _check_card(card, str(file))
+    return dict(card)
 
 
 def is_policy(path: FilePath | str) -> bool:

@@ -22,7 +22,7 @@ SETTING = "history"
 MODEL, BUFFER = "ccac", "large"
 SAMPLES = 11
 INVARIANT = "invariant (5.3)"
-STEADY = ["true_beliefs", "converged", "queue_bounded"]
+LOWEST = 0.2  # below this no constant of a suite with time-outs is looked for
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,9 @@ class ClaimNumbers:
 
     def __post_init__(self) -> None:
         """Refuse numbers that no proof could use."""
-        if not 0 < self.utilisation < self.C_L_low < 1:
-            raise InputError(
-                f"utilisation {float(self.utilisation)} must lie above 0 and below C_L_low {float(self.C_L_low)} < 1"
-            )
+        for name, value in (("utilisation", self.utilisation), ("C_L_low", self.C_L_low)):
+            if not 0 < value < 1:
+                raise InputError(f"{name} is {float(value)}; it must lie between 0 and 1")
 
     def as_tuple(self) -> tuple[Fraction, ...]:
         """Return the numbers in the order of the fields."""
@@ -69,52 +68,97 @@ def numbers_for(utilisation: float) -> ClaimNumbers:
     return ClaimNumbers(utilisation=exact, C_L_low=exact + Fraction(1, 100))
 
 
-def suite_data(program_file: str, name: str, numbers: ClaimNumbers) -> dict[str, Any]:
-    """Return the suite of a program as data for a YAML file beside the program."""
-    progress = {"any": ["converged", "shrinks", "objectives"]}
+def suite_data(program_file: str, name: str, numbers: ClaimNumbers, timeouts: str | None = None) -> dict[str, Any]:
+    """Return the suite of a program as data for a YAML file beside the program.
 
-    def lemma(title: str, text: str, premise: list[Any], conclusion: Any, bound: str | None = None) -> dict[str, Any]:
-        head = {"name": title, "text": text, "premise": {"all": premise}, "conclusion": [conclusion]}
-        return head if bound is None else head | {"bound": bound}
-
+    Args:
+        program_file: the program.
+        name: of the suite.
+        numbers: constants of the lemmas.
+        timeouts: preset of the belief time-outs; None: beliefs do not time out.
+    """
+    objectives = {"all": [{"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}]}
+    constants: dict[str, dict[str, Any]] = {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)}
+    if timeouts is not None:
+        for constant in ("C_L_low", "utilisation"):
+            high = float(getattr(numbers, constant))
+            constants[constant]["search"] = {"best": "largest", "low": LOWEST, "high": high, "precision": 0.01}
     return {
         "name": name,
-        "source": "the lemmas of [CCmatic] App. F for a distilled program, without belief time-outs",
+        "source": f"the lemmas of [CCmatic] App. F for a distilled program, {'with' if timeouts else 'without'} belief time-outs",
         "sender": program_file,
         "model": MODEL,
         "buffer": BUFFER,
         "default_T": SAMPLES,
         "default_setting": SETTING,
+        **({} if timeouts is None else {"timeout_preset": timeouts}),
         "states": {
             "true_beliefs": {"all": ["C_L_true", "C_U_true"]},
             "converged": {"all": [{"C_L_at_least": "C_L_low"}, {"C_U_at_most": "C_U_high"}]},
             "queue_bounded": {"queue_at_most": "queue_high"},
             "shrinks": {"any": [{"C_L_rises_by": "shrink"}, {"C_U_falls_by": "shrink"}]},
-            "objectives": {"all": [{"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}]},
+            "objectives": objectives,
         },
-        "constants": {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)},
+        "constants": constants,
         "properties": {"steady_utilisation": "F.7 utilisation", "steady_inflight": "F.7 inflight"},
-        "lemmas": [
-            lemma(
-                "F.7 utilisation", "utilisation in steady state", STEADY, {"utilisation_at_least": "utilisation"}, "utilisation"
-            ),
-            lemma(
-                "F.4", "beliefs converge, or shrink, or nothing is lost by it", ["true_beliefs", {"not": "converged"}], progress
-            ),
-            lemma(
-                "F.6",
-                "a large queue drains",
-                ["true_beliefs", "converged", {"not": "queue_bounded"}],
-                {"any": ["queue_bounded", {"queue_falls_by": "drain"}]},
-                "drain",
-            ),
-            lemma("F.5", "a small queue stays small", STEADY, "queue_bounded", "queue_high"),
-            lemma("F.7 loss", "nothing is lost in steady state", STEADY, {"lossy_steps_at_most": 0}),
-            lemma("F.7 inflight", "bytes in flight in steady state", STEADY, {"inflight_at_most": "inflight"}, "inflight"),
-            lemma("F.1 C_L", "a true C_L stays true", ["true_beliefs"], "C_L_true"),
-            lemma("F.1 C_U", "a true C_U stays true", ["true_beliefs"], "C_U_true"),
-        ],
+        "lemmas": _lemmas(timeouts is not None),
     }
+
+
+def _lemmas(timeouts: bool) -> list[dict[str, Any]]:
+    """Return the lemmas. That C_L stays true inside a trace is assumed by most: several times easier to decide."""
+    C_L = "F.1 C_L"
+    steady = ["true_beliefs", "converged", "queue_bounded"]
+    unbounded = ["true_beliefs", "converged", {"not": "queue_bounded"}]
+    drains = {"any": ["queue_bounded", {"queue_falls_by": "drain"}]}
+    used, sent = {"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}
+    inside = {"timeout": False} if timeouts else {}
+    lemmas = [
+        _lemma(C_L, "a true C_L stays true", ["C_L_true"] if timeouts else ["true_beliefs"], "C_L_true", **inside),
+        _lemma("F.7 utilisation", "utilisation in steady state", steady, used, given=[C_L], bound="utilisation"),
+        *([] if timeouts else _tightening()),
+        _lemma("F.6", "a large queue drains", unbounded, drains, given=[C_L], bound="drain"),
+        _lemma("F.7 loss", "nothing is lost in steady state", steady, {"lossy_steps_at_most": 0}, given=[C_L]),
+        _lemma("F.5", "a small queue stays small", steady, "queue_bounded", given=[C_L], bound="queue_high"),
+        _lemma("F.7 inflight", "bytes in flight in steady state", steady, sent, given=[C_L], bound="inflight"),
+    ]
+    return [*lemmas, *(_timing_out() if timeouts else [_lemma("F.1 C_U", "a true C_U stays true", ["true_beliefs"], "C_U_true")])]
+
+
+def _lemma(title: str, text: str, premise: list[Any], conclusion: Any, **more: Any) -> dict[str, Any]:
+    return {"name": title, "text": text, "premise": {"all": premise}, "conclusion": [conclusion], **more}
+
+
+def _tightening() -> list[dict[str, Any]]:
+    progress = {"any": ["converged", "shrinks", "objectives"]}
+    return [
+        _lemma("F.4", "beliefs converge, or shrink, or nothing is lost by it", ["true_beliefs", {"not": "converged"}], progress)
+    ]
+
+
+def _timing_out() -> list[dict[str, Any]]:
+    """Return the lemmas about beliefs at the end of a trace, where they time out.
+
+    Bound by bound: a time-out loosens both, so that neither gets worse would be too much to ask. While one bound stands still
+    the other may move towards C: it cannot for ever.
+    """
+    low, high = {"C_L_at_least": "C_L_low"}, {"C_U_at_most": "C_U_high"}
+    C_L_rises, C_U_falls = {"C_L_rises_by": "shrink"}, {"C_U_falls_by": "shrink"}
+    C_L_falls, C_U_rises = {"C_L_falls_by": "shrink"}, {"C_U_rises_by": "shrink"}
+    right = "becomes true, or beliefs move towards C, or nothing is lost by it"
+    near = "converges, or beliefs move towards C, or nothing is lost by it"
+    true = ["true_beliefs", "converged"]
+    C_L_wrong, C_U_wrong = [{"not": "C_L_true"}, "C_U_true"], ["C_L_true", {"not": "C_U_true"}]
+    return [
+        _lemma("F.1 C_L at a time-out", "a true C_L stays true", ["C_L_true"], "C_L_true"),
+        _lemma("F.1 C_U at a time-out", "a true C_U stays true", ["C_U_true"], "C_U_true"),
+        _lemma("F.2 C_L", f"a wrong C_L {right}", C_L_wrong, {"any": ["C_L_true", C_L_falls, C_U_falls, "objectives"]}),
+        _lemma("F.2 C_U", f"a wrong C_U {right}", C_U_wrong, {"any": ["C_U_true", C_U_rises, C_L_rises, "objectives"]}),
+        _lemma("F.3 C_L", "a converged C_L stays converged", true, low, bound="C_L_low"),
+        _lemma("F.3 C_U", "a converged C_U stays converged", true, high, bound="C_U_high"),
+        _lemma("F.4 C_L", f"a low C_L {near}", ["true_beliefs", {"not": low}], {"any": [low, C_L_rises, "objectives"]}),
+        _lemma("F.4 C_U", f"a high C_U {near}", ["true_beliefs", {"not": high}], {"any": [high, "shrinks", "objectives"]}),
+    ]
 
 
 def claim_queries(program: Program, numbers: ClaimNumbers) -> list[tuple[str, list[Query]]]:
@@ -129,8 +173,9 @@ def claim_queries(program: Program, numbers: ClaimNumbers) -> list[tuple[str, li
     return [*out, (INVARIANT, build_claim("invariant", base, sender, Thresholds()))]
 
 
-def write_suite(folder: FilePath, program: Program, numbers: ClaimNumbers) -> FilePath:
-    """Write the suite beside program.json, for ``ccenv verify lemmas``."""
-    file = folder / "lemmas.yaml"
-    file.write_text(yaml.safe_dump(suite_data("program.json", program.name, numbers), sort_keys=False), encoding="utf-8")
+def write_suite(folder: FilePath, program: Program, numbers: ClaimNumbers, timeouts: str | None = None) -> FilePath:
+    """Write a suite beside program.json, for ``ccenv verify lemmas``."""
+    file = folder / ("lemmas.yaml" if timeouts is None else "lemmas-timeouts.yaml")
+    data = suite_data("program.json", program.name, numbers, timeouts)
+    file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
     return file

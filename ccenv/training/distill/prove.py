@@ -19,8 +19,8 @@ from ccenv.programs import Program, to_json
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Verifier
 from ccenv.training.distill.claims import ClaimNumbers, claim_queries
+from ccenv.training.distill.objective import Objective
 from ccenv.training.distill.polish import polish
-from ccenv.training.distill.scores import ProgramScorer
 from ccenv.training.distill.template import Template
 from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neighbours, random_traces, violations
 
@@ -58,7 +58,7 @@ def prove(
     template: Template,
     start: np.ndarray,
     numbers: ClaimNumbers,
-    scorer: ProgramScorer,
+    objective: Objective,
     *,
     name: str,
     source: str = "",
@@ -68,6 +68,7 @@ def prove(
     time_limit_s: float = 300.0,
     store: Store | None = None,
     state: FilePath | None = None,
+    state_key: str = "",
     report: Callable[[dict[str, object]], None] | None = None,
 ) -> Proof:
     """Look for a program of a template that the solver verifies, with the best score.
@@ -76,7 +77,7 @@ def prove(
         template: with guards that the solver reads.
         start: its numbers.
         numbers: what to prove.
-        scorer: nominal scores.
+        objective: what programs are worth.
         name: of the program.
         source: of the program.
         seed: of the search.
@@ -85,10 +86,11 @@ def prove(
         time_limit_s: per solver call.
         store: where the solver's evidence goes.
         state: file (.npz) that keeps pool and progress after each round; a killed loop goes on from it.
+        state_key: what else decides the search; a file of another key is not used.
         report: called with each round's record.
     """
     begin = time.perf_counter()
-    loop = _Loop(numbers, scorer, Verifier(time_limit_s, store=store), seed)
+    loop = _Loop(numbers, objective, Verifier(time_limit_s, store=store), seed, state_key)
     mean, records = loop.load(state) or (start, [])
     verdict = "unknown"
     while True:
@@ -127,12 +129,13 @@ def prove(
 class _Loop:
     """The pool, what candidates are judged by, and the three checks of a candidate."""
 
-    def __init__(self, numbers: ClaimNumbers, scorer: ProgramScorer, verifier: Verifier, seed: int) -> None:
+    def __init__(self, numbers: ClaimNumbers, objective: Objective, verifier: Verifier, seed: int, key: str = "") -> None:
         self.numbers = numbers
         self.searched = numbers.stricter()
-        self.scorer = scorer
+        self.objective = objective
         self.verifier = verifier
         self.seed = seed
+        self.key = key
         self.pool: Traces = random_traces(POOL, seed)
         self.refused: set[str] = set()
 
@@ -160,11 +163,11 @@ class _Loop:
             return data["mean"], note["records"]
 
     def _claim(self) -> list[str]:
-        return [str(self.seed), str(self.scorer.n_paths), *(str(number) for number in self.numbers.as_tuple())]
+        return [self.key, str(self.seed), str(self.objective.n_paths), *(str(number) for number in self.numbers.as_tuple())]
 
     def judge(self, programs: Sequence[Program]) -> np.ndarray:
-        """Return nominal scores minus penalties; a program that the solver could not decide counts as worthless."""
-        values = self.scorer.scores(programs).score.copy()
+        """Return values minus penalties; a program that the solver refused or could not decide counts as worthless."""
+        values = self.objective.values(programs).copy()
         for i, program in enumerate(programs):
             if to_json(program) in self.refused:
                 values[i] = -1.0

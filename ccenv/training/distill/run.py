@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
 from ccenv.adversaries.search import attack
-from ccenv.agents.learned import load_policy
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.errors import InputError, unknown_name
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import write_atomic
 from ccenv.programs import Program, parse_program, pseudo_code, to_data, to_json
-from ccenv.sender import MlpSender, ProgramSender, Sender
+from ccenv.sender import ProgramSender, Sender
 from ccenv.smt.lemma_report import LemmaRun, run_lemmas
-from ccenv.smt.report import decide_claim
+from ccenv.smt.report import decide_claim, overall
+from ccenv.smt.setting import TIMEOUT_PRESETS
 from ccenv.smt.solvers import SECOND_SOLVERS
 from ccenv.smt.store import Store
 from ccenv.training.distill.claims import INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, write_suite
 from ccenv.training.distill.imitation import Imitation, imitate
+from ccenv.training.distill.objective import Objective
 from ccenv.training.distill.polish import Polished, polish
-from ccenv.training.distill.prove import prove
-from ccenv.training.distill.scores import ProgramScorer
-from ccenv.training.distill.template import safety_shell
+from ccenv.training.distill.prove import LATER_REACH, prove
+from ccenv.training.distill.stages import Stages
+from ccenv.training.distill.teacher import Teacher, load_teacher
+from ccenv.training.distill.template import Template, ladder, safety_shell
+from ccenv.training.distill.timeouts import weakened
 from ccenv.training.distill.tree import fit_leaves
 from ccenv.training.evaluation import evaluate_sender
 
@@ -37,6 +40,7 @@ FORMAT, VERSION = "ccenv-distillation", 1
 ATTACK = ("corners", "cem")
 SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
 DEEPEST = 6
+ATTACK_ROUNDS = 3  # attack the program, polish on, for a teacher that was trained against attacks
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class DistillSettings:
         rounds: of each loop at most.
         time_limit_s: per solver call.
         recheck: second solver for the final proofs: ``yices`` or ``cvc5``, or None.
+        timeouts: also decide what belief time-outs of this preset change for the proved programs; None: do not.
         attack_flow_steps: budget of the attack that measures the worst case.
     """
 
@@ -69,6 +74,7 @@ class DistillSettings:
     rounds: int = 40
     time_limit_s: float = 300.0
     recheck: str | None = None
+    timeouts: str | None = None
     attack_flow_steps: int = 2_000_000
 
     def __post_init__(self) -> None:
@@ -84,6 +90,8 @@ class DistillSettings:
             raise InputError(f"budget is {self.budget_s:g} s, time limit {self.time_limit_s:g} s; both must be above 0")
         if self.recheck is not None and self.recheck not in SECOND_SOLVERS:
             raise unknown_name("solver", self.recheck, SECOND_SOLVERS)
+        if self.timeouts is not None and self.timeouts not in TIMEOUT_PRESETS:
+            raise unknown_name("preset of time-outs", self.timeouts, TIMEOUT_PRESETS)
         for utilisation in self.prove:
             if not 0.05 <= utilisation <= 0.95:
                 raise InputError(f"a utilisation to prove is {utilisation}; it must lie in 0.05 to 0.95")
@@ -106,17 +114,14 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
         InputError: if the checkpoint is no policy of this observation, or the folder holds something else.
     """
     say = say or (lambda line: None)
-    teacher = load_policy(settings.checkpoint)
-    stages = _Stages(folder, settings, teacher)
-    imitation = imitate(teacher, settings.depth, settings.seed)
-    say(f"imitated {teacher.name}: mean relative difference {imitation.error:.3f}")
-    scorer = ProgramScorer(settings.n_paths, settings.seed)
-    tree = stages.run("tree", lambda: _tree_stage(settings, teacher, imitation, scorer, folder, say))
-    proofs = []
-    for utilisation in settings.prove:
-        name = f"{teacher.name[:40]}_u{100 * utilisation:g}".replace(".", "_")
-        proofs.append(_proved(stages, name, replace(settings, prove=(utilisation,)), imitation, scorer, folder, say))
-    result = stages.head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
+    teacher = load_teacher(settings.checkpoint)
+    head = _head(settings, teacher)
+    key = {name: head["settings"][name] for name in ("depth", "seed", "n_paths", "generations", "population")}
+    key |= {name: head[name] for name in ("teacher_sha256", "teacher_weights", "teacher_robust")}
+    work = _Work(settings, teacher, folder, Stages(folder, key), say)
+    tree = work.stages.run("tree", lambda: _tree_stage(work))
+    proofs = [_proved(work, utilisation) for utilisation in settings.prove]
+    result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
     write_atomic(folder / REPORT, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
     from ccenv.training.distill.report import write_report
 
@@ -124,140 +129,143 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     return result
 
 
-class _Stages:
-    """Results of finished stages on disk, so that a killed distillation goes on."""
+@dataclass
+class _Work:
+    """What the stages of one distillation share."""
 
-    def __init__(self, folder: FilePath, settings: DistillSettings, teacher: MlpSender) -> None:
-        content = b"".join(np.ascontiguousarray(a).tobytes() for a in (*teacher.weights, *teacher.biases))
-        self.head: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "teacher_name": teacher.name,
-            "teacher_sha256": hashlib.sha256(content).hexdigest(),
-            "settings": asdict(settings) | {"prove": list(settings.prove)},
-            "versions": versions(),
-            "machine": machine(),
+    settings: DistillSettings
+    teacher: Teacher
+    folder: FilePath
+    stages: Stages
+    say: Callable[[str], None]
+
+    @cached_property
+    def imitation(self) -> Imitation:
+        """The tree that CART grew, and the states that it was fitted to."""
+        done = imitate(self.teacher.policy, self.settings.depth, self.settings.seed)
+        self.say(f"imitated {self.teacher.name}: mean relative difference {done.error:.3f}")
+        return done
+
+    def objective(self) -> Objective:
+        """Return a new objective: what one stage learns of attacks must not depend on whether another ran or was on disk."""
+        return Objective(self.teacher, self.settings.n_paths, self.settings.seed)
+
+    @property
+    def stem(self) -> str:
+        """The teacher's name, short enough for names of programs."""
+        return self.teacher.name[:40]
+
+    def measured(self, sender: Sender) -> dict[str, Any]:
+        """Return the teacher's own score on the held-out paths and the worst utilisation under the stated attack."""
+        evaluation = evaluate_sender(sender, weights=self.teacher.weights)
+        budget = self.settings.attack_flow_steps
+        worst = attack(sender, adversaries=ATTACK, budget_flow_steps=budget, seed=self.settings.seed)
+        return {
+            "score": evaluation.score,
+            "evaluation": asdict(evaluation),
+            "worst_utilisation": worst.worst_utilisation,
+            "worst_adversary": worst.worst_adversary,
         }
-        # What decides every stage; proofs name what else decides them.
-        self._key = {k: self.head["settings"][k] for k in ("depth", "seed", "n_paths", "generations", "population")}
-        self._key |= {"teacher_sha256": self.head["teacher_sha256"]}
-        self._folder = folder / "stages"
-        if folder.is_dir() and any(folder.iterdir()) and not self._folder.is_dir():
-            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
-        make_folder(self._folder)
 
-    def run(
-        self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
-    ) -> dict[str, Any]:
-        """Return a stage's result, from disk if it was finished with the same key.
-
-        Args:
-            name: of the stage.
-            stage: does it.
-            limits: of a search; one that found a proof is not done again with other limits, one that did not goes on.
-            more: what decides this stage besides the settings of all stages.
-        """
-        file = self._folder / f"{name}.json"
-        key = self._key | more | (limits or {})
-        if file.is_file():
-            known = parse_json(file.read_bytes(), str(file))
-            if isinstance(known, dict) and isinstance(known.get("key"), dict):
-                result: dict[str, Any] = known["result"]
-                proved = result.get("verdict") == "verified"
-                if (known["key"] | (limits or {}) if proved else known["key"]) == key:
-                    return result
-        begin = time.perf_counter()
-        result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
-        data = json.dumps({"key": key, "result": result}, indent=1, allow_nan=False)
-        write_atomic(file, data.encode())
-        return result
+    def record(self, program: Program, file: FilePath) -> dict[str, Any]:
+        """Write a program and return what it is and what was measured of it: what is measured is what was written."""
+        write_atomic(file, to_json(program).encode())
+        program = parse_program(file.read_text(encoding="utf-8"))
+        about = {"name": program.name, "file": str(file), "program": to_data(program), "pseudo_code": pseudo_code(program)}
+        return about | self.measured(ProgramSender(program.name, program))
 
 
-def _tree_stage(
-    settings: DistillSettings,
-    teacher: MlpSender,
-    imitation: Imitation,
-    scorer: ProgramScorer,
-    folder: FilePath,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Polish the tree that CART grew and the shell of the same depth; the better one on the search's paths is kept."""
-    name = f"{teacher.name[:40]}_d{settings.depth}"
-    shapes = [("CART", imitation.template, imitation.numbers)]
+def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
+    content = b"".join(np.ascontiguousarray(a).tobytes() for a in (*teacher.policy.weights, *teacher.policy.biases))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "teacher_name": teacher.name,
+        "teacher_sha256": hashlib.sha256(content).hexdigest(),
+        "teacher_weights": teacher.weights.model_dump(),
+        "teacher_robust": None if teacher.robust is None else teacher.robust.model_dump(mode="json"),
+        "settings": asdict(settings) | {"prove": list(settings.prove)},
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+def _tree_stage(work: _Work) -> dict[str, Any]:
+    """Polish the tree that CART grew and plain shapes of the same depth; the one with the best value is kept."""
+    settings, imitation, objective = work.settings, work.imitation, work.objective()
+    shapes = {"CART": (imitation.template, imitation.numbers)}
     if settings.depth >= SHALLOWEST_SHELL:
-        shell, numbers = safety_shell(settings.depth - 2)
-        shapes.append(("shell", shell, fit_leaves(shell, numbers, imitation.samples)))
-    found: list[tuple[str, Polished]] = []
-    for shape, template, numbers in shapes:
-        source = f"distilled from {teacher.name} ({shape}, depth {settings.depth}, polished)"
-        polished = polish(
-            template,
-            numbers,
-            lambda programs: scorer.scores(programs).score,
-            name=name,
-            source=source,
-            seed=settings.seed,
-            generations=settings.generations,
-            population=settings.population,
-        )
-        say(f"polished {shape}: {polished.value:.4f} on the paths of the search")
-        found.append((shape, polished))
-    shape, best = max(found, key=lambda pair: pair[1].value)
+        shapes |= {"shell": safety_shell(settings.depth - 2), "ladder": ladder(settings.depth)}
+    found: dict[str, Polished] = {}
+    for shape, (template, numbers) in shapes.items():
+        start = numbers if shape == "CART" else fit_leaves(template, numbers, imitation.samples)
+        found[shape] = _polished(work, objective, shape, template, start, settings.generations, 1.0)
+        work.say(f"polished {shape}: {found[shape].value:.4f} on the paths of the search")
+    shape = max(found, key=lambda name: found[name].value)
+    best = found[shape]
+    if objective.under_attack:
+        for _ in range(ATTACK_ROUNDS):
+            worst = objective.learn(best.program)
+            work.say(f"attacked {shape}: worst utilisation {worst:.4f}")
+            best = _polished(
+                work, objective, shape, shapes[shape][0], best.numbers, max(1, settings.generations // 2), LATER_REACH
+            )
     fidelity = {"mean_relative_difference": imitation.error, "states": len(imitation.samples.rate), "shape": shape}
-    measured = {"teacher": _measure(settings, teacher), "fidelity": fidelity}
-    return _program_record(settings, best.program, folder / f"{name}.json") | measured
+    measured = {"teacher": work.measured(work.teacher.policy), "fidelity": fidelity}
+    return work.record(best.program, work.folder / f"{best.program.name}.json") | measured
 
 
-def _proved(
-    stages: _Stages,
-    name: str,
-    settings: DistillSettings,
-    imitation: Imitation,
-    scorer: ProgramScorer,
-    folder: FilePath,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Search a program until it is proved, then decide its written suite; two stages, the second with the second solver."""
-    (utilisation,) = settings.prove
-    limits = {"budget_s": settings.budget_s, "rounds": settings.rounds, "time_limit_s": settings.time_limit_s}
-    record = stages.run(
-        name,
-        lambda: _proof_stage(name, settings, imitation, scorer, folder, say),
-        limits=limits,
-        utilisation=utilisation,
+def _polished(
+    work: _Work, objective: Objective, shape: str, template: Template, start: np.ndarray, generations: int, reach: float
+) -> Polished:
+    depth = work.settings.depth
+    return polish(
+        template,
+        start,
+        objective.values,
+        name=f"{work.stem}_d{depth}",
+        source=f"distilled from {work.teacher.name} ({shape}, depth {depth}, polished)",
+        seed=work.settings.seed,
+        generations=generations,
+        population=work.settings.population,
+        reach=reach,
     )
+
+
+def _proved(work: _Work, utilisation: float) -> dict[str, Any]:
+    """Search a program until it is proved, then decide its written suites: stages of their own."""
+    settings = work.settings
+    name = f"{work.stem}_u{100 * utilisation:g}".replace(".", "_")
+    limits = {"budget_s": settings.budget_s, "rounds": settings.rounds, "time_limit_s": settings.time_limit_s}
+    record = work.stages.run(name, lambda: _proof_stage(work, name, utilisation), limits=limits, utilisation=utilisation)
     if record["verdict"] != "verified":
         return record
-    program = parse_program(json.dumps(record["program"]))
-    lemmas = stages.run(
-        f"{name}_lemmas",
-        lambda: _final_lemmas(settings, program, numbers_for(utilisation), folder / name),
-        limits={"time_limit_s": settings.time_limit_s},
-        program=record["program"],
-        utilisation=utilisation,
-        recheck=settings.recheck,
-    )
-    return record | lemmas | {"seconds": round(record["seconds"] + lemmas["seconds"], 1)}
+    own = {"program": record["program"], "utilisation": utilisation, "recheck": settings.recheck}
+    limits = {"time_limit_s": settings.time_limit_s}
+    lemmas = work.stages.run(f"{name}_lemmas", lambda: _suite_stage(work, name, record, None), limits=limits, **own)
+    record |= lemmas | {"seconds": round(record["seconds"] + lemmas["seconds"], 1)}
+    if settings.timeouts is not None:
+        record["timeouts"] = work.stages.run(
+            f"{name}_timeouts",
+            lambda: _suite_stage(work, name, record, settings.timeouts),
+            limits=limits,
+            timeouts=settings.timeouts,
+            **own,
+        )
+    return record
 
 
-def _proof_stage(
-    name: str,
-    settings: DistillSettings,
-    imitation: Imitation,
-    scorer: ProgramScorer,
-    folder: FilePath,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    (utilisation,) = settings.prove
+def _proof_stage(work: _Work, name: str, utilisation: float) -> dict[str, Any]:
+    settings, say = work.settings, work.say
     numbers = numbers_for(utilisation)
     shell, plain = safety_shell(settings.depth - 2)
-    own = folder / name
+    own = work.folder / name
     own.mkdir(exist_ok=True)
     proof = prove(
         shell,
-        fit_leaves(shell, plain, imitation.samples),
+        fit_leaves(shell, plain, work.imitation.samples),
         numbers,
-        scorer,
+        work.objective(),
         name=name,
         source=f"distilled from a policy, shell of depth {settings.depth}, searched until proved",
         seed=settings.seed,
@@ -266,9 +274,10 @@ def _proof_stage(
         time_limit_s=settings.time_limit_s,
         store=Store(),
         state=own / "pool.npz",
+        state_key=work.stages.key_hash,
         report=lambda r: say(f"{name}: round {r['round']}, {r['value']:.4f}: {r['outcome']} ({r['seconds']} s)"),
     )
-    return _program_record(settings, proof.program, own / "program.json") | {
+    return work.record(proof.program, own / "program.json") | {
         "utilisation": utilisation,
         "claims": {key: str(value) for key, value in asdict(numbers).items()},
         "verdict": proof.verdict,
@@ -277,33 +286,25 @@ def _proof_stage(
     }
 
 
-def _final_lemmas(settings: DistillSettings, program: Program, numbers: Any, folder: FilePath) -> dict[str, Any]:
-    """Decide the written suite as ``ccenv verify lemmas`` does, and the invariant, on request with a second solver."""
-    suite = write_suite(folder, program, numbers)
-    run = LemmaRun(str(suite), SETTING, SAMPLES, time_limit_s=settings.time_limit_s, recheck=settings.recheck, folder=str(folder))
-    lemmas = run_lemmas(run)["lemmas"]
-    queries = dict(claim_queries(program, numbers))[INVARIANT]
-    lemmas.append(decide_claim(INVARIANT, queries, run.verifier(), folder).to_dict())
-    kept = ("name", "text", "verdict", "bound", "seconds", "recheck")
-    verdict = "verified" if all(lemma["verdict"] == "verified" for lemma in lemmas) else "unknown"
-    return {"verdict": verdict, "suite": str(suite), "lemmas": [{k: lemma[k] for k in kept if k in lemma} for lemma in lemmas]}
+def _suite_stage(work: _Work, name: str, record: dict[str, Any], timeouts: str | None) -> dict[str, Any]:
+    """Decide a written suite as ``ccenv verify lemmas`` does, and without time-outs the invariant too."""
+    settings, folder = work.settings, work.folder / name
+    program, numbers = parse_program(json.dumps(record["program"])), numbers_for(record["utilisation"])
 
+    def run_of(suite: FilePath) -> LemmaRun:
+        limit_s = settings.time_limit_s
+        return LemmaRun(str(suite), SETTING, SAMPLES, time_limit_s=limit_s, recheck=settings.recheck, folder=str(folder))
 
-def _program_record(settings: DistillSettings, program: Program, file: FilePath) -> dict[str, Any]:
-    # What is measured is what was written.
-    write_atomic(file, to_json(program).encode())
-    program = parse_program(file.read_text(encoding="utf-8"))
-    measured = _measure(settings, ProgramSender(program.name, program))
-    return {"name": program.name, "file": str(file), "program": to_data(program), "pseudo_code": pseudo_code(program)} | measured
-
-
-def _measure(settings: DistillSettings, sender: Sender) -> dict[str, Any]:
-    """Return score on the held-out paths and the worst utilisation under the stated attack."""
-    evaluation = evaluate_sender(sender)
-    worst = attack(sender, adversaries=ATTACK, budget_flow_steps=settings.attack_flow_steps, seed=settings.seed)
-    return {
-        "score": evaluation.score,
-        "evaluation": asdict(evaluation),
-        "worst_utilisation": worst.worst_utilisation,
-        "worst_adversary": worst.worst_adversary,
-    }
+    if timeouts is not None:
+        numbers = weakened(folder, program, numbers, timeouts, run_of)
+    suite = write_suite(folder, program, numbers, timeouts)
+    lemmas = run_lemmas(run_of(suite))["lemmas"]
+    if timeouts is None:
+        queries = dict(claim_queries(program, numbers))[INVARIANT]
+        lemmas.append(decide_claim(INVARIANT, queries, run_of(suite).verifier(), folder).to_dict())
+    kept = ("name", "text", "given", "verdict", "reason", "bound", "seconds", "recheck")
+    told = [{key: lemma[key] for key in kept if key in lemma} for lemma in lemmas]
+    decided = {"verdict": overall(lemma["verdict"] for lemma in lemmas), "suite": str(suite), "lemmas": told}
+    if timeouts is None:
+        return decided
+    return decided | {"preset": timeouts, "C_L_low": float(numbers.C_L_low), "utilisation": float(numbers.utilisation)}

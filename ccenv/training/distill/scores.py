@@ -28,6 +28,7 @@ class Scores:
     utilisation: np.ndarray
     queue_bdp: np.ndarray
     loss: np.ndarray
+    delay_rtts: np.ndarray
 
 
 class ProgramScorer:
@@ -68,14 +69,16 @@ class ProgramScorer:
         """Score programs; the result of one does not depend on the others."""
         turn = max(1, LARGEST_BATCH // self.n_paths)
         parts = [self._terms(programs[i : i + turn]) for i in range(0, len(programs), turn)]
-        used, queue, loss = np.concatenate(parts, axis=1)
+        used, queue, loss, delay = np.concatenate(parts, axis=1)
         w = self._weights
-        return Scores(w.utilisation * used + w.queue * queue + w.loss * loss, used, queue, loss)
+        # Jain's index of one flow is 1.
+        score = w.utilisation * used + w.queue * queue + w.loss * loss + w.delay * delay + w.jain
+        return Scores(score, used, queue, loss, delay)
 
     def _terms(self, programs: Sequence[Program]) -> np.ndarray:
-        """Return utilisation, queue and loss: (3, len(programs))."""
+        """Return utilisation, queue, loss and delay: (4, len(programs))."""
         senders = [ProgramSender(program.name, program) for program in programs]
-        sums = np.zeros((3, len(programs)))
+        sums = np.zeros((4, len(programs)))
         for part, model in zip(self._parts, MODELS, strict=True):
             n = part.stop - part.start
             which = np.tile(np.arange(part.start, part.stop), len(senders))
@@ -89,14 +92,19 @@ class ProgramScorer:
             )
             engine.reset(keys=self._episodes.keys[which])
             engine.advance(self._warmup * self._K)
-            before = engine.totals()
-            queue = np.zeros(len(which))
+            before = last = engine.totals()
+            queue, delay = np.zeros((2, len(which)))
+            rtt_s = engine.flow("rtt_s")[:, 0]
             for _ in range(self._measure):
                 engine.advance(self._K)
-                queue += engine.queue_bytes / (engine.env("link_rate_now_Bps") * engine.flow("rtt_s")[:, 0])
-            after = engine.totals()
+                queue += engine.queue_bytes / (engine.env("link_rate_now_Bps") * rtt_s)
+                after = engine.totals()
+                acked = (after["acked"] - last["acked"])[:, 0]
+                waited = (after["delay_byte_s"] - last["delay_byte_s"])[:, 0]
+                delay += np.where(acked > 0, waited / np.maximum(acked, 1e-300) / rtt_s, 0.0)
+                last = after
             capacity = after["capacity"] - before["capacity"]
             used, lost = ((after[name] - before[name])[:, 0] / capacity for name in ("S", "L"))
-            terms = np.stack([used, queue / self._measure, lost]).reshape(3, len(senders), n)
+            terms = np.stack([used, queue / self._measure, lost, delay / self._measure]).reshape(4, len(senders), n)
             sums += terms.sum(axis=2)
         return sums / self.n_paths

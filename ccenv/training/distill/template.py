@@ -139,3 +139,20 @@ def safety_shell(levels: int) -> tuple[Template, np.ndarray]:
         shape = Split(RATIO, zone, shape)
         numbers = [1.75 + 0.75 * level, 1.0, 0.0, 1.5 + 0.25 * level, 1.0, *numbers]
     return Split(WHOLE_DELAY, Slot(), shape), np.array([0.0, 0.6, 0.0, *numbers])
+
+
+def ladder(depth: int) -> tuple[Template, np.ndarray]:
+    """Return a shape that does well on the nominal score, with plain numbers in it; depth is at least 3.
+
+    Two drain leaves are tested first. Below them a ladder of guards on C_U / C_L: the wider the beliefs the higher the rate, with
+    no look at ``utilised``, which alone can hold a sender below the link while its beliefs are wide; only tight beliefs are
+    steered by it.
+    """
+    rungs: Template = Slot()
+    numbers = [2.0, 0.0]
+    for rung in range(depth - 2):
+        rungs = Split(RATIO, rungs, Slot())
+        numbers = [6.0 - rung * 4.0 / (depth - 2), *numbers, 1.2, 0.0]
+    shape = Split(RATIO, rungs, Split(UTILISED, Slot(), Slot()))
+    drain = Split(DELAY, Slot(), Slot())
+    return Split(DELAY, drain, shape), np.array([0.0, 1.0, 0.5, 0.0, 0.75, 0.0, 1.7, *numbers, 0.95, 0.0, 1.05, 0.0])
