@@ -32,9 +32,7 @@ def command(
     ] = None,
     recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check; needed with time-outs.")
-    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
         int,
         typer.Option(min=0, help="Bisect the best provable utilisation and inflight of so many solutions, and rank them."),

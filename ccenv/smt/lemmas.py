@@ -288,7 +288,7 @@ def _lemma_query(
     told = {"all": [case, *granted]} if granted else case
     assumed = compile_formula({"all": granted}, where, numbers, states)
     needed = bounds_of(part, states) | _negated_bounds(case, states) | bounds_of({"all": granted}, states)
-    chosen = setting if lemma.timeout and bounds_of(part, states) & {"C_L", "C_U"} else _without_timeout(setting)
+    chosen = setting if lemma.timeout and bounds_of(part, states) & {"C_L", "C_U"} else setting.without_timeout()
     if lemma.timeout_preset is not None and chosen.beliefs.timeout is not None:
         chosen = replace(chosen, beliefs=replace(chosen.beliefs, timeout=TIMEOUT_PRESETS[lemma.timeout_preset]))
     if lemma.buffer is not None:
@@ -311,10 +311,6 @@ def uses_constant(loaded: LoadedSuite, lemma: Lemma, name: str) -> bool:
         if grown == seen:
             return name in seen
         seen = grown
-
-
-def _without_timeout(setting: Setting) -> Setting:
-    return replace(setting, beliefs=replace(setting.beliefs, timeout=None))
 
 
 def _negated_bounds(premise: Any, states: Mapping[str, Any]) -> frozenset[str]:

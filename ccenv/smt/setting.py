@@ -121,6 +121,10 @@ class Setting:
         """Whether the buffer is finite."""
         return self.buffer != "infinite"
 
+    def without_timeout(self) -> Setting:
+        """Return the same setting with bounds that only tighten."""
+        return replace(self, beliefs=replace(self.beliefs, timeout=None))
+
     def with_samples(self, samples: int) -> Setting:
         """Return the same setting with another T."""
         return replace(self, samples=samples)

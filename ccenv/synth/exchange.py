@@ -11,7 +11,7 @@ import numpy as np
 from ccenv.programs import Program
 from ccenv.smt.exact import program_decider, replay
 from ccenv.smt.setting import Setting
-from ccenv.smt.view import View
+from ccenv.smt.view import View, known
 from ccenv.synth.prove import BOUNDS
 from ccenv.synth.records import LARGEST, MOST_SAMPLES, PAST, TRACE
 
@@ -48,7 +48,7 @@ def trace_of_view(view: View) -> np.ndarray | None:
         out["probes"], out["C_L_lambda"], out["q_U"] = 1, whole(view.C_L_lambda[0]), whole(view.q_U[0])
         out["late_kept"] = setting.beliefs.lambda_delay == "kept"
         out["first_late"] = bool(view.first_late[0][slack])
-    held = all(x == view.C_L[0] for x in view.C_L) and all(x == view.C_U[0] for x in view.C_U)  # type: ignore[index,union-attr]
+    held = _held(view)
     out["hold"] = held
     past = [whole(x) for x in view.E_before]
     past += [min([-LARGEST, *past])] * (PAST - len(past))
@@ -60,6 +60,15 @@ def trace_of_view(view: View) -> np.ndarray | None:
     out["delay"] = delays[0]
     out["delay_at"][:n] = delays
     return out[()]
+
+
+def _held(view: View) -> bool:
+    """Return whether no bound moved; one that timed out at the last sample did not."""
+    lower, upper = known(view.C_L, "C_L"), known(view.C_U, "C_U")
+    still = all(x == lower[0] for x in lower[:-1]) and all(x == upper[0] for x in upper[:-1])
+    if view.setting.beliefs.timeout is None:
+        return still and lower[-1] == lower[0] and upper[-1] == upper[0]
+    return still and lower[-1] <= lower[0] and upper[-1] >= upper[0]
 
 
 def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves: np.ndarray) -> View:

@@ -159,6 +159,8 @@ class GroupTask:
         kind: ``choice`` or ``hull``.
         seconds: limit per solver call.
         seed: of the solver.
+        full: with moving beliefs.
+        any_start: beliefs may be wrong at the start.
     """
 
     setting: Setting
@@ -168,10 +170,12 @@ class GroupTask:
     kind: Literal["choice", "hull"]
     seconds: float
     seed: int
+    full: bool = False
+    any_start: bool = False
 
     def task(self, index: int) -> Task:
         """Return the question about one of them."""
-        return Task(self.setting, self.objectives, self.programs[index], self.seconds, self.seed)
+        return Task(self.setting, self.objectives, self.programs[index], self.seconds, self.seed, self.full, self.any_start)
 
 
 def reads_time(program: Program) -> bool:

@@ -11,13 +11,14 @@ import numpy as np
 from numba import njit
 
 from ccenv.synth.records import GRAIN, MOST_SAMPLES, PAST, SHARES
+from ccenv.synth.timeouts import repaired, shrinks, time_out
 
 CURVES = 12
 """Rows that ``simulate`` fills."""
 
 SURVIVES, MISSED, LARGE_LOSS, ILLEGAL, MISLED = 0, 1, 2, 3, 4
 """What a trace does to a candidate: nothing; objective missed while no bound moves; large loss while probing; not legal; a
-consistent C_L_lambda or q_U became wrong."""
+consistent bound became wrong (C_L_lambda, q_U; C_L and C_U by a time-out)."""
 
 PROBE_SLACK = 1
 """Steps that sampling adds to T* + D in C_L_lambda (``lambda_extra_steps``)."""
@@ -192,7 +193,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
                     moved = True
             q_U = min(E[t] + lost - S[t], max(0, q_U + sent - probed))
             curves[10, t], curves[11, t] = probed, q_U
-        if moved and goal.transient == 0 and trace.probes == 0:
+        if moved and goal.transient == 0 and trace.probes == 0 and goal.timeouts == 0:
             return SURVIVES
         lossy += lost > 0
         lost_total += lost
@@ -203,10 +204,17 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
         line = trace.beta >= 0 and link + trace.beta < probed * (1 + D + PROBE_SLACK)
         if probed > link or q_U < E[last] - G[last] or line:
             return MISLED
+    right = trace.C_L <= link <= trace.C_U
+    if goal.timeouts == 1:
+        if not time_out(goal, n, D, S, lower, upper):
+            return ILLEGAL
+        if right and not lower[last] <= link <= upper[last]:
+            return MISLED
+        moved = shrinks(last, lower, upper) if right else repaired(link, last, lower, upper)
     falls = spent[last] < spent[1] or E[last] - S[last] < E[1] - S[1] or E[last] - G[last] < E[1] - G[1]
-    if goal.transient == 1 and most_lost > goal.step_loss and not falls:
+    if goal.transient == 1 and right and most_lost > goal.step_loss and not falls:
         return LARGE_LOSS
-    if goal.transient == 2 and most_lost > goal.step_loss and spent[last] > spent[1]:
+    if goal.transient == 2 and right and most_lost > goal.step_loss and spent[last] > spent[1]:
         return LARGE_LOSS
     if moved:
         return SURVIVES

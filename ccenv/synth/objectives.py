@@ -19,6 +19,7 @@ from ccenv.smt.algebra import Formula, all_of, any_of, implies
 from ccenv.smt.setting import Setting
 from ccenv.smt.view import View
 from ccenv.synth.records import ANY_LOSS, GOAL
+from ccenv.synth.timeouts import note_rule
 
 Transient = Literal["none", "falls", "rate_rises"]
 
@@ -111,7 +112,7 @@ class Objectives:
         """Return the objectives as integers in a trace's units, as a GOAL record.
 
         Args:
-            setting: T, D and whether losses occur.
+            setting: T, D, whether losses occur, and belief time-outs.
             link: C*Rm in integer units.
             alpha: MSS in integer units.
         """
@@ -129,4 +130,5 @@ class Objectives:
         out["lossy_steps"] = setting.samples if self.lossy_steps is None else self.lossy_steps
         out["loss"] = most(self.loss)
         out["transient"] = ("none", "falls", "rate_rises").index(self.transient) if setting.has_loss else 0
+        note_rule(out, setting.beliefs.timeout)
         return out[()]

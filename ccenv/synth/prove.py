@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
@@ -79,19 +80,24 @@ def claims(task: Task) -> list[Query]:
     window = needs.probe_window
     objectives = task.objectives
 
-    def start(v: View) -> Formula:
-        if task.any_start:
-            return True
+    def right(v: View) -> Formula:
         # A buffer of the solver's choice holds at least a segment.
         room = v.beta > v.alpha if v.beta is not None and v.setting.buffer == "arbitrary" else True
         return all_of([starts_consistent(v, window), room])
 
-    def query(name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs) -> Query:
+    def query(
+        name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs, start: Any = right
+    ) -> Query:
         claim = Property(name, text, holds, reads, start)
         return Query(name, task.setting, sender, claim, bounds)
 
     if task.full:
-        return [query("invariant", "(5.3) with moving beliefs", lambda v: _whole(objectives, v, task.any_start), "full")]
+        # (5.3) conjunct by conjunct, which solvers prefer.
+        out = [query(name, f"right beliefs: {name}", holds, "full") for name, holds in _from_right(objectives)]
+        if task.any_start:
+            repaired = _from_wrong(objectives)
+            out += [query(f"repair or {name}", "wrong beliefs", holds, "full", start=_wrong) for name, holds in repaired]
+        return out
     if task.any_start or task.setting.beliefs.timeout is not None:
         raise CcenvError("beliefs that time out or start wrong do not stay constant: the query needs moving beliefs")
     out = [
@@ -113,15 +119,40 @@ def ends_right(v: View) -> Formula:
     return all_of([properties.consistent(v, v.last), properties.buffer_line(v, v.last, 1)])
 
 
-def _whole(objectives: Objectives, v: View, any_start: bool) -> Formula:
-    """Return (5.3): where beliefs start right, they end right and shrink or objectives are met; else they become right."""
-    steady = objectives.steady(v)
-    right = all_of([ends_right(v), any_of([properties.beliefs_shrink(v), steady]), objectives.probing(v)])
-    if not any_start:
-        return right
-    started = properties.consistent(v, 0)
-    repaired = any_of([properties.consistent(v, v.last), _towards_truth(v), steady])
-    return all_of([implies(started, right), implies(negate(started), repaired)])
+Part = tuple[str, Callable[[View], Formula]]
+
+
+def _wrong(v: View) -> Formula:
+    return negate(properties.consistent(v, 0))
+
+
+def _from_right(objectives: Objectives) -> list[Part]:
+    """Return what follows from beliefs that start right: they end right, and they shrink or objectives are met."""
+
+    def unless_shrinking(holds: Callable[[View], Formula]) -> Callable[[View], Formula]:
+        return lambda v: any_of([properties.beliefs_shrink(v), holds(v)])
+
+    parts: list[Part] = [("right beliefs at the end", ends_right)]
+    parts += [(name, unless_shrinking(holds)) for name, holds in objectives.parts()]
+    if objectives.transient != "none":
+        parts.append(("no large loss while probing", objectives.probing))
+    return parts
+
+
+def _from_wrong(objectives: Objectives) -> list[Part]:
+    """Return what follows from beliefs that start wrong: they become right, or move towards it, or objectives are met."""
+
+    def unless_repaired(holds: Callable[[View], Formula]) -> Callable[[View], Formula]:
+        return lambda v: any_of([properties.consistent(v, v.last), _towards_truth(v), holds(v)])
+
+    return [(name, unless_repaired(holds)) for name, holds in objectives.parts()]
+
+
+def broken_parts(objectives: Objectives, view: View) -> list[str]:
+    """Return which parts of invariant (5.3) an exact trace violates, right or wrong as its beliefs start."""
+    started = properties.consistent(view, 0)
+    parts = _from_right(objectives) if started else _from_wrong(objectives)
+    return [name if started else f"repair or {name}" for name, holds in parts if not holds(view)]
 
 
 def _towards_truth(v: View) -> Formula:

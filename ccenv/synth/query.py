@@ -213,7 +213,7 @@ class Query(StrictModel):
         for group in spec.conditions:
             if any(abs(value) > PAST - 2 for value in group.get("Rm", [])):
                 raise InputError(f"template.conditions.Rm: at most {PAST - 2} Rm, got {_shown(group['Rm'])}")
-        return build_space(template, self.T)
+        return build_space(template, self.T, ordered=self.beliefs.start == "consistent")
 
     def check_size(self, space: Space) -> int:
         """Return the number of classes. Raises InputError, before any work, where they are too many."""

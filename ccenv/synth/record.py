@@ -1,7 +1,6 @@
 """Record the answers of queries in one small file: ``python -m ccenv.synth.record OUT.json QUERY ...``.
 
-Queries with belief time-outs run as plain CEGIS, the others through the pipeline, each from nothing in a temporary folder. One
-that is in the file already is replaced; the others stay.
+Each runs from nothing in a temporary folder. One that is in the file already is replaced; the others stay.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 
 from ccenv.errors import CcenvError
 from ccenv.files import parse_json, write_atomic
-from ccenv.programs import parse_program, pseudo_code
-from ccenv.synth.cegis import cegis
 from ccenv.synth.query import Query, load_query
 from ccenv.synth.result import result
 from ccenv.synth.run import solve_query, start, warm_up
@@ -26,10 +23,6 @@ MOST_SHOWN = 8
 
 def answer(query: Query) -> dict[str, Any]:
     """Return one query's answer, short: counts, times, funnel and the first solutions as pseudo-code."""
-    if query.beliefs.timeouts != "none":
-        data = cegis(query, query.limits.budget_s)
-        programs = [pseudo_code(parse_program(program)) for program in data.pop("solutions")]
-        return data | {"method": "plain CEGIS", "solutions": programs[:MOST_SHOWN]}
     with tempfile.TemporaryDirectory() as folder:
         run = start(query, FilePath(folder))
         solve_query(run)

@@ -89,6 +89,10 @@ GOAL = np.dtype(
         ("step_loss", np.int64),  # largest loss of a step that counts as small
         ("lossy_steps", np.int64),  # largest number of steps with loss
         ("loss", np.int64),  # largest loss of the trace
+        ("timeouts", np.int64),  # 1: bounds may time out at the last sample, by the three factors below
+        ("close", np.int64, (2,)),  # numerator and denominator
+        ("rise", np.int64, (2,)),
+        ("far", np.int64, (2,)),
         ("transient", np.int64),  # 0: none; 1: a large loss is excused by a fall only; 2: no large loss where the rate rises
     ],
     align=True,

@@ -12,14 +12,13 @@ import numpy as np
 
 from ccenv.errors import InputError
 from ccenv.smt.exact import ReplayError
-from ccenv.smt.properties import beliefs_shrink
 from ccenv.smt.view import View
 from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
 from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Decision, Task, ends_right, recheck, require_consistent_beliefs
+from ccenv.synth.prove import Decision, Task, broken_parts, recheck, require_consistent_beliefs
 from ccenv.synth.query import Query
 from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.search import Simulator
@@ -44,6 +43,7 @@ class Run:
         proved: class numbers, with their evidence.
         unknown: class numbers, with the reason.
         refuted: class numbers that the solver refuted itself, with the claim.
+        still: class numbers proved for traces on which no bound moves; with belief time-outs that is only half the proof.
         z3_calls: solver calls.
         counterexamples: traces found by simulation and solver.
         cpu_s: CPU seconds per phase, workers included.
@@ -56,6 +56,7 @@ class Run:
     proved: dict[int, dict[str, Any]] = field(default_factory=dict)
     unknown: dict[int, str] = field(default_factory=dict)
     refuted: dict[int, str] = field(default_factory=dict)
+    still: set[int] = field(default_factory=set)
     z3_calls: int = 0
     counterexamples: int = 0
     cpu_s: dict[str, float] = field(default_factory=lambda: {"simulated": 0.0, "solver": 0.0})
@@ -64,6 +65,11 @@ class Run:
     def candidate(self, number: int) -> Candidate:
         """Return a class's representative."""
         return candidate_of(self.simulator.rows[number], self.query.template.rates)
+
+    @property
+    def timed(self) -> bool:
+        """Whether beliefs may time out, so that survivors of the static encoding go on to the full one."""
+        return self.query.beliefs.timeouts != "none"
 
     @property
     def undecided(self) -> np.ndarray:
@@ -94,11 +100,13 @@ def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
         from ccenv.synth.pair import check_pair
 
         check_pair(query)
-    if query.beliefs.timeouts != "none":
-        raise InputError(f"query {query.name!r} has belief time-outs: the pipeline needs beliefs that only tighten; use --plain")
+    if query.beliefs.timeouts != "none" and space.template.inputs() & {"C_L_lambda", "q_U/Rm"}:
+        raise InputError(
+            f"query {query.name!r}: belief time-outs are those of C_L and C_U; templates with C_L_lambda or q_U have none"
+        )
     if query.template.rates > 3:
         raise InputError(f"query {query.name!r}: templates of {query.template.rates} rates are not searched; up to 3 are")
-    simulator = Simulator(query.setting(), query.goals(), space, class_rows(space))
+    simulator = Simulator(query.setting(), query.goals(), space, class_rows(space), query.beliefs.start == "any")
     run = Run(query, space, simulator, Journal(folder, query.fingerprint(), reuse))
     _restore(run)
     return run
@@ -132,7 +140,9 @@ def _note(run: Run, line: dict[str, Any]) -> None:
     for item in line["decisions"]:
         number = item["class"]
         run.z3_calls += item["calls"]
-        if item["status"] == "proved":
+        if item["status"] == "proved" and line.get("still"):
+            run.still.add(number)
+        elif item["status"] == "proved":
             run.proved[number] = item
         elif item["status"] == "unknown":
             run.note_unknown(number, item["reason"], line.get("call_s", 0.0))
@@ -196,7 +206,7 @@ def _simulate(run: Run) -> None:
 
     def found(trace: np.ndarray, dropped: np.ndarray) -> None:
         view = simulated_view(run, trace, int(dropped[0]))
-        check_breaks(run.simulator.objectives, view, f"class {dropped[0]}")
+        check_breaks(simulator.objectives, view, f"class {dropped[0]}")
         run.counterexamples += 1
         run.journal.add({"kind": "counterexample", "class": int(dropped[0]), "trace": trace_data(trace)})
 
@@ -220,29 +230,35 @@ def simulated_view(run: Run, trace: np.ndarray, number: int) -> View:
 
 def check_breaks(objectives: Objectives, view: View, what: str) -> None:
     """Raise ReplayError unless an exact trace violates the invariant."""
-    if ends_right(view) and objectives.probing(view) and (objectives.steady(view) or beliefs_shrink(view)):
+    if not broken_parts(objectives, view):
         raise ReplayError(f"{what}: the simulator reports a violation that the exact replay does not show")
 
 
 def _wave(run: Run, workers: Workers) -> None:
     """Let the solver decide a few groups of candidates, then replay what it found, in order."""
-    tasks = _groups(run)
+    full = run.timed and not len(run.undecided[~np.isin(run.undecided, [*run.still])])
+    tasks = _groups(run, full)
     # Spread over the list: neighbours are alike and fall to the same trace.
     chosen = [tasks[(i * len(tasks)) // WAVE] for i in range(WAVE)] if len(tasks) > WAVE else tasks
     # All of a wave before any of it: a kill then keeps the waves whole.
     for decisions, cpu_s in list(workers.map(timed_decide, chosen)):
-        _record(run, decisions, cpu_s)
+        _record(run, decisions, cpu_s, still=run.timed and not full)
 
 
-def _groups(run: Run) -> list[GroupTask]:
-    """Return the undecided classes in groups that share a query: by choice, or by equal conditions."""
+def _groups(run: Run, full: bool) -> list[GroupTask]:
+    """Return the undecided classes in groups that share a query: by choice, or by equal conditions.
+
+    With time-outs classes first pass the static encoding, which refutes what it refutes without them, and then the full one.
+    """
     # Programs that read no delays have one rate where no bound moves: many are no harder than one.
     free: list[int] = []
     timed: dict[tuple[int, ...], list[int]] = {}
     constant = run.simulator.objectives.transient == "none"
     for number in map(int, run.undecided):
+        if run.timed and not full and number in run.still:
+            continue
         candidate = run.candidate(number)
-        if constant and not reads_time(run.space.program(candidate, "p")):
+        if constant and not full and not reads_time(run.space.program(candidate, "p")):
             free.append(number)
         else:
             timed.setdefault(candidate.conditions, []).append(number)
@@ -252,21 +268,24 @@ def _groups(run: Run) -> list[GroupTask]:
         (free[i : i + size], "choice") for i in range(0, len(free), size)
     ]
     groups += [(numbers, "hull") for numbers in timed.values()]
-    return [_group(run, numbers, kind) for numbers, kind in groups]
+    return [_group(run, numbers, kind, full) for numbers, kind in groups]
 
 
-def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"]) -> GroupTask:
+def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"], full: bool) -> GroupTask:
     programs = tuple(run.space.program(run.candidate(number), f"class{number}") for number in numbers)
     limits = run.query.limits
+    setting, any_start = run.simulator.setting, full and run.query.beliefs.start == "any"
+    # Without time-outs a violation has constant beliefs; it is one with time-outs, too.
+    setting = setting if full else setting.without_timeout()
     return GroupTask(
-        run.simulator.setting, run.simulator.objectives, tuple(numbers), programs, kind, limits.call_s, run.query.seed
+        setting, run.simulator.objectives, tuple(numbers), programs, kind, limits.call_s, run.query.seed, full, any_start
     )
 
 
 def _task(run: Run, number: int) -> Task:
     program = run.space.program(run.candidate(number), f"class{number}")
-    limits = run.query.limits
-    return Task(run.simulator.setting, run.simulator.objectives, program, limits.call_s, run.query.seed)
+    limits, any_start = run.query.limits, run.query.beliefs.start == "any"
+    return Task(run.simulator.setting, run.simulator.objectives, program, limits.call_s, run.query.seed, run.timed, any_start)
 
 
 def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
@@ -276,7 +295,7 @@ def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
     return decisions, time.process_time() - begin
 
 
-def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float) -> None:
+def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float, *, still: bool) -> None:
     """Store what the solver said about a group, in one line so that a kill keeps all of it or nothing; then replay it."""
     items = []
     for number, decision in decisions:
@@ -284,7 +303,8 @@ def _record(run: Run, decisions: list[tuple[int, Decision]], cpu_s: float) -> No
         item |= {"reason": decision.reason, "queries": decision.queries}
         trace = None if decision.view is None else trace_of_view(decision.view)
         items.append(item if trace is None else item | {"trace": trace_data(trace)})
-    line = {"kind": "group", "cpu_s": round(cpu_s, 3), "call_s": run.query.limits.call_s, "decisions": items}
+    line = {"kind": "group", "cpu_s": round(cpu_s, 3), "call_s": run.query.limits.call_s, "still": still}
+    line["decisions"] = items
     run.journal.add(line)
     _note(run, line)
 

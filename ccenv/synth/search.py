@@ -13,6 +13,7 @@ from ccenv.synth.adversary import repertoire
 from ccenv.synth.objectives import Objectives
 from ccenv.synth.records import GOAL, condition_records, rate_records
 from ccenv.synth.template import Space
+from ccenv.synth.timeouts import mislead
 
 SAMPLE = 256
 """Candidates that a fresh batch of traces is tried on."""
@@ -35,6 +36,7 @@ class Simulator:
         objectives: what solutions must achieve.
         space: conditions and rates that rows speak of.
         rows: (n, 2*rates - 1) int16, all classes.
+        any_start: beliefs may be wrong at the start.
         alive: numbers of the classes that no trace has broken.
     """
 
@@ -42,6 +44,7 @@ class Simulator:
     objectives: Objectives
     space: Space
     rows: np.ndarray
+    any_start: bool = False
     alive: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,11 +93,17 @@ class Simulator:
             found: called with each trace that was kept and the classes that it broke.
         """
         quiet = batch = 0
-        moving = 0.5 if self.probes or (self.objectives.transient != "none" and self.setting.has_loss) else 0.0
+        moving = (
+            0.5
+            if self.probes or self.setting.beliefs.timeout or (self.objectives.transient != "none" and self.setting.has_loss)
+            else 0.0
+        )
         while len(self.alive) and quiet < QUIET_BATCHES and batch < MOST_BATCHES:
             rng = np.random.default_rng((seed, batch))
             batch += 1
             traces = repertoire(self.setting, BATCH, rng, moving, self.probes)
+            if self.any_start:
+                mislead(traces, rng)
             hits = self._tried(traces, rng)
             quiet = 0 if hits.any() else quiet + 1
             while hits.any():

@@ -161,15 +161,17 @@ class Space:
 NEVER, ALWAYS = -1, -2
 
 
-def build_space(template: Template, largest_delay: int) -> Space:
+def build_space(template: Template, largest_delay: int, *, ordered: bool = True) -> Space:
     """List a template's conditions and rates and group equal ones.
 
     Args:
         template: the template.
         largest_delay: largest qdel_L in Rm that a trace can show.
+        ordered: C_L never exceeds C_U, as with beliefs that start right; otherwise both are only known to be
+            at least MSS/Rm.
     """
     conditions, rates = template.condition_terms(), template.rate_terms()
-    truths = [_cells(terms, largest_delay) for terms in conditions]
+    truths = [_cells(terms, largest_delay, ordered) for terms in conditions]
     known: dict[object, int] = {}
     classes: list[int] = []
     flipped: list[bool] = []
@@ -218,7 +220,7 @@ class _Cells:
     always: bool | None
 
 
-def _cells(terms: Terms, largest_delay: int) -> _Cells:
+def _cells(terms: Terms, largest_delay: int, ordered: bool) -> _Cells:
     """Return on which cells a condition holds, exactly."""
     given = dict(terms)
     if not given:
@@ -227,7 +229,7 @@ def _cells(terms: Terms, largest_delay: int) -> _Cells:
         q, r = given.get("qdel_L", Fraction(0)), given.get("Rm", Fraction(0))
         return _from_truths("delay", tuple(q * delay + r > 0 for delay in range(largest_delay + 1)))
     if set(given) <= {"C_L", "C_U", "MSS/Rm"}:
-        return _half_plane(*(given.get(name, Fraction(0)) for name in ("C_L", "C_U", "MSS/Rm")))
+        return _half_plane(*(given.get(name, Fraction(0)) for name in ("C_L", "C_U", "MSS/Rm")), ordered=ordered)
     # Other inputs range over an open cone: conditions are the same only if they are multiples of each other.
     return _Cells(("linear", _direction(terms)), None, always=None)
 
@@ -238,15 +240,16 @@ def _from_truths(kind: str, truths: tuple[bool, ...]) -> _Cells:
     return _Cells((kind, truths), (kind, tuple(not truth for truth in truths)), always=None)
 
 
-def _half_plane(lower: Fraction, upper: Fraction, constant: Fraction) -> _Cells:
+def _half_plane(lower: Fraction, upper: Fraction, constant: Fraction, *, ordered: bool) -> _Cells:
     """Classify lower*x + upper*y + constant > 0 on {1 <= x <= y}, x = C_L*Rm/MSS and y = C_U*Rm/MSS.
 
-    The region has the corner (1, 1), the edge x = 1 and the edge y = x. A line that misses the interior makes the condition
-    constant on interior, edges and corner; a line that meets it makes conditions equal only if the half-planes are.
+    The region has the corner (1, 1), the edge x = 1 and the edge y = x (y = 1 where the bounds are not ordered).
+    A line that misses the interior makes the condition constant on interior, edges and corner; a line that meets it makes
+    conditions equal only if the half-planes are.
     """
     corner = lower + upper + constant
-    # Directions of the edges: (0, 1) along x = 1 and (1, 1) along y = x; the interior lies between them.
-    edges = (upper, lower + upper)
+    # Directions of the edges: (0, 1) along x = 1 and (1, 1) along y = x, or (1, 0) along y = 1; the interior lies between them.
+    edges = (upper, lower + upper if ordered else lower)
     values = [corner, *edges]
     if all(value >= 0 for value in values) or all(value <= 0 for value in values):
         inside = any(value > 0 for value in values)

@@ -10,10 +10,9 @@ from ccenv.errors import CcenvError, InputError
 from ccenv.programs import Program
 from ccenv.smt.export import as_trace
 from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.properties import beliefs_shrink
 from ccenv.smt.view import View
 from ccenv.synth.objectives import Objectives
-from ccenv.synth.prove import Task, decide, ends_right, require_consistent_beliefs
+from ccenv.synth.prove import Task, broken_parts, decide, require_consistent_beliefs
 from ccenv.synth.query import Query
 
 
@@ -65,12 +64,7 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
 
 def missed(goals: Objectives, view: View) -> str:
     """Return which objectives an exact trace misses, as text."""
-    named = [name for name, holds in goals.parts() if not holds(view)] if not beliefs_shrink(view) else []
-    if not goals.probing(view):
-        named.append("no large loss while probing")
-    if not ends_right(view):
-        named.append("right beliefs at the end")
-    return ", ".join(named)
+    return ", ".join(broken_parts(goals, view))
 
 
 def _series(values: Any) -> str | None:
