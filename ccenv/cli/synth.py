@@ -128,8 +128,8 @@ def _search(
     folder = run_folder(query, output)
     if bounds and query.flows == 2:
         raise InputError("--bounds is for queries about one flow")
-    run = start(query, folder, reuse)
     with progress_bar(query.name) as progress:
+        run = start(query, folder, reuse, progress)
         solve_query(run, *workers, progress)
     data = result(run)
     if recheck is not None:

@@ -14,6 +14,13 @@ LARGEST_SPACE = 40_000_000
 """Classes that fit into memory as rows."""
 
 
+MOST_BITS = 64
+"""Most classes of conditions, and of rates, in a template of four rates: sets of them are bit masks."""
+
+FOUR_INPUTS = frozenset({"C_L", "C_U", "MSS/Rm", "qdel_L", "Rm"})
+"""What templates of four rates may read: programs over these are compared as functions."""
+
+
 def class_rows(space: Space) -> np.ndarray:
     """Return one candidate per class: (n_classes, 2*rates - 1) int16, conditions first, then rates.
 
@@ -31,11 +38,11 @@ def class_rows(space: Space) -> np.ndarray:
         return _if_else(conditions, rates)
     if shape == "chain":
         return _chain(space, conditions, rates)
-    raise InputError("templates of 4 rates are too large to enumerate; up to 3 rates are searched")
+    raise InputError("templates of 4 rates are not listed class by class")
 
 
 def count_classes(space: Space) -> int:
-    """Return an upper bound on the number of classes, without making them."""
+    """Return an upper bound on the number of classes of up to three rates, without making them."""
     rates, conditions = len(space.rate_of), len(space.condition_of)
     n = space.template.rates
     if n == 1:
@@ -43,9 +50,25 @@ def count_classes(space: Space) -> int:
     pair = rates * (rates - 1) * conditions + rates
     if n == 2:
         return pair
-    if n == 3:
-        return 2 * conditions * rates * rates * (rates - 1) * conditions + pair
-    return conditions * pair * pair
+    return 2 * conditions * rates * rates * (rates - 1) * conditions + pair
+
+
+def check_four(space: Space, name: str) -> None:
+    """Raise InputError for a template of four rates that cannot be searched, before any work."""
+    other = space.template.inputs() - FOUR_INPUTS
+    if other:
+        raise InputError(
+            f"query {name!r}: templates of 4 rates are searched over {', '.join(sorted(FOUR_INPUTS))}; this one also reads"
+            f" {', '.join(sorted(other))}"
+        )
+    for what, count in (("conditions", len(space.condition_of)), ("rates", len(space.rate_of))):
+        if count > MOST_BITS:
+            raise InputError(
+                f"query {name!r}: {space.template.size():.3g} candidates with {count} different {what}, at most {MOST_BITS} are"
+                f" searched in templates of 4 rates; fewer coefficients of {what} would shrink it"
+            )
+    if not len(space.condition_of):
+        raise InputError("template: no candidates; every condition is always or never true")
 
 
 def _if_else(conditions: np.ndarray, rates: np.ndarray) -> np.ndarray:

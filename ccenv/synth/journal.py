@@ -30,14 +30,15 @@ class Journal:
         except OSError as error:
             raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
         self.lines: list[dict[str, Any]] = []
-        head = {"kind": "head", "version": VERSION, "query": fingerprint, "ccenv": __version__, "solver": version_of("z3")}
-        if reuse:
-            self.lines = self._read(head)
-        # Rewrite what is whole: a line cut short by a kill is dropped once, atomically.
-        content = [head, *self.lines]
-        write_atomic(self.file, "".join(json.dumps(line) + "\n" for line in content).encode())
+        self._head = {"kind": "head", "version": VERSION, "query": fingerprint, "ccenv": __version__, "solver": version_of("z3")}
+        # Rewrite what is whole: a line cut short by a kill is dropped once.
+        self._write(self._read() if reuse else [])
 
-    def _read(self, head: dict[str, Any]) -> list[dict[str, Any]]:
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        self.lines = lines
+        write_atomic(self.file, "".join(json.dumps(line) + "\n" for line in [self._head, *lines]).encode())
+
+    def _read(self) -> list[dict[str, Any]]:
         try:
             raw = self.file.read_bytes().split(b"\n")
         except OSError:
@@ -48,7 +49,7 @@ class Journal:
                 lines.append(parse_json(line, str(self.file)))
             except InputError:
                 break
-        return lines[1:] if lines and lines[0] == head else []
+        return lines[1:] if lines and lines[0] == self._head else []
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one line and make sure that it is on disk."""
@@ -60,6 +61,10 @@ class Journal:
                 os.fsync(out.fileno())
         except OSError as error:
             raise CcenvError(f"{self.file}: cannot be written ({error.strerror})") from None
+
+    def drop(self, *kinds: str) -> None:
+        """Forget lines of some kinds, on disk too."""
+        self._write([line for line in self.lines if line["kind"] not in kinds])
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the lines of a kind, in order."""

@@ -54,6 +54,7 @@ class Objectives:
         loss: most bytes lost in the trace, or None.
         transient: what is demanded while beliefs shrink, too. ``falls``: no large loss unless rate, bytes in flight or queue
             fall (the published code); ``rate_rises``: no large loss where the rate rises (the paper's sentence on G4).
+        transient_buffer: the transient objective is demanded of buffers of at least this size only, or None: of all.
     """
 
     utilisation: Fraction = Fraction(1, 2)
@@ -62,6 +63,7 @@ class Objectives:
     lossy_steps: int | None = None
     loss: Amount | None = None
     transient: Transient = "none"
+    transient_buffer: Amount | None = None
 
     def small_steps(self, v: View) -> Formula:
         """Return that no step has a large loss."""
@@ -105,16 +107,21 @@ class Objectives:
         if self.transient == "none" or not v.setting.has_loss:
             return True
         if self.transient == "falls":
-            return any_of([self.small_steps(v), properties.falls(v)])
-        return implies(v.rate[v.last] > v.rate[properties.FIRST], self.small_steps(v))
+            met = any_of([self.small_steps(v), properties.falls(v)])
+        else:
+            met = implies(v.rate[v.last] > v.rate[properties.FIRST], self.small_steps(v))
+        if self.transient_buffer is None:
+            return met
+        return implies(v.beta >= self.transient_buffer.of(v.setting.jitter_steps, v.alpha), met)
 
-    def goal(self, setting: Setting, link: int, alpha: int) -> np.ndarray:
+    def goal(self, setting: Setting, link: int, alpha: int, beta: int) -> np.ndarray:
         """Return the objectives as integers in a trace's units, as a GOAL record.
 
         Args:
             setting: T, D, whether losses occur, and belief time-outs.
             link: C*Rm in integer units.
             alpha: MSS in integer units.
+            beta: buffer in integer units, -1 for an infinite one.
         """
         D = setting.jitter_steps
         out = np.zeros((), dtype=GOAL)
@@ -129,6 +136,8 @@ class Objectives:
         out["step_loss"] = most(self.large_loss)
         out["lossy_steps"] = setting.samples if self.lossy_steps is None else self.lossy_steps
         out["loss"] = most(self.loss)
-        out["transient"] = ("none", "falls", "rate_rises").index(self.transient) if setting.has_loss else 0
+        least = self.transient_buffer
+        demanded = setting.has_loss and (least is None or Fraction(beta, link) >= least.of(D, Fraction(alpha, link)))
+        out["transient"] = ("none", "falls", "rate_rises").index(self.transient) if demanded else 0
         note_rule(out, setting.beliefs.timeout)
         return out[()]

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from ccenv.config import StrictModel, find_data, read_yaml, shipped_names, validate
 from ccenv.errors import InputError
 from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting
-from ccenv.synth.classes import LARGEST_SPACE, count_classes
+from ccenv.synth.classes import LARGEST_SPACE, check_four, count_classes
 from ccenv.synth.objectives import Amount, Objectives
 from ccenv.synth.records import MOST_SAMPLES, PAST
 from ccenv.synth.template import Space, Template, build_space
@@ -109,6 +109,7 @@ class ObjectiveSpec(StrictModel):
     loss: Bytes | None = None
     transient: Literal["none", "falls", "rate_rises"] = "none"
     fairness: Number | None = Field(default=None, ge=1)
+    transient_buffer: Bytes | None = None
 
 
 class LimitSpec(StrictModel):
@@ -117,7 +118,7 @@ class LimitSpec(StrictModel):
     Attributes:
         call_s: seconds per solver call; what takes longer is unknown.
         budget_s: CPU seconds for the whole run; candidates that are left are unknown.
-        classes: most classes that may be enumerated.
+        classes: most classes that may be listed; of four rates, most programs that simulation may leave.
     """
 
     call_s: float = Field(default=120.0, gt=0)
@@ -164,6 +165,8 @@ class Query(StrictModel):
                 raise ValueError("objectives on losses need a finite buffer; network.buffer is infinite")
         if self.objectives.transient != "none" and self.objectives.large_loss is None:
             raise ValueError("objectives.transient needs objectives.large_loss, e.g. '3 MSS'")
+        if self.objectives.transient_buffer is not None and self.objectives.transient == "none":
+            raise ValueError("objectives.transient_buffer needs objectives.transient, e.g. falls")
         if self.beliefs.start == "any" and self.beliefs.timeouts == "none":
             raise ValueError("beliefs.start any needs beliefs.timeouts: without time-outs wrong bounds never become right")
         return self
@@ -194,7 +197,7 @@ class Query(StrictModel):
     def goals(self) -> Objectives:
         """Return the objectives."""
         o = self.objectives
-        return Objectives(o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient)
+        return Objectives(o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient, o.transient_buffer)
 
     def space(self) -> Space:
         """Return the template's lists and classes; refuses what the simulator's integers cannot hold."""
@@ -215,15 +218,17 @@ class Query(StrictModel):
                 raise InputError(f"template.conditions.Rm: at most {PAST - 2} Rm, got {_shown(group['Rm'])}")
         return build_space(template, self.T, ordered=self.beliefs.start == "consistent")
 
-    def check_size(self, space: Space) -> int:
-        """Return the number of classes. Raises InputError, before any work, where they are too many."""
+    def check_size(self, space: Space) -> None:
+        """Raise InputError, before any work, where a template has too many classes."""
+        if self.template.rates == 4:
+            check_four(space, self.name)
+            return
         classes = count_classes(space)
-        if self.template.rates < 4 and classes > self.limits.classes:
+        if classes > self.limits.classes:
             raise InputError(
                 f"query {self.name!r}: {space.template.size():.3g} candidates in up to {classes:.3g} classes, limits.classes is"
                 f" {self.limits.classes}; fewer rates, conditions ({len(space.condition_of)}) or coefficients would shrink it"
             )
-        return classes
 
     def fingerprint(self) -> str:
         """Return a hash of everything that the answer depends on (limits excepted)."""

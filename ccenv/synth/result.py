@@ -25,17 +25,16 @@ def result(run: Run) -> dict[str, Any]:
     """
     solutions, keys, raw = [], set(), 0
     for rank, number in enumerate(sorted(run.proved)):
-        equal = list(members(run.space, run.simulator.rows[number]))
-        own = {run.space.key(candidate) for candidate in equal}
+        count, own, equal = _members(run, number)
         keys |= own
-        raw += len(equal)
+        raw += count
         program = run.space.program(simplest(run.space, equal), f"{run.query.name}.{rank + 1}", _source(run.query))
         proofs = run.proved[number]["queries"]
         solutions.append(
             {
                 "name": program.name,
                 "class": number,
-                "raw": len(equal),
+                "raw": count,
                 "keys": sorted(key_text(key) for key in own),
                 "program": to_data(program),
                 "pseudo_code": pseudo_code(program),
@@ -47,27 +46,42 @@ def result(run: Run) -> dict[str, Any]:
         "title": run.query.title,
         "source": run.query.source,
         "paper_keys": run.query.paper_keys,
-        "complete": not run.unknown,
+        "complete": not run.unknown and not (run.families and run.families.left),
         "keys": len(keys),
         "raw": raw,
         "canonical": len(solutions),
         "cpu_seconds": round(sum(run.cpu_s.values()), 3),
         "z3_calls": run.z3_calls,
         "counterexamples": run.counterexamples,
-        "funnel": {
-            "candidates": run.space.template.size(),
-            "classes": len(run.simulator.rows),
-            "after_simulation": run.after_simulation,
-            "decided_by_solver": len(run.proved) + len(run.refuted),
-            "proved": len(run.proved),
-            "unknown": len(run.unknown),
-        },
+        "funnel": _funnel(run),
         "cpu_seconds_by_phase": {name: round(value, 3) for name, value in run.cpu_s.items()},
         "unknown": [{"class": number, "reason": reason} for number, reason in sorted(run.unknown.items())],
         "solutions": solutions,
         "ccenv_version": __version__,
         "solver": version_of("z3"),
         "machine": f"{platform.machine()} {platform.system()}, Python {platform.python_version()}",
+    }
+
+
+def _members(run: Run, number: int) -> tuple[int, set[tuple[Terms, ...]], list[Candidate]]:
+    """Return how many raw candidates a class stands for, their keys, and candidates to show."""
+    if run.families is not None:
+        family = run.families.family(number)
+        return family.raw(), family.keys(), list(family.candidates())
+    equal = list(members(run.space, run.simulator.rows[number]))
+    return len(equal), {run.space.key(candidate) for candidate in equal}, equal
+
+
+def _funnel(run: Run) -> dict[str, int]:
+    out = {"candidates": run.space.template.size()}
+    if run.families is not None:
+        out |= {"boxed": run.families.boxed, "listed": run.families.listed}
+    return out | {
+        "classes": len(run.simulator.rows),
+        "after_simulation": run.after_simulation,
+        "decided_by_solver": len(run.proved) + len(run.refuted),
+        "proved": len(run.proved),
+        "unknown": len(run.unknown) + (run.families.left if run.families else 0),
     }
 
 

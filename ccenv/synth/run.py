@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.search import Simulator
 from ccenv.synth.template import Candidate, Space
 from ccenv.workers import Workers
+
+if TYPE_CHECKING:
+    from ccenv.synth.families import Families
 
 WAVE = 4
 """Groups that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
@@ -47,6 +50,8 @@ class Run:
         z3_calls: solver calls.
         counterexamples: traces found by simulation and solver.
         cpu_s: CPU seconds per phase, workers included.
+        after_simulation: classes that no simulated trace broke.
+        families: of a template of four rates: what its functions stand for.
     """
 
     query: Query
@@ -61,6 +66,7 @@ class Run:
     counterexamples: int = 0
     cpu_s: dict[str, float] = field(default_factory=lambda: {"simulated": 0.0, "solver": 0.0})
     after_simulation: int = 0
+    families: Families | None = None
 
     def candidate(self, number: int) -> Candidate:
         """Return a class's representative."""
@@ -88,8 +94,8 @@ def candidate_of(row: np.ndarray, rates: int) -> Candidate:
     return Candidate(tuple(int(c) for c in row[: rates - 1]), tuple(int(e) for e in row[rates - 1 :]))
 
 
-def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
-    """Open a run; what its journal holds is replayed.
+def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress | None = None) -> Run:
+    """Open a run; what its journal holds is replayed. A template of four rates is searched by simulation here.
 
     Raises:
         InputError: for a template with no candidates or too many, before any work.
@@ -104,10 +110,17 @@ def start(query: Query, folder: FilePath, reuse: bool = True) -> Run:
         raise InputError(
             f"query {query.name!r}: belief time-outs are those of C_L and C_U; templates with C_L_lambda or q_U have none"
         )
-    if query.template.rates > 3:
-        raise InputError(f"query {query.name!r}: templates of {query.template.rates} rates are not searched; up to 3 are")
-    simulator = Simulator(query.setting(), query.goals(), space, class_rows(space), query.beliefs.start == "any")
-    run = Run(query, space, simulator, Journal(folder, query.fingerprint(), reuse))
+    journal = Journal(folder, query.fingerprint(), reuse)
+    families = None
+    if query.template.rates == 4:
+        from ccenv.synth.families import search_families
+
+        families = search_families(query, space, journal, confirm_break, progress)
+    rows = class_rows(space) if families is None else families.rows
+    simulator = Simulator(query.setting(), query.goals(), space, rows, query.beliefs.start == "any")
+    run = Run(query, space, simulator, journal, families=families)
+    if families is not None:
+        run.counterexamples, run.cpu_s["covered"] = families.counterexamples, families.cpu_s
     _restore(run)
     return run
 
@@ -116,7 +129,7 @@ def _restore(run: Run) -> None:
     """Replay what the journal holds."""
     if run.query.flows == 1 and not run.journal.of_kind("simulated"):
         # A search that was cut short starts again from its seed: its traces are the same.
-        run.journal.lines = [line for line in run.journal.lines if line["kind"] == "foundation"]
+        run.journal.drop("counterexample")
     for line in run.journal.lines:
         if line["kind"] == "counterexample":
             run.simulator.apply(trace_from(line["trace"]))
@@ -205,8 +218,7 @@ def _simulate(run: Run) -> None:
     simulator = run.simulator
 
     def found(trace: np.ndarray, dropped: np.ndarray) -> None:
-        view = simulated_view(run, trace, int(dropped[0]))
-        check_breaks(simulator.objectives, view, f"class {dropped[0]}")
+        confirm_break(simulator, trace, dropped)
         run.counterexamples += 1
         run.journal.add({"kind": "counterexample", "class": int(dropped[0]), "trace": trace_data(trace)})
 
@@ -216,16 +228,16 @@ def _simulate(run: Run) -> None:
     run.journal.add({"kind": "simulated", "left": len(simulator.alive), "cpu_s": run.cpu_s["simulated"]})
 
 
-def simulated_view(run: Run, trace: np.ndarray, number: int) -> View:
-    """Run one class on one trace and replay it in rational numbers."""
+def confirm_break(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
+    """Run the first program that a trace breaks and replay it in rational numbers; ReplayError where that shows no violation."""
     from ccenv.synth.kernel import CURVES, simulate
 
-    simulator = run.simulator
+    number, rates = int(broken[0]), simulator.space.template.rates
     curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
-    row, goal = simulator.rows[number], simulator.goal(trace)
-    simulate(trace, goal, run.query.template.rates, row, simulator.conditions, simulator.rates, curves)
-    program = run.space.program(run.candidate(number), f"class{number}")
-    return view_of_trace(trace, simulator.setting, program, curves)
+    row = simulator.rows[number]
+    simulate(trace, simulator.goal(trace), rates, row, simulator.conditions, simulator.rates, curves)
+    program = simulator.space.program(candidate_of(row, rates), f"class{number}")
+    check_breaks(simulator.objectives, view_of_trace(trace, simulator.setting, program, curves), f"class {number}")
 
 
 def check_breaks(objectives: Objectives, view: View, what: str) -> None:
@@ -237,16 +249,17 @@ def check_breaks(objectives: Objectives, view: View, what: str) -> None:
 def _wave(run: Run, workers: Workers) -> None:
     """Let the solver decide a few groups of candidates, then replay what it found, in order."""
     full = run.timed and not len(run.undecided[~np.isin(run.undecided, [*run.still])])
-    tasks = _groups(run, full)
+    groups = _groups(run, full)
     # Spread over the list: neighbours are alike and fall to the same trace.
-    chosen = [tasks[(i * len(tasks)) // WAVE] for i in range(WAVE)] if len(tasks) > WAVE else tasks
+    chosen = [groups[(i * len(groups)) // WAVE] for i in range(WAVE)] if len(groups) > WAVE else groups
+    tasks = [_group(run, numbers, kind, full) for numbers, kind in chosen]
     # All of a wave before any of it: a kill then keeps the waves whole.
-    for decisions, cpu_s in list(workers.map(timed_decide, chosen)):
+    for decisions, cpu_s in list(workers.map(timed_decide, tasks)):
         _record(run, decisions, cpu_s, still=run.timed and not full)
 
 
-def _groups(run: Run, full: bool) -> list[GroupTask]:
-    """Return the undecided classes in groups that share a query: by choice, or by equal conditions.
+def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hull"]]]:
+    """Return the numbers of the undecided classes in groups that share a query: by choice, or by equal conditions.
 
     With time-outs classes first pass the static encoding, which refutes what it refutes without them, and then the full one.
     """
@@ -267,8 +280,7 @@ def _groups(run: Run, full: bool) -> list[GroupTask]:
     groups: list[tuple[list[int], Literal["choice", "hull"]]] = [
         (free[i : i + size], "choice") for i in range(0, len(free), size)
     ]
-    groups += [(numbers, "hull") for numbers in timed.values()]
-    return [_group(run, numbers, kind, full) for numbers, kind in groups]
+    return groups + [(numbers, "hull") for numbers in timed.values()]
 
 
 def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"], full: bool) -> GroupTask:

@@ -68,7 +68,7 @@ class Simulator:
 
     def goal(self, trace: np.ndarray) -> np.ndarray:
         """Return the objectives in a trace's units."""
-        return self.objectives.goal(self.setting, int(trace["link"]), int(trace["alpha"]))
+        return self.objectives.goal(self.setting, int(trace["link"]), int(trace["alpha"]), int(trace["beta"]))
 
     def apply(self, trace: np.ndarray) -> np.ndarray:
         """Replay a trace against all remaining classes and drop those that it breaks.

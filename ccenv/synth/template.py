@@ -155,7 +155,12 @@ class Space:
     def key(self, candidate: Candidate) -> tuple[Terms, ...]:
         """Return the critical coefficients of a candidate: those of inputs that are not constants."""
         parts = [self.conditions[i] for i in candidate.conditions] + [self.rates[i] for i in candidate.rates]
-        return tuple(tuple(term for term in part if term[0] not in CONSTANT_INPUTS) for part in parts)
+        return tuple(critical(part) for part in parts)
+
+
+def critical(terms: Terms) -> Terms:
+    """Return the terms of inputs that are not constants."""
+    return tuple(term for term in terms if term[0] not in CONSTANT_INPUTS)
 
 
 NEVER, ALWAYS = -1, -2

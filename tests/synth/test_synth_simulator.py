@@ -20,12 +20,18 @@ from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.run import candidate_of
 from ccenv.synth.search import Simulator
 
-QUERIES = ["g1_t5", "g1_t5_sound", "g2", "g3_sound", "g5_arbitrary", "g5_small", "g7_large_no_loss", "g6", "g6_kept"]
+QUERIES = ["g1_t5", "g1_t5_sound", "g2", "g3_sound", "g5_arbitrary", "g5_small", "g7_large_no_loss", "g6", "g6_kept", "g7_arbitrary"]
 
 
 def _simulator(query: Query) -> Simulator:
     space = query.space()
-    return Simulator(query.setting(), query.goals(), space, class_rows(space))
+    if query.template.rates == 4:
+        rng = np.random.default_rng(0)
+        sizes = [len(space.conditions)] * 3 + [len(space.rates)] * 4
+        rows = np.stack([rng.integers(0, size, 5000) for size in sizes], axis=1).astype(np.int16)
+    else:
+        rows = class_rows(space)
+    return Simulator(query.setting(), query.goals(), space, rows)
 
 
 def _runs(query: Query, count: int, seed: int):  # type: ignore[no-untyped-def]
