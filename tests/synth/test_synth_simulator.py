@@ -20,7 +20,18 @@ from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.run import candidate_of
 from ccenv.synth.search import Simulator
 
-QUERIES = ["g1_t5", "g1_t5_sound", "g2", "g3_sound", "g5_arbitrary", "g5_small", "g7_large_no_loss", "g6", "g6_kept", "g7_arbitrary"]
+QUERIES = [
+    "g1_t5",
+    "g1_t5_sound",
+    "g2",
+    "g3_sound",
+    "g5_arbitrary",
+    "g5_small",
+    "g7_large_no_loss",
+    "g6",
+    "g6_kept",
+    "g7_arbitrary",
+]
 
 
 def _simulator(query: Query) -> Simulator:
