@@ -142,6 +142,7 @@ def speed(
     ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
     packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,
     train: Annotated[bool, typer.Option("--train", help="Also measure PPO and the kernel with policies.")] = False,
+    synth: Annotated[bool, typer.Option("--synth", help="Also measure synthesis: shipped queries, one by plain CEGIS.")] = False,
     save: Annotated[bool, typer.Option("--save", help="Also write a record into benchmarks/speed/.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -156,6 +157,10 @@ def speed(
         from ccenv.training.speed import measure as measure_training
 
         result |= measure_training()
+    if synth:
+        from ccenv.synth.speed import measure as measure_synthesis
+
+        result |= measure_synthesis()
     if save:
         result = {**result, "record": str(save_record(result))}
     if json:

@@ -23,6 +23,7 @@ from ccenv.synth.query import load_query
 from ccenv.synth.result import result
 from ccenv.synth.run import Run, solve_query, start
 from ccenv.synth.search import Simulator
+from ccenv.synth.speed import measure
 from ccenv.synth.template import Candidate
 from ccenv.synth.why import why
 
@@ -292,3 +293,10 @@ def test_the_choice_of_a_model_is_read_back() -> None:
             for value in range(1 << len(choice.bits))
         }
         assert picked == set(range(count))
+
+
+def test_speed_is_that_of_answered_queries() -> None:
+    told = measure(["quick"], "quick")
+    assert told["synth_quick_keys"] == told["synth_plain_quick_keys"] == 2
+    assert told["synth_quick_cpu_s"] > 0
+    assert told["synth_plain_quick_iterations"] > 1
