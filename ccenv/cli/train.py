@@ -43,17 +43,18 @@ def command(
     from ccenv.training.run import default_folder, train
 
     overrides = [*(set_ or ()), *(assignments or ())]
-    if load_data(config, overrides)[0].get("trainer") == "rllib":
-        if seeds is not None or record is not None or restart:
-            raise InputError("--seeds, --record and --restart are for runs of Stable-Baselines3, not of RLlib")
-        _rllib(config, overrides, out, json)
-        return
     numbers = [] if seeds is None else seeds.split(",")
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
     if len(numbers) > 1 and out is not None:
         raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
-    configs = [load_config(config, [*overrides, f"seed={number}"]) for number in numbers] or [load_config(config, overrides)]
+    of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
+    if load_data(config, overrides)[0].get("trainer") == "rllib":
+        if restart:
+            raise InputError("--restart is for runs of Stable-Baselines3, not of RLlib: those cannot be resumed")
+        _rllib(config, of_each, out, record, json)
+        return
+    configs = [load_config(config, each) for each in of_each]
     results = []
     for chosen in configs:
         with _progress(chosen) as report:
@@ -69,22 +70,30 @@ def command(
         _print(chosen, result)
 
 
-def _rllib(name: str, overrides: list[str], out: Path | None, json: bool) -> None:
+def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path | None, json: bool) -> None:
     from ccenv.cli.progress import progress_bar
     from ccenv.config import validate
     from ccenv.training.config import load_data
     from ccenv.training.rllib import RllibConfig, train_rllib
 
-    config = validate(RllibConfig, *load_data(name, overrides))
-    folder = out or Path("runs") / f"{config.name}-{config.seed}"
-    with progress_bar(f"rllib {config.name}") as report:
-        result = train_rllib(config, folder, report)
+    configs = [validate(RllibConfig, *load_data(name, overrides)) for overrides in of_each]
+    results = []
+    for config in configs:
+        with progress_bar(f"rllib {config.name}") as report:
+            results.append(train_rllib(config, out or Path("runs") / f"{config.name}-{config.seed}", report))
+        if record is not None:
+            from ccenv.training.record import record as add
+
+            add(record, config, results[-1])
     if json:
-        print_json(asdict(result))
+        print_json(asdict(results[0]) if len(results) == 1 else [asdict(result) for result in results])
         return
-    title = f"{config.name}, seed {config.seed}: {result.iterations} iterations, {result.steps} steps"
-    print_table(title, ["sender on held-out paths", "value"], asdict(result.evaluation).items())
-    print_text(f"wrote {result.folder}")
+    for config, result in zip(configs, results, strict=True):
+        title = (
+            f"{config.name}, seed {config.seed}: {result.iterations} iterations, {result.steps} steps in {result.seconds:.1f} s"
+        )
+        print_table(title, ["sender on held-out paths", "value"], asdict(result.evaluation).items())
+        print_text(f"wrote {result.folder}")
 
 
 def _print(config: TrainConfig, result: Result) -> None:

@@ -26,6 +26,7 @@ from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.sender import MlpSender
+from ccenv.training.clock import Stopwatch
 from ccenv.training.config import check_widths
 from ccenv.training.evaluation import Evaluation, evaluate_sender
 
@@ -111,15 +112,21 @@ class RllibResult:
         folder: with policy.safetensors (the sender) and, of a duel, network/ (the adversary).
         iterations: done.
         steps: environment steps.
+        seconds: wall time of training, without Ray's start and the evaluation.
+        cpu_seconds: processor time of the same in this process; with runners or learners in other processes theirs is missing.
         returns: mean episode return of sender and network in each iteration; of a zero-sum duel they mirror each other.
         evaluation: of the sender on held-out paths.
+        duel: of the sender against the network that learned beside it, on paths of the environment; None without one.
     """
 
     folder: FilePath
     iterations: int
     steps: int
+    seconds: float
+    cpu_seconds: float
     returns: list[dict[str, float | None]]
     evaluation: Evaluation
+    duel: Evaluation | None
 
 
 def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, int], None] | None = None) -> RllibResult:
@@ -143,27 +150,48 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
     _start_ray(config)
     write_atomic(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
     algorithm = None
+    clock = Stopwatch()
     rows: list[dict[str, Any]] = []
     try:
         algorithm = _algorithm(config)
+        clock.start()
         for iteration in range(config.iterations):
             rows.append(_row(algorithm.train(), iteration + 1))
             _write_progress(folder / "progress.csv", rows)
             _save(config, folder, algorithm)
             if report is not None:
                 report(iteration + 1, config.iterations)
+        times = clock.read()
     finally:
         if algorithm is not None:
             algorithm.stop()
         ray.shutdown()
-    from ccenv.agents.learned import load_policy
-
-    evaluation = evaluate_sender(load_policy(folder), config.n_paths)
     returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
-    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), returns, evaluation)
+    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, *_evaluate(config, folder))
     record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed}
     write_atomic(folder / "run.json", (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
     return result
+
+
+def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evaluation | None]:
+    from ccenv.adversaries.learned import load_adversary
+    from ccenv.agents.learned import load_policy
+
+    sender = load_policy(folder)
+    alone = evaluate_sender(sender, config.n_paths)
+    if config.plays != "duel":
+        return alone, None
+    settings = config.settings()
+    duel = evaluate_sender(
+        sender,
+        config.n_paths,
+        paths=settings.paths,
+        models=settings.models,
+        adversary=load_adversary(folder / NETWORK),
+        weights=settings.reward,
+        steps_per_rtt=settings.steps_per_rtt,
+    )
+    return alone, duel
 
 
 def _start_ray(config: RllibConfig) -> None:
@@ -265,7 +293,16 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any) -> None:
         weights, biases = mean_layers(algorithm.get_module(NETWORK).get_state(), len(columns))
         # RLlib's actions lie in [-1, 1]; the moves of the network in [0, 1].
         weights, biases = (*weights[:-1], weights[-1] / 2), (*biases[:-1], (biases[-1] + 1) / 2)
-        policy = MlpAdversary(f"{config.name}_network", weights, biases, "tanh", OBSERVATION_VERSION, columns)
+        policy = MlpAdversary(
+            f"{config.name}_network",
+            weights,
+            biases,
+            "tanh",
+            OBSERVATION_VERSION,
+            columns,
+            settings.decision_steps or 0,
+            settings.episode_rtts,
+        )
         (folder / NETWORK).mkdir(exist_ok=True)
         save_adversary(folder / NETWORK, policy, notes)
 
