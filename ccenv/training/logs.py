@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from ccenv.errors import MissingExtraError, require_extra
+from ccenv.errors import require_extra
 from ccenv.files import write_atomic
 from ccenv.training.config import LogSettings, TrainConfig
 
@@ -92,10 +92,8 @@ class TensorBoardLog:
 
     def __init__(self, folder: FilePath, purge_step: int) -> None:
         """Open the writer; events after ``purge_step`` of an interrupted run are hidden."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtraError("log.tensorboard is on, but tensorboard is not installed: pip install tensorboard") from None
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(folder), purge_step=purge_step or None)
 
     def write(self, progress: Progress) -> None:
@@ -114,7 +112,6 @@ class WandbLog:
 
     def __init__(self, folder: FilePath, config: TrainConfig) -> None:
         """Start a run in the folder."""
-        require_extra("wandb", "wandb")
         import wandb
 
         chosen = config.log.wandb
@@ -135,6 +132,18 @@ class WandbLog:
     def close(self) -> None:
         """Finish the run."""
         self._run.finish()
+
+
+def check_logs(settings: LogSettings) -> None:
+    """Check that what the logs need is installed, before a run writes anything.
+
+    Raises:
+        MissingExtraError: if not.
+    """
+    if settings.tensorboard:
+        require_extra("tensorboard", "train")
+    if settings.wandb.enabled:
+        require_extra("wandb", "wandb")
 
 
 def open_logs(settings: LogSettings, folder: FilePath, config: TrainConfig, keep_steps: int) -> list[Log]:

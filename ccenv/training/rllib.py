@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -46,7 +45,7 @@ class RllibConfig(StrictModel):
         plays: ``"sender"``: PPO on ``ccenv/Sender-v0``; ``"duel"``: sender and network learn against each other.
         iterations: of RLlib.
         environment: arguments of the environment.
-        num_envs: environments per runner (the duel cannot be batched by RLlib: always 1).
+        num_envs: environments per runner; RLlib batches the policies of a duel, not its environments.
         num_env_runners: processes that play; 0: in the learner's own.
         num_cpus: that a local Ray may use.
         address: of a Ray cluster, or ``"auto"``; None: start Ray on this machine.
@@ -56,12 +55,7 @@ class RllibConfig(StrictModel):
         learning_rate: of Adam.
         gamma: discount per environment step.
         gae_lambda: of the generalised advantage estimate.
-        clip_range: of the probability ratio.
-        entropy_weight: of the entropy bonus.
-        value_weight: of the value loss.
-        max_gradient_norm: larger gradients are scaled down.
         hidden: widths of the tanh layers.
-        log_std: initial logarithm of the standard deviation of the actions.
         n_paths: of the final evaluation of the sender.
     """
 
@@ -81,12 +75,7 @@ class RllibConfig(StrictModel):
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.9, ge=0, le=1)
-    clip_range: float = Field(default=0.2, gt=0, allow_inf_nan=False)
-    entropy_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    value_weight: float = Field(default=0.5, ge=0, allow_inf_nan=False)
-    max_gradient_norm: float = Field(default=0.5, gt=0, allow_inf_nan=False)
     hidden: tuple[int, ...] = Field(default=(32, 32), min_length=1, max_length=5)
-    log_std: float = Field(default=-0.7, ge=-10, le=2)
     n_paths: int = Field(default=1024, ge=1)
 
     @model_validator(mode="after")
@@ -138,10 +127,15 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
         report: called with the iterations done and wanted.
 
     Raises:
-        InputError: if the folder holds something, or no Ray cluster answers at ``address``.
+        MissingExtraError: if something that it needs is not installed.
+        InputError: if the folder holds something.
+        CcenvError: if no Ray cluster answers at ``address``, or training left the finite numbers; the policies of the iteration
+            before are kept.
     """
     require_extra("ray", "rllib")
     require_extra("torch", "train")
+    if config.plays == "duel":
+        require_extra("pettingzoo", "duel")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
     import ray
@@ -158,7 +152,7 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
         for iteration in range(config.iterations):
             rows.append(_row(algorithm.train(), iteration + 1))
             _write_progress(folder / "progress.csv", rows)
-            _save(config, folder, algorithm)
+            _save(config, folder, algorithm, iteration)
             if report is not None:
                 report(iteration + 1, config.iterations)
         times = clock.read()
@@ -213,12 +207,11 @@ def _start_ray(config: RllibConfig) -> None:
 
 def _algorithm(config: RllibConfig) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
     from ccenv.envs.rllib import register_rllib
-    from ccenv.training.rllib_module import module_spec
 
     register_rllib()
-    spec = module_spec(config.hidden, config.log_std)
     chosen = (
         PPOConfig()
         .learners(num_learners=0)
@@ -229,15 +222,8 @@ def _algorithm(config: RllibConfig) -> Any:
             lr=config.learning_rate,
             gamma=config.gamma,
             lambda_=config.gae_lambda,
-            clip_param=config.clip_range,
-            entropy_coeff=config.entropy_weight,
-            vf_loss_coeff=config.value_weight,
-            vf_clip_param=math.inf,  # clipping at 10, the default, leaves no gradient: returns go up to 1 / (1 - gamma)
-            grad_clip=config.max_gradient_norm,
-            grad_clip_by="global_norm",
-            use_kl_loss=False,
         )
-        .rl_module(rl_module_spec=spec)
+        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=list(config.hidden), fcnet_activation="tanh"))
         .debugging(seed=config.seed, log_level="ERROR")
     )
     if config.plays == "sender":
@@ -249,7 +235,7 @@ def _algorithm(config: RllibConfig) -> Any:
         )
     else:
         chosen.environment("ccenv/Duel-v0", env_config=config.environment)
-        chosen.env_runners(num_env_runners=config.num_env_runners)
+        chosen.env_runners(num_env_runners=config.num_env_runners, num_envs_per_env_runner=config.num_envs)
         chosen.multi_agent(policies={SENDER, NETWORK}, policy_mapping_fn=_policy_of)
     return chosen.build_algo()
 
@@ -276,35 +262,50 @@ def _write_progress(file: FilePath, rows: list[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-def _save(config: RllibConfig, folder: FilePath, algorithm: Any) -> None:
-    """Write the policies as they act without noise."""
+def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int) -> None:
+    """Write the policies as they act without noise, if all of them are finite."""
     from ccenv.adversaries.learned import save_adversary
     from ccenv.agents.learned import save_policy
 
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
+    sender, network = _players(config, algorithm)
+    for player in (sender, network):
+        if player is not None and not all(np.isfinite(array).all() for array in (*player.weights, *player.biases)):
+            kept = f"the policies of iteration {iteration} are kept" if iteration else "no policy was written"
+            raise CcenvError(
+                f"training left the finite numbers in iteration {iteration + 1}; {kept}. "
+                f"Try a smaller learning_rate (it is {config.learning_rate:g})"
+            )
+    save_policy(folder, sender, notes)
+    if network is not None:
+        (folder / NETWORK).mkdir(exist_ok=True)
+        save_adversary(folder / NETWORK, network, notes)
+
+
+def _players(config: RllibConfig, algorithm: Any) -> tuple[MlpSender, MlpAdversary | None]:
+    """Return the policies for the engines: their mean actions."""
     module = SENDER if config.plays == "duel" else "default_policy"
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
-    save_policy(folder, MlpSender(config.name, weights, biases, "tanh", OBSERVATION_VERSION), notes)
-    if config.plays == "duel":
-        from ccenv.envs.network import NetworkAction
+    sender = MlpSender(config.name, weights, biases, "tanh", OBSERVATION_VERSION)
+    if config.plays != "duel":
+        return sender, None
+    from ccenv.envs.network import NetworkAction
 
-        settings = config.settings()
-        columns = NetworkAction(settings, 1).columns
-        weights, biases = mean_layers(algorithm.get_module(NETWORK).get_state(), len(columns))
-        # RLlib's actions lie in [-1, 1]; the moves of the network in [0, 1].
-        weights, biases = (*weights[:-1], weights[-1] / 2), (*biases[:-1], (biases[-1] + 1) / 2)
-        policy = MlpAdversary(
-            f"{config.name}_network",
-            weights,
-            biases,
-            "tanh",
-            OBSERVATION_VERSION,
-            columns,
-            settings.decision_steps or 0,
-            settings.episode_rtts,
-        )
-        (folder / NETWORK).mkdir(exist_ok=True)
-        save_adversary(folder / NETWORK, policy, notes)
+    settings = config.settings()
+    columns = NetworkAction(settings, 1).columns
+    weights, biases = mean_layers(algorithm.get_module(NETWORK).get_state(), len(columns))
+    # RLlib's actions lie in [-1, 1]; the moves of the network in [0, 1].
+    weights, biases = (*weights[:-1], weights[-1] / 2), (*biases[:-1], (biases[-1] + 1) / 2)
+    return sender, MlpAdversary(
+        f"{config.name}_network",
+        weights,
+        biases,
+        "tanh",
+        OBSERVATION_VERSION,
+        columns,
+        settings.decision_steps or 0,
+        settings.episode_rtts,
+    )
 
 
 def mean_layers(state: dict[str, np.ndarray], n_actions: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:

@@ -17,7 +17,7 @@ from ccenv.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_sender
-from ccenv.training.logs import Log, Progress, open_logs
+from ccenv.training.logs import Log, Progress, check_logs, open_logs
 
 CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
 Player = MlpSender | MlpAdversary
@@ -78,14 +78,16 @@ def train(
         Result: of the finished run.
 
     Raises:
+        MissingExtraError: if something that it needs is not installed.
         InputError: if the folder holds something else, or a run of another config.
         DivergedError: if training left the finite numbers; the last good checkpoint stays.
         KeyboardInterrupt: at Ctrl-C, after the last finished iteration has been saved.
     """
     folder = default_folder(config) if folder is None else FilePath(folder)
-    state = _prepare(config, folder, restart)
     from ccenv.training.learner import DivergedError, Learner
 
+    check_logs(config.log)
+    state = _prepare(config, folder, restart)
     learner = Learner(config, state)
     start = learner.state.iteration * config.iteration_steps
     record = _Record(folder, config)

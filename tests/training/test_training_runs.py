@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
-from ccenv.errors import CcenvError, InputError
+from ccenv.errors import InputError, MissingExtraError
 from ccenv.path import make_path
 from ccenv.sender import ExternalSender, MlpSender
 from ccenv.training.config import load_config
@@ -344,10 +344,14 @@ def test_optional_logs(tmp_path, monkeypatch):
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
 
-def test_missing_tensorboard_is_said(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(CcenvError, match="pip install tensorboard"):
-        train(small("log.tensorboard=true"), tmp_path)
+@pytest.mark.parametrize(
+    ("module", "extra", "setting"), [("tensorboard", "train", "tensorboard"), ("wandb", "wandb", "wandb.enabled")]
+)
+def test_a_missing_extra_is_said_before_anything_is_written(tmp_path, monkeypatch, module, extra, setting):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"{module} is not installed: pip install 'ccenv\[{extra}\]'"):
+        train(small(f"log.{setting}=true"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_evaluation_is_fixed_and_orders_known_senders():
