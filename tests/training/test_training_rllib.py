@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.training.rllib import mean_layers
+from ccenv.config import validate
+from ccenv.errors import CcenvError
+from ccenv.training.config import load_data
+from ccenv.training.rllib import RllibConfig, _save, mean_layers
 
 SMALL = ["iterations=2", "train_batch_size=64", "minibatch_size=32", "num_epochs=1", "hidden=[8]", "n_paths=8", "num_cpus=1"]
 
@@ -39,6 +43,48 @@ def test_bad_configs_stop_before_ray_starts(
     assert said in capsys.readouterr().err
 
 
+class Trained:
+    """Stands for RLlib's algorithm: modules with given weights."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def get_module(self, name: str) -> Trained:
+        self._n = {"sender": (10, 1), "network": (19, 2)}[name]
+        return self
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        n_in, n_out = self._n
+        state = {"encoder.encoder.net.mlp.0.weight": np.zeros((4, n_in)), "encoder.encoder.net.mlp.0.bias": np.zeros(4)}
+        head = np.full((2 * n_out, 4), self._value)
+        return {**state, "pi.net.mlp.0.weight": head, "pi.net.mlp.0.bias": np.zeros(2 * n_out)}
+
+
+def test_policies_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
+    config = validate(RllibConfig, *load_data("rllib_duel"))
+    with pytest.raises(CcenvError, match="iteration 1; no policy was written"):
+        _save(config, tmp_path, Trained(np.nan), 0)
+    assert not list(tmp_path.iterdir())
+    _save(config, tmp_path, Trained(0.5), 0)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert len(before) == 4
+    with pytest.raises(CcenvError, match="iteration 2; the policies of iteration 1 are kept"):
+        _save(config, tmp_path, Trained(np.inf), 1)
+    assert before == {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
+
+def test_missing_pettingzoo_is_said_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    assert main(["train", "rllib_duel", "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == "ccenv: error: pettingzoo is not installed: pip install 'ccenv[duel]'\n"
+    assert not (tmp_path / "run").exists()
+    assert main(["train", "rllib_duel", "--restart"]) == 2
+    assert "cannot be resumed" in capsys.readouterr().err
+
+
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
     (tmp_path / "mine").write_text("x")
@@ -48,16 +94,22 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys: pytest
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rllib_sender", "rllib_duel"])
-def test_rllib_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
+    from ccenv.training import record
+
+    monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary
     from ccenv.agents import make_sender
 
-    changes = [*SMALL, "environment.episode_rtts=8", *(["num_envs=4"] if name == "rllib_sender" else [])]
-    arguments = [a for c in changes for a in ("--set", c)]
+    arguments = [a for c in [*SMALL, "environment.episode_rtts=8", "num_envs=4"] for a in ("--set", c)]
+    arguments += ["--seeds", "3", "--record", str(tmp_path / "record.json")]
     assert main(["train", name, "--out", str(tmp_path / "run"), "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["iterations"] == 2 and result["steps"] >= 128
+    assert result["iterations"] == 2 and result["steps"] >= 128 and result["cpu_seconds"] > 0
+    run = record.read_data(tmp_path / "record.json")["runs"][f"{name}:3"]
+    assert run["evaluation"] == result["evaluation"] and 0 <= run["worst_utilisation"]["deep"] <= 1
+    assert (run["duel"] is None) == (name == "rllib_sender")
     assert make_sender(str(tmp_path / "run")).name == name
     if name == "rllib_duel":
         first = result["returns"][0]
