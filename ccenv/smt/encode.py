@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
 from ccenv.smt import beliefs, laws
 from ccenv.smt.algebra import Formula
 from ccenv.smt.setting import HISTORY_STEPS, Setting
+from ccenv.smt.solvers import Written, to_smtlib, write_formulas
 from ccenv.smt.view import View
+
+NETWORKS_KEPT = 16
+"""Networks whose formulas are kept for the next sender."""
 
 BOUNDS = ("C_L", "C_U", "C_L_lambda", "q_U")
 
@@ -45,7 +50,7 @@ class SmtSender(Protocol):
         """Return what the sender reads."""
 
     def declare(self, view: View, make: Variables) -> None:
-        """Declare the sender's own variables (``sent``, ``rate``, ``cwnd``, ``extra``)."""
+        """Declare the sender's own variables (``sent``, ``rate``, ``cwnd``, ``extra``); ``sent`` is a variable in each step."""
 
     def sends(self, view: View) -> Iterator[Formula]:
         """Yield the sender's formulas."""
@@ -82,6 +87,22 @@ class Variables:
         return [self.real(f"{name}_{t}") for t in range(length)]
 
 
+@dataclass(frozen=True)
+class Network:
+    """What a network and its beliefs say whatever is sent.
+
+    Attributes:
+        parts: (law or rule name, formula) pairs.
+    """
+
+    parts: tuple[tuple[str, Formula], ...]
+
+    @cached_property
+    def written(self) -> Written:
+        """The formulas as SMT-LIB lines."""
+        return write_formulas([formula for _, formula in self.parts if formula is not True])
+
+
 @dataclass
 class Encoding:
     """Formulas of a network, its beliefs and a sender, before any property.
@@ -91,18 +112,25 @@ class Encoding:
         sender: the sender, or None for an arbitrary one.
         view: the terms.
         variables: all declared variables by name.
-        parts: (law or rule name, formula) pairs.
+        parts: (law or rule name, formula) pairs: first the network's, then the sender's.
+        network: the first of them, which senders that name their bytes alike share.
     """
 
     setting: Setting
     sender: SmtSender | None
     view: View
     variables: Variables
-    parts: list[tuple[str, Formula]] = field(default_factory=list)
+    parts: list[tuple[str, Formula]]
+    network: Network
 
     def formulas(self) -> list[Formula]:
         """Return all formulas that are not trivially true."""
         return [formula for _, formula in self.parts if formula is not True]
+
+    def smtlib(self, *more: Formula) -> str:
+        """Return all formulas and some more as a benchmark, the same text as ``to_smtlib([*formulas(), *more])``."""
+        own = self.parts[len(self.network.parts) :]
+        return to_smtlib([*(formula for _, formula in own if formula is not True), *more], self.network.written)
 
 
 @dataclass(frozen=True)
@@ -161,19 +189,34 @@ def encode(
     view = _declare(setting, wanted, make, constant=bounds == "constant")
     sender.declare(view, make)
     _declare_losses(view, make)
-    encoding = Encoding(setting, sender, view, make)
-    encoding.parts += laws.network(view)
-    encoding.parts += [("initial_bounds", f) for f in beliefs.initial_bounds(view)]
+    network = _network(setting, wanted, bounds, tuple(str(sent) for sent in view.sent[1:]))
+    own = [(f"sender {sender.name}", f) for f in sender.sends(view)]
+    return Encoding(setting, sender, view, make, [*network.parts, *own], network)
+
+
+@lru_cache(maxsize=NETWORKS_KEPT)
+def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"], sent: tuple[str, ...]) -> Network:
+    """Encode a network and its beliefs; senders that name their bytes alike share it.
+
+    Args:
+        setting: model, buffer, T, rules.
+        wanted: what is encoded.
+        bounds: as in :func:`encode`.
+        sent: names of the reals that are sent in steps 1 to T - 1.
+    """
+    make = Variables()
+    view = _declare(setting, wanted, make, constant=bounds == "constant")
+    view.sent = [None, *(make.real(name) for name in sent)]
+    _declare_losses(view, make)
+    parts: list[tuple[str, Formula]] = list(laws.network(view))
+    parts += [("initial_bounds", f) for f in beliefs.initial_bounds(view)]
     if bounds == "constant":
-        encoding.parts += [("constant_bounds", f) for f in beliefs.constant_bounds(view, wanted.probe_window)]
+        parts += [("constant_bounds", f) for f in beliefs.constant_bounds(view, wanted.probe_window)]
         if view.q_U is not None:
-            encoding.parts += [("queue_bound", f) for f in beliefs.queue_bound(view)]
+            parts += [("queue_bound", f) for f in beliefs.queue_bound(view)]
     else:
-        encoding.parts += _moving_bounds(view, wanted)
-    encoding.parts += [(f"sender {sender.name}", f) for f in sender.sends(view)]
-    broken = setting.broken
-    encoding.parts = [(name, formula) for name, formula in encoding.parts if name not in broken]
-    return encoding
+        parts += _moving_bounds(view, wanted)
+    return Network(tuple((name, formula) for name, formula in parts if name not in setting.broken))
 
 
 def _closed(wanted: Needs, setting: Setting) -> Needs:

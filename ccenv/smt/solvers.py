@@ -70,17 +70,37 @@ def check_second_solver(solver: str | None) -> None:
     version_of(solver)
 
 
-def to_smtlib(formulas: Sequence[Any]) -> str:
-    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before."""
+@dataclass(frozen=True)
+class Written:
+    """Formulas as SMT-LIB lines: the declarations that they need, and one assertion after the other."""
+
+    declared: frozenset[str] = frozenset()
+    asserted: tuple[str, ...] = ()
+
+
+def write_formulas(formulas: Sequence[Any]) -> Written:
+    """Write formulas as SMT-LIB lines."""
     require_extra("z3", "verify")
     import z3
 
     solver = z3.Solver()
     solver.add(*formulas)
     lines = solver.sexpr().splitlines()
-    declared = sorted(line for line in lines if line.startswith("(declare-fun"))
-    asserted = [line for line in lines if not line.startswith("(declare-fun")]
-    return "\n".join(["(set-logic QF_LRA)", *declared, *asserted, "(check-sat)"]) + "\n"
+    declared = frozenset(line for line in lines if line.startswith("(declare-fun"))
+    return Written(declared, tuple(line for line in lines if not line.startswith("(declare-fun")))
+
+
+def to_smtlib(formulas: Sequence[Any], before: Written | None = None) -> str:
+    """Write formulas as an SMT-LIB 2 benchmark in QF_LRA; equal queries give equal texts, whatever was built before.
+
+    Args:
+        formulas: what to assert.
+        before: formulas that come first and were written already.
+    """
+    before = before or Written()
+    own = write_formulas(formulas)
+    lines = [*sorted(before.declared | own.declared), *before.asserted, *own.asserted]
+    return "\n".join(["(set-logic QF_LRA)", *lines, "(check-sat)"]) + "\n"
 
 
 def solve(text: str, solver: str = "z3", time_limit_s: float = 600.0, seed: int = 0) -> Answer:

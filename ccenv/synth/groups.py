@@ -19,7 +19,7 @@ from ccenv.smt.encode import Needs, Variables, encode
 from ccenv.smt.programs import TIME_INPUTS
 from ccenv.smt.senders import ProgramSmtSender
 from ccenv.smt.setting import Setting
-from ccenv.smt.solvers import Answer, solve, to_smtlib
+from ccenv.smt.solvers import Answer, solve
 from ccenv.smt.store import query_hash
 from ccenv.smt.verifier import confirm
 from ccenv.smt.view import View
@@ -187,23 +187,22 @@ def decide_group(group: GroupTask) -> list[tuple[int, Decision]]:
     """Decide some of a group's candidates, at least one.
 
     Returns:
-        list: (class number, decision). With ``hull`` first one candidate is decided on its own; where it is proved, the hull of
-        all is tried. With ``choice`` the answer is a counterexample of one, or a proof of all.
+        list: (class number, decision). With ``hull`` first the hull of all is tried; where it is not proved, one candidate is
+        decided on its own. With ``choice`` the answer is a counterexample of one, or a proof of all.
     """
     if group.kind == "choice":
         return _decide_choice(group)
+    hull = hull_of(list(group.programs)) if len(group.numbers) > 1 else None
+    shared = _ask(group, hull) if hull is not None else None
+    if shared is not None and shared.status == "proved":
+        return _all_proved(group, shared)
     middle = len(group.numbers) // 2
     own = decide(group.task(middle))
-    out = [(group.numbers[middle], own)]
-    others = [i for i in range(len(group.numbers)) if i != middle]
-    hull = hull_of(list(group.programs)) if own.status == "proved" and others else None
-    if hull is not None:
-        shared = _ask(group, hull)
+    if shared is not None:
         own.calls += shared.calls
         own.seconds += shared.seconds
-        if shared.status == "proved":
-            out += [(group.numbers[i], Decision("proved", queries=shared.queries)) for i in others]
-            return out
+    out = [(group.numbers[middle], own)]
+    others = [i for i in range(len(group.numbers)) if i != middle]
     if own.status == "proved":
         # The hull says nothing: go on one by one, as long as they are proved.
         for i in others:
@@ -213,12 +212,37 @@ def decide_group(group: GroupTask) -> list[tuple[int, Decision]]:
     return out
 
 
+def _all_proved(group: GroupTask, shared: Decision) -> list[tuple[int, Decision]]:
+    """Return one proof as that of every candidate; its cost counts once."""
+    first = Decision("proved", shared.calls, shared.seconds, queries=shared.queries)
+    return [(group.numbers[0], first), *((n, Decision("proved", queries=shared.queries)) for n in group.numbers[1:])]
+
+
+def boxes(rates: dict[int, tuple[int, ...]]) -> list[list[int]]:
+    """Split candidates with the same conditions so that the ends of each part's hull are candidates, too.
+
+    A hull with an end that was refuted cannot be proved. Candidates with two rates are split into full rectangles.
+
+    Args:
+        rates: class number -> numbers of its rates.
+
+    Returns:
+        list: class numbers of each part, in order.
+    """
+    last: dict[tuple[int, ...], set[int]] = {}
+    for numbers in rates.values():
+        last.setdefault(numbers[:-1], set()).add(numbers[-1])
+    parts: dict[frozenset[int], list[int]] = {}
+    for number, numbers in rates.items():
+        parts.setdefault(frozenset(last[numbers[:-1]]), []).append(number)
+    return list(parts.values())
+
+
 def _decide_choice(group: GroupTask) -> list[tuple[int, Decision]]:
     choice = Choice(group.programs)
     shared = _ask(group, choice)
     if shared.status == "proved":
-        first = Decision("proved", shared.calls, shared.seconds, queries=shared.queries)
-        return [(group.numbers[0], first), *((n, Decision("proved", queries=shared.queries)) for n in group.numbers[1:])]
+        return _all_proved(group, shared)
     if shared.status == "refuted" and shared.answer is not None:
         index = choice.picked_in(shared.answer.model)
         query = next(query for query in claims(group.task(index)) if query.name == shared.claim)
@@ -246,7 +270,7 @@ def _ask(group: GroupTask, sender: Any) -> _Shared:
     for query in claims(group.task(0)):
         needs = query.claim.needs | sender.needs(group.setting)
         encoding = encode(group.setting, sender, needs, bounds=query.bounds)
-        text = to_smtlib([*encoding.formulas(), query.claim.violation(encoding.view)])
+        text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", group.seconds, group.seed)
         out.calls += 1
         out.seconds += answer.seconds

@@ -16,7 +16,7 @@ from ccenv.smt.encode import AnySender, Needs, encode
 from ccenv.smt.properties import Property
 from ccenv.smt.senders import ProgramSmtSender
 from ccenv.smt.setting import Setting
-from ccenv.smt.solvers import solve, to_smtlib
+from ccenv.smt.solvers import solve
 from ccenv.smt.store import query_hash
 from ccenv.smt.verifier import Query, confirm
 from ccenv.smt.view import View, known
@@ -173,7 +173,7 @@ def decide(task: Task) -> Decision:
     out = Decision("proved")
     for query in claims(task):
         encoding = encode(task.setting, query.sender, query.claim.needs, bounds=query.bounds)
-        text = to_smtlib([*encoding.formulas(), query.claim.violation(encoding.view)])
+        text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", task.seconds, task.seed)
         out.calls += 1
         out.seconds += answer.seconds
@@ -198,7 +198,7 @@ def recheck(task: Task, solver: str) -> dict[str, Any]:
     seconds, said = 0.0, []
     for query in claims(task):
         encoding = encode(task.setting, query.sender, query.claim.needs, bounds=query.bounds)
-        answer = solve(to_smtlib([*encoding.formulas(), query.claim.violation(encoding.view)]), solver, task.seconds, task.seed)
+        answer = solve(encoding.smtlib(query.claim.violation(encoding.view)), solver, task.seconds, task.seed)
         seconds += answer.seconds
         said.append(answer.status)
     return {"solver": solver, "confirmed": all(status == "unsat" for status in said), "seconds": round(seconds, 3)}
@@ -215,8 +215,8 @@ def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Deci
     )
     query = Query("beliefs stay consistent", setting, AnySender(), claim)
     encoding = encode(setting, query.sender, claim.needs)
-    answer = solve(to_smtlib([*encoding.formulas(), claim.violation(encoding.view)]), "z3", seconds, seed)
-    twin = solve(to_smtlib(encoding.formulas()), "z3", seconds, seed)
+    answer = solve(encoding.smtlib(claim.violation(encoding.view)), "z3", seconds, seed)
+    twin = solve(encoding.smtlib(), "z3", seconds, seed)
     out = Decision("proved", 2, answer.seconds + twin.seconds, query.name)
     if answer.status == "sat":
         out.status, out.view = "refuted", confirm(query, encoding, answer)

@@ -15,7 +15,7 @@ from ccenv.smt.exact import ReplayError
 from ccenv.smt.view import View
 from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
-from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, decide_group, reads_time
+from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.objectives import Objectives
 from ccenv.synth.prove import Decision, Task, broken_parts, recheck, require_consistent_beliefs
@@ -265,7 +265,7 @@ def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hu
     """
     # Programs that read no delays have one rate where no bound moves: many are no harder than one.
     free: list[int] = []
-    timed: dict[tuple[int, ...], list[int]] = {}
+    timed: dict[tuple[int, ...], dict[int, tuple[int, ...]]] = {}
     constant = run.simulator.objectives.transient == "none"
     for number in map(int, run.undecided):
         if run.timed and not full and number in run.still:
@@ -274,13 +274,13 @@ def _groups(run: Run, full: bool) -> list[tuple[list[int], Literal["choice", "hu
         if constant and not full and not reads_time(run.space.program(candidate, "p")):
             free.append(number)
         else:
-            timed.setdefault(candidate.conditions, []).append(number)
+            timed.setdefault(candidate.conditions, {})[number] = candidate.rates
     # Four lists: a wave then finds up to four counterexamples.
     size = min(LARGEST_CHOICE, max(-(-len(free) // WAVE), 8))
     groups: list[tuple[list[int], Literal["choice", "hull"]]] = [
         (free[i : i + size], "choice") for i in range(0, len(free), size)
     ]
-    return groups + [(numbers, "hull") for numbers in timed.values()]
+    return groups + [(numbers, "hull") for rates in timed.values() for numbers in boxes(rates)]
 
 
 def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"], full: bool) -> GroupTask:
