@@ -203,12 +203,12 @@ def test_a_killed_search_goes_on_to_the_same_answer(
     """Killed among the boxes it starts again from its seed; killed among the proofs it keeps the boxes' traces."""
     wrapped, calls = getattr(run_module, where), 0
 
-    def stop(*args) -> None:  # type: ignore[no-untyped-def]
+    def stop(*args, **named) -> None:  # type: ignore[no-untyped-def]
         nonlocal calls
         calls += 1
         if calls > after:
             raise KeyboardInterrupt
-        wrapped(*args)
+        wrapped(*args, **named)
 
     monkeypatch.setattr(run_module, where, stop)
     with pytest.raises(KeyboardInterrupt):
