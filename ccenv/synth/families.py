@@ -87,7 +87,8 @@ def search_families(
     rows = search.survivors(query.limits.classes) if finished or search.attack(found, progress) else None
     left = search.left if rows is None else 0
     listed = rows if rows is not None else np.zeros((0, 2 * space.template.rates - 1), np.int16)
-    groups = [listed[numbers] for numbers in group_equal(cells(space, query.T), listed)]
+    found_cells = cells(space, query.T, ordered=query.beliefs.start == "consistent")
+    groups = [listed[numbers] for numbers in group_equal(found_cells, listed)]
     cpu_s = finished[0]["cpu_s"] if finished else round(search.cpu_s, 3)
     if rows is not None and not finished:
         journal.add({"kind": "covered", "listed": len(rows), "functions": len(groups), "cpu_s": cpu_s})

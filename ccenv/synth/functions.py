@@ -48,15 +48,16 @@ class Cells:
     same: np.ndarray
 
 
-def cells(space: Space, largest_delay: int) -> Cells:
+def cells(space: Space, largest_delay: int, *, ordered: bool = True) -> Cells:
     """Return the cells of a template.
 
     Args:
         space: its conditions and rates.
         largest_delay: largest qdel_L in Rm that a trace can show.
+        ordered: C_L never exceeds C_U, as in ``build_space``.
     """
     conditions, rates = class_records(space)
-    points = np.array(list(_points(space)), dtype=np.int64)
+    points = np.array(list(_points(space, ordered)), dtype=np.int64)
     untimed = masks_at(conditions, points)
     per_rate = [np.maximum(int(r["C_L"]) * points[:, 0] + int(r["alpha"]) * points[:, 2], 2 * points[:, 2]) for r in rates]
     sent = np.stack(per_rate, axis=1)
@@ -72,13 +73,14 @@ def cells(space: Space, largest_delay: int) -> Cells:
     return Cells(np.concatenate([masks | mask for mask in timed]), np.tile(same, (len(timed), 1)))
 
 
-def _points(space: Space) -> Iterator[tuple[int, int, int]]:
-    """Yield points (C_L, C_U, MSS/Rm) in integers that span every cell of {1 <= x <= y}, x = C_L*Rm/MSS and y = C_U*Rm/MSS.
+def _points(space: Space, ordered: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield points (C_L, C_U, MSS/Rm) in integers that span every cell of x = C_L*Rm/MSS >= 1 and y = C_U*Rm/MSS >= x, or 1.
 
     Columns go through each crossing of two lines, twice between neighbours and twice beyond the last one; on a column, points lie
     on each line, twice between neighbours and twice beyond the last one.
     """
-    lines, uprights = {(Fraction(1), Fraction(0))}, {Fraction(1)}
+    edge = (Fraction(1), Fraction(0)) if ordered else (Fraction(0), Fraction(1))
+    lines, uprights = {edge}, {Fraction(1)}
     for index in space.condition_of:
         given = dict(space.conditions[index])
         x, y, one = (given.get(name, Fraction(0)) for name in ("C_L", "C_U", "MSS/Rm"))
@@ -94,7 +96,8 @@ def _points(space: Space) -> Iterator[tuple[int, int, int]]:
             uprights.add((1 - given.get("MSS/Rm", Fraction(0))) / slope)
     crossings = {(b2 - b1) / (a1 - a2) for a1, b1 in lines for a2, b2 in lines if a1 != a2}
     for x in _between(sorted(x for x in crossings | uprights if x >= 1)):
-        for y in _between(sorted({a * x + b for a, b in lines if a * x + b >= x})):
+        least = edge[0] * x + edge[1]
+        for y in _between(sorted({a * x + b for a, b in lines if a * x + b >= least})):
             scale = math.lcm(x.denominator, y.denominator)
             yield int(x * scale), int(y * scale), scale
 

@@ -121,6 +121,14 @@ def test_programs_that_no_cell_tells_apart_are_found() -> None:
     assert groups == [[0, 1], [2, 3], [4, 5], [6]]
 
 
+WRONG = QUICK.model_validate(
+    QUICK.model_dump()
+    | {"beliefs": {"timeouts": "paper", "start": "any"}}
+    | {"template": QUICK.template.model_dump() | {"conditions": [QUICK.template.conditions[0], {"C_L": [1], "C_U": [0, -1]}]}}
+)
+"""Beliefs that may be wrong: C_L > C_U is a condition then."""
+
+
 def _by_hand(query: Query) -> dict[tuple, list[Candidate]]:
     """Group every raw candidate by what it sends at every point where coefficients of +-2 can tell programs apart."""
     space = query.space()
@@ -128,7 +136,8 @@ def _by_hand(query: Query) -> dict[tuple, list[Candidate]]:
     inputs = [
         {"C_L": x, "C_U": y, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delay), "Rm": Fraction(1)}
         for x in grid
-        for y in [x * k for k in (1, Fraction(5, 4), 2, 3)]
+        for y in [x * k for k in (Fraction(1, 3), Fraction(2, 3), 1, Fraction(5, 4), 2, 3)]
+        if y >= (1 if query.beliefs.start == "any" else x)
         for delay in range(4)
     ]
     truths = [[sum((c * v[n] for n, c in terms), start=Fraction(0)) > 0 for v in inputs] for terms in space.conditions]
@@ -145,11 +154,13 @@ def _by_hand(query: Query) -> dict[tuple, list[Candidate]]:
     return out
 
 
-def test_families_count_every_raw_candidate_once() -> None:
+@pytest.mark.parametrize("query", [QUICK, WRONG])
+def test_families_count_every_raw_candidate_once(query: Query) -> None:
     """Raw counts and keys of all functions of the small template against grouping its 3,456 candidates by what they send."""
-    space, rows = QUICK.space(), _all_rows(QUICK)
-    families = [Family(space, rows[group]) for group in group_equal(cells(space, QUICK.T), rows)]
-    expected = _by_hand(QUICK)
+    space, rows = query.space(), _all_rows(query)
+    found = cells(space, query.T, ordered=query.beliefs.start == "consistent")
+    families = [Family(space, rows[group]) for group in group_equal(found, rows)]
+    expected = _by_hand(query)
     assert len(families) == len(expected)
     by_member = {candidate: members for members in expected.values() for candidate in members}
     for family in families:
