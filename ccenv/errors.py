@@ -25,6 +25,10 @@ class PathError(InputError):
     """A path (link rate, delays, buffer) that no network can have or the grid cannot hold."""
 
 
+class NoEncodingError(InputError):
+    """A sender that the solver has no encoding of."""
+
+
 class TraceError(CcenvError):
     """A trace file that is truncated, foreign or inconsistent."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.hashing import canonical_json, code_hash, hash_of
+from ccenv.benchmarks.hashing import canonical_json, code_hash, hash_of, plain
 from ccenv.benchmarks.players import agent_player
 from ccenv.benchmarks.provenance import machine, now
 from ccenv.benchmarks.runner import cells_for
@@ -19,14 +19,13 @@ from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite import Suite, suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.benchmarks.summary import summarise
-from ccenv.config import validate
 from ccenv.errors import CcenvError
 from ccenv.files import parse_json
-from ccenv.leaderboard.damage import DAMAGE, Damage, DamageCell, measured, score_of, undisturbed_cells
+from ccenv.leaderboard.contents import AUDIT, check_contents, damage_of
+from ccenv.leaderboard.damage import DAMAGE, measured, score_of, undisturbed_cells
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.records import played_hash
 from ccenv.leaderboard.rounds import commitment, evaluation_suite, revealed, secret_of
-from ccenv.leaderboard.sources import AUDIT
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store import Store, Stored
 from ccenv.leaderboard.submit import Entrant, entrants
@@ -82,9 +81,11 @@ def audit(
 
     Raises:
         EditedRecordError: if a record or file is not what was stored.
+        InputError: if a record cannot be read.
     """
     n_records = store.check()
     records = store.records()
+    check_contents(records, store.file)
     problems = _check_rounds(store, home)
     problems += [p for record in records if record.kind == EVALUATION for p in _check_evaluation(store, home, record)]
     problems += [p for record in records if record.kind == DAMAGE for p in _check_damage(store, home, record)]
@@ -159,9 +160,10 @@ def _check_damage(store: Store, home: Home, record: Stored) -> list[str]:
         played = _played_suite(store, home, record)
     except CcenvError as error:
         return [f"{where}: its seeds cannot be checked ({error})"]
-    if list(played.seeds) != record.content["suite"]["seeds"]:
+    damage = damage_of(record)
+    if plain({**damage.suite, "seeds": played.seeds}) != damage.as_run:
         return [f"{where}: its seeds do not follow from the submission and the secret"]
-    score = score_of([validate(DamageCell, cell, where) for cell in record.content["cells"]])
+    score = score_of(damage.cells)
     return [] if score == record.content["score"] else [f"{where}: its score does not follow from its cells"]
 
 
@@ -199,25 +201,27 @@ def _drawn(generator: np.random.Generator, items: list[Sampled], count: int) -> 
 def _comparable(record: Stored) -> bool:
     """Tell whether a record was made by this code on such a machine."""
     made = record.content if record.kind == DAMAGE else record.content["manifest"]
-    return bool(made["code_sha256"] == code_hash() and made["machine"]["processor"] == machine()["processor"])
+    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
 
 
 def _run_again(store: Store, home: Home, entrant: Entrant, item: Sampled) -> bool:
     """Play a run again; tell whether all its numbers are the same to the last bit."""
     record = item.record
     if record.kind == DAMAGE:
-        damage = validate(Damage, {name: record.content[name] for name in Damage.model_fields}, item.title)
-        played = suite_of(damage.suite, item.title)
+        damage = damage_of(record)
+        played = suite_of(damage.as_run, item.title)
         if not isinstance(played, Suite):
             raise CcenvError(f"{item.title}: not a suite of the curve engine")
-        cell = undisturbed_cells(played)[item.place]
+        panel = undisturbed_cells(played)
         adversary: Any = entrant.player
-        return measured(cell, adversary)[0] == damage.cells[item.place]
+        return item.place < len(panel) and measured(panel[item.place], adversary)[0] == damage.cells[item.place]
     lines = parse_cells(store.file(record.files[CELLS]), FilePath(CELLS))
     with tempfile.TemporaryDirectory() as scratch:
         spec = entrant.write_player(FilePath(scratch))
         player = agent_player(spec, entrant.record.card.spec)
         cells = cells_for(_played_suite(store, home, record), [player])
+        if item.place >= len(cells):
+            return False
         again = parse_json(canonical_json(cells[item.place].run()), item.title)
     return all(again.get(key) == value for key, value in lines[item.place].items() if key not in ("key", "code_sha256"))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ccenv.benchmarks.comparison import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite_base import SuiteBase
-from ccenv.leaderboard.comparison import Tasks, probability_of_improvement
 from ccenv.leaderboard.records import BenchRecord, Cell, Manifest, Player, Summary, VerificationRecord, WorstCase, slug
 from ccenv.leaderboard.sources import DamageRecord, EnvelopeRecord, Records
 from ccenv.leaderboard.submit import SubmissionRecord

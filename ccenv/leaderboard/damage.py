@@ -56,17 +56,28 @@ class DamageCell(StrictModel):
 
 
 class Damage(StrictModel):
-    """The record of a network adversary."""
+    """The record of a network adversary.
+
+    Attributes:
+        suite: the panel as published, whose hash ``suite_sha256`` is.
+        played: the panel as it was run, with the seeds of the submission; older records have it as ``suite``.
+    """
 
     submission: Sha256
     suite: dict[str, Any]
     suite_sha256: Sha256
+    played: dict[str, Any] | None = None
     code_sha256: Sha256
     versions: dict[str, Text]
     machine: dict[str, Text | float | None]
     cells: tuple[DamageCell, ...] = Field(min_length=1)
     score: Interval
     recorded_at: Moment
+
+    @property
+    def as_run(self) -> dict[str, Any]:
+        """The panel as it was run."""
+        return self.suite if self.played is None else self.played
 
     @property
     def worst(self) -> DamageCell:
@@ -142,8 +153,9 @@ class DamageStage:
             **job.head,
             "stage": self.name,
             "round": record.round,
-            "suite": plain(played.model_dump()),
+            "suite": plain(self.suite.model_dump()),
             "suite_sha256": self.suite.sha256,
+            "played": plain(played.model_dump()),
             "code_sha256": code_hash(),
             "versions": versions(),
             "machine": machine(),

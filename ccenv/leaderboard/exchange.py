@@ -12,9 +12,10 @@ from typing import Any
 
 from ccenv.errors import InputError
 from ccenv.files import parse_json, write_atomic
+from ccenv.leaderboard.contents import check_contents
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.rounds import begin_own_round
-from ccenv.leaderboard.store import Store, row_of
+from ccenv.leaderboard.store import Store, checked_rows, row_of
 
 FORMAT, VERSION = "ccenv-board-export", 1
 MAX_BYTES = 2 << 30
@@ -41,15 +42,16 @@ def export_board(store: Store, file: FilePath) -> int:
 def import_board(store: Store, home: Home, file: FilePath) -> int:
     """Read an export into an empty board; return how many records. A round with a secret of our own begins after it.
 
-    Everything is checked, and stored in one transaction.
+    Everything is checked, contents included, and stored in one transaction.
 
     Raises:
-        InputError: if the board is not empty, or the file is damaged.
+        InputError: if the board is not empty, the file is damaged, or a record cannot be read.
         EditedRecordError: if a record or file is not what its hash says.
     """
     if store.records():
         raise InputError("the board is not empty: import into a new one, see --board")
     rows, files = _read(file)
+    check_contents(checked_rows(rows, files), files.__getitem__)
     store.restore(rows, files)
     begin_own_round(store, home)
     return len(rows)

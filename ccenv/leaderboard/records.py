@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ccenv.benchmarks.hashing import hash_of
 from ccenv.benchmarks.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
@@ -185,6 +185,12 @@ class EnvelopeRow(StrictModel):
     seconds: float
     reason: Text | None
     query_sha256: Sha256 | None
+
+    @model_validator(mode="after")
+    def _proved(self) -> Self:
+        if self.verdict == "verified" and self.bound is None:
+            raise ValueError("a verified row needs its bound")
+        return self
 
 
 class Envelope(StrictModel):

@@ -8,25 +8,14 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.store import CELLS
-from ccenv.config import validate
 from ccenv.errors import InputError
+from ccenv.leaderboard.contents import AUDIT, damage_of, envelope_of, evaluation_of
 from ccenv.leaderboard.damage import DAMAGE, Damage
-from ccenv.leaderboard.records import (
-    BenchRecord,
-    Envelope,
-    VerificationRecord,
-    checked_suite,
-    read_cells,
-    read_manifest,
-    read_records,
-)
+from ccenv.leaderboard.records import BenchRecord, Envelope, VerificationRecord, checked_suite, read_records
 from ccenv.leaderboard.rounds import ROUND, revealed
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store import Store, Stored
 from ccenv.leaderboard.submit import SubmissionRecord, entrants
-
-AUDIT = "audit"
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ def from_store(store: Store) -> Records:
 
     Raises:
         EditedRecordError: if a record is not what was stored.
-        InputError: if a suite is not the one whose hash is recorded, or nothing was evaluated yet.
+        InputError: if a record cannot be read, a suite is not the one whose hash is recorded, or nothing was evaluated yet.
     """
     stored = store.records()
     benches = [_bench(store, record) for record in stored if record.kind == EVALUATION]
@@ -119,10 +108,8 @@ def from_store(store: Store) -> Records:
 
 
 def _bench(store: Store, record: Stored) -> BenchRecord:
-    where = f"record {record.number}"
-    manifest, _ = read_manifest(record.content["manifest"], where)
-    suite = checked_suite(record.content["suite"], record.content["suite_sha256"], where)
-    cells = read_cells(store.file(record.files[CELLS]), manifest, where)
+    manifest, cells = evaluation_of(record, store.file)
+    suite = checked_suite(record.content["suite"], record.content["suite_sha256"], f"record {record.number}")
     read = partial(_read, store, record.files)
     return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read)
 
@@ -132,12 +119,8 @@ def _read(store: Store, files: dict[str, str], name: str) -> bytes | None:
 
 
 def _envelope(record: Stored) -> EnvelopeRecord:
-    fields = {name: record.content[name] for name in Envelope.model_fields}
-    return EnvelopeRecord(record.content["name"], validate(Envelope, fields, f"record {record.number}"))
+    return EnvelopeRecord(record.content["name"], envelope_of(record))
 
 
 def _damage(store: Store, record: Stored) -> DamageRecord:
-    fields = {name: record.content[name] for name in Damage.model_fields}
-    return DamageRecord(
-        record.content["name"], validate(Damage, fields, f"record {record.number}"), partial(_read, store, record.files)
-    )
+    return DamageRecord(record.content["name"], damage_of(record), partial(_read, store, record.files))

@@ -18,7 +18,7 @@ from ccenv.benchmarks.report import TRACES
 from ccenv.benchmarks.runner import cells_for, run_suite
 from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite_base import SuiteBase
-from ccenv.errors import EngineError, InputError, require_extra
+from ccenv.errors import EngineError, InputError, NoEncodingError, require_extra
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store import Store
@@ -197,8 +197,9 @@ class EnvelopeStage:
         run = EnvelopeRun(spec, self.samples, None, self.budget_s, folder=str(job.folder / self.name))
         try:
             table = run_envelope(run, job.workers or 1, progress=progress)
-        except InputError as error:
-            return {**content, "rows": [], "reason": str(error)[:500], "solver": "", "setting_name": "none", "seconds": 0.0}, {}
+        except NoEncodingError as error:
+            reason = str(error).replace(spec, job.entrant.record.card.name)[:500]
+            return {**content, "rows": [], "reason": reason, "solver": "", "setting_name": "none", "seconds": 0.0}, {}
         rows = [{key: row.get(key) for key in _ROW} for row in table["rows"]]
         return {
             **content,

@@ -161,25 +161,14 @@ class Store:
         raise CcenvError("the board's database is too busy: another process keeps writing")
 
     def restore(self, rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
-        """Fill an empty store with rows as :func:`row_of` makes them, and their files: all of it or nothing.
-
-        Raises:
-            EditedRecordError: if a row, a file or the chain is not what its hash says.
-        """
+        """Fill an empty store with rows and files that :func:`checked_rows` has seen: all of it or nothing."""
         from ccenv.leaderboard.schema import FILES, RECORDS
 
-        _check_chain([_stored(row) for row in rows])
-        for slot, count in Counter(row["slot"] for row in rows).items():
-            if count > 1:
-                raise EditedRecordError(f"{count} records say {slot!r}, which may exist once")
         with self._transaction() as connection:
             for digest, content in files.items():
                 connection.execute(FILES.insert().values(sha256=digest, content=content))
             for row in rows:
                 connection.execute(RECORDS.insert().values(**row))
-                missing = [name for name, digest in _stored(row).files.items() if digest not in files]
-                if missing:
-                    raise EditedRecordError(f"record {row['number']}: its file {missing[0]} is missing")
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored.
@@ -229,6 +218,24 @@ class Store:
         for digest in sorted({digest for record in records for digest in record.files.values()}):
             self.file(digest)
         return len(records)
+
+
+def checked_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> list[Stored]:
+    """Return rows as :func:`row_of` makes them as records.
+
+    Raises:
+        EditedRecordError: if a row or the chain is not what its hash says, a slot is taken twice, or a file is missing.
+    """
+    records = [_stored(row) for row in rows]
+    _check_chain(records)
+    for slot, count in Counter(record.slot for record in records).items():
+        if count > 1:
+            raise EditedRecordError(f"{count} records say {slot!r}, which may exist once")
+    for record in records:
+        missing = [name for name, digest in record.files.items() if digest not in files]
+        if missing:
+            raise EditedRecordError(f"record {record.number}: its file {missing[0]} is missing")
+    return records
 
 
 def _check_chain(records: Sequence[Stored]) -> None:

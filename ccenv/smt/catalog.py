@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import InputError
+from ccenv.errors import NoEncodingError
 from ccenv.programs import Program
 from ccenv.registry import load_target
 from ccenv.sender import ProgramSender
@@ -24,7 +24,7 @@ def smt_sender(spec: str) -> Any:
 
     Raises:
         UnknownNameError: if nothing has this name.
-        InputError: if the sender exists but has no encoding.
+        NoEncodingError: if the sender exists but has no encoding.
     """
     if spec in FACTORIES:
         return FACTORIES[spec]()
@@ -43,11 +43,11 @@ def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
 
     Raises:
         UnknownNameError: if nothing has this name.
-        InputError: if what has it is no belief program, or starts with another one.
+        NoEncodingError: if what has it is no belief program, or starts with another one.
     """
     sender = load_target(_MAKE_SENDER)(spec)
     if not isinstance(sender, ProgramSender):
-        raise InputError(f"agent {spec!r} {otherwise}")
+        raise NoEncodingError(f"agent {spec!r} {otherwise}")
     if sender.start is not None:
-        raise InputError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
+        raise NoEncodingError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
     return sender.program

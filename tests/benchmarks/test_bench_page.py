@@ -9,7 +9,6 @@ from test_bench_packet import small_packets
 
 from ccenv.benchmarks.figures import draw, picture, table
 from ccenv.benchmarks.page import build_report
-from ccenv.benchmarks.profiles import performance_profile, probability_of_improvement
 from ccenv.benchmarks.runner import run_suite
 from ccenv.benchmarks.suite import suite_of
 from ccenv.cli.main import main
@@ -91,11 +90,3 @@ def test_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert result["agreement"] == {"not reproduced": 1, "reproduced": 1}
     assert main(["bench", "report", str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_profiles_by_hand() -> None:
-    assert list(performance_profile([1, 2, 3, 4], [0, 1, 2.5, 4])) == [1.0, 0.75, 0.5, 0.0]
-    assert probability_of_improvement([[1, 2], [5]], [[1, 1], [4]]) == pytest.approx((0.75 + 1.0) / 2)
-    assert probability_of_improvement([[1.0, 2.0]], [[1.0, 2.0]]) == 0.5
-    with pytest.raises(InputError):
-        probability_of_improvement([[1]], [[]])

@@ -132,7 +132,8 @@ def test_what_does_not_follow_is_found(store: Store, home: Home, change: Any, me
     ("change", "message"),
     [
         (lambda content: content["score"].update(iqm=1.0), "its score does not follow from its cells"),
-        (lambda content: content["suite"].update(seeds=[1]), "its seeds do not follow from the submission and the secret"),
+        (lambda content: content["played"].update(seeds=[1]), "its seeds do not follow from the submission and the secret"),
+        (lambda content: content["played"].update(agents=[]), "its seeds do not follow from the submission and the secret"),
     ],
 )
 def test_invented_damage_is_found(store: Store, home: Home, change: Any, message: str) -> None:
@@ -157,16 +158,16 @@ def test_a_single_bit_is_found(store: Store, home: Home) -> None:
 
 def test_proofs_are_decided_again(store: Store, home: Home) -> None:
     pytest.importorskip("z3", reason="the extra verify is not installed")
+    from ccenv.smt.envelope import METRICS
+
     evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
     result = audit(store, home, sample=0, certificates=2, time_limit_s=30)
     assert result["problems"] == []
     assert result["n_proofs"] == result["n_confirmed"] == result["n_same_query"] == 2
     record = store.records("envelope")[0]
     content = json.loads(json.dumps(record.content))
-    rows = [
-        row for row in content["rows"] if row["metric"] == "inflight" and row["beyond"] is not None and row["bound"] is not None
-    ]
-    content["rows"] = [{**rows[0], "bound": rows[0]["beyond"]}]
+    row = next(row for row in content["rows"] if row["verdict"] == "verified")
+    content["rows"] = [{**row, "bound": 10.0 if METRICS[row["metric"]].best == "largest" else 0.0}]
     store.append("envelope", record.subject, "forged", content, {})
     problems = audit(store, home, sample=0, certificates=100, time_limit_s=30)["problems"]
     assert any("the bound is refuted" in problem for problem in problems)
@@ -233,7 +234,7 @@ DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
     ("dropped", lambda lines: (lines.pop(2), lines[0].update(records=lines[0]["records"] - 1)), "record 2 .* is missing"),
     ("swapped", lambda lines: lines.insert(1, lines.pop(2)), "record 1 .* is missing"),
     ("no_file", lambda lines: lines.pop(), "its file .* is missing"),
-    ("changed_file", lambda lines: lines[-1].update(text="x"), "not what its hash says"),
+    ("changed_file", lambda lines: [line for line in lines if "text" in line][-1].update(text="x"), "not what its hash says"),
     ("truncated", lambda lines: lines.__delitem__(slice(5, None)), "truncated"),
     ("foreign", lambda lines: lines[0].update(format="x"), "not an export"),
     ("more", lambda lines: lines.append({"code": "x"}), "neither a record nor a file"),
@@ -255,6 +256,57 @@ def test_damaged_exports_leave_nothing(store: Store, tmp_path: Path, name: str, 
             import_board(copy, other, tmp_path / "bad.jsonl")
         assert copy.records() == []
         assert copy.check() == 0
+
+
+MALFORMED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+    ("round", lambda content: content.pop("commitment"), "record .*commitment: missing"),
+    ("round", lambda content: content.update(number="1"), "record .*number"),
+    ("submission", lambda content: content.update(card=3), "record .*card"),
+    ("evaluation", lambda content: content.pop("manifest"), "record .*manifest: missing"),
+    ("evaluation", lambda content: content.update(files={}), "record .*cells.jsonl: missing"),
+    ("evaluation", lambda content: content["manifest"].update(summary=[{}]), "record .*summary.0"),
+    ("evaluation", lambda content: content["manifest"].update(n_cells=7), "cells; the manifest says 7"),
+    ("evaluation", lambda content: content.update(submission="0" * 64), "no submission 000000000000 before it"),
+    ("damage", lambda content: content.update(cells=[]), "record .*cells"),
+    ("damage", lambda content: content["suite"].update(duration_s=1.0), "the suite was edited"),
+    ("damage", lambda content: content.update(name=7), "record .*name"),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "message"), MALFORMED)
+def test_contents_of_a_foreign_export_are_checked(store: Store, tmp_path: Path, kind: str, change: Any, message: str) -> None:
+    """Hashes and chain are good, as of a board of somebody who knows how they are made."""
+    export_board(store, tmp_path / "good.jsonl")
+    lines = lines_of(tmp_path / "good.jsonl")
+    before, edited = START, False
+    for record in (line["record"] for line in lines if "record" in line):
+        if record["kind"] == kind and not edited:
+            content = json.loads(record["content"])
+            change(content)
+            edited, record["content"] = True, json.dumps(content)
+            record["sha256"] = record_hash(record["kind"], record["subject"], record["slot"], record["content"])
+        before = record["chain"] = chained(before, record["sha256"])
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = Home(tmp_path / "other")
+    with other.open() as copy:
+        with pytest.raises(InputError, match=message):
+            import_board(copy, other, tmp_path / "bad.jsonl")
+        assert copy.records() == []
+
+
+def test_an_audit_names_a_record_that_cannot_be_read(store: Store, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    record = store.records("damage")[0]
+    forgery = store.append("damage", record.subject, "forged", {"name": "x"}, {})
+    assert main(["board", "audit", "--board", str(home.folder), "--json"]) == 2
+    assert f"record {forgery.number}: submission: missing" in capsys.readouterr().err
+
+
+def test_damage_stores_what_was_run(store: Store) -> None:
+    """The panel as published, whose hash is stored, and as it was played, with the seeds of the submission."""
+    content = store.records("damage")[0].content
+    assert suite_of(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
+    assert {cell["seed"] for cell in content["cells"]} == set(content["played"]["seeds"]) != set(content["suite"]["seeds"])
+    assert {**content["played"], "seeds": content["suite"]["seeds"]} == content["suite"]
 
 
 def test_files_that_are_no_exports(home: Home, tmp_path: Path) -> None:

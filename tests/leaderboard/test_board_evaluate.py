@@ -205,7 +205,10 @@ def test_the_envelope_and_a_sender_without_an_encoding(home: Home, tmp_path: Pat
         assert all(row["bound"] is None for row in program["rows"] if row["verdict"] != "verified")
         assert len(program["rows"]) > 10
         assert classic["rows"] == []
-        assert "no encoding" in classic["reason"]
+        assert classic["reason"].startswith("agent 'bbr1' has no encoding")
+        with pytest.raises(InputError, match="T is 2"):  # a wrong setting is no sender without an encoding
+            evaluate(store, home, tasks_of(store, [EnvelopeStage(0.5, samples=2)]))
+        assert len(store.records("envelope")) == 2
         assert tasks_of(store, [EnvelopeStage(0.5, samples=3)]) == []
         assert len(tasks_of(store, [EnvelopeStage(9.0, samples=3)])) == 2  # a larger budget is worth doing again
         assert tasks_of(store, [EnvelopeStage(9.0, samples=3)], pending=True) == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.leaderboard.comparison import performance_profile, probability_of_improvement
+from ccenv.benchmarks.comparison import performance_profile, probability_of_improvement
 from ccenv.leaderboard.drawing import ticks
 
 VALUES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=6).map(np.array)
@@ -63,6 +63,12 @@ def test_a_profile_counts_runs(tasks: dict[str, np.ndarray]) -> None:
     assert (np.diff(share) <= 0).all()
     assert (low <= high).all()
     assert share[-1] == 0
+    assert list(performance_profile({"a": np.array([1, 2]), "b": np.array([3, 4])}, np.array([0, 1, 2.5, 4]))[0]) == [
+        1,
+        0.75,
+        0.5,
+        0,
+    ]
 
 
 @given(st.floats(1e-6, 1e6), st.integers(2, 8))

@@ -194,6 +194,11 @@ def test_signatures(tmp_path: Path) -> None:
         read_submission(tmp_path / "out")
     with pytest.raises(InputError, match="not a valid ed25519 signature"):
         pack("cc_qdel", CARD, tmp_path / "rsa_signed", key=tmp_path / "rsa")
+    (tmp_path / "no_key").write_text("nothing")
+    with pytest.raises(CcenvError, match="ssh-keygen does not sign with it"):
+        pack("cc_qdel", CARD, tmp_path / "not_signed", key=tmp_path / "no_key")
+    assert not (tmp_path / "rsa_signed").exists()
+    assert not (tmp_path / "not_signed").exists()
 
 
 def test_an_unchecked_signature_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOA
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
-from ccenv.leaderboard.submission.signature import sign
+from ccenv.leaderboard.submission.signature import signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.registry import parse_parameters
 from ccenv.sender import MlpSender, ProgramSender
@@ -97,12 +97,13 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
         "files": {file: hashlib.sha256(payload.content).hexdigest()},
     }
     files = {file: payload.content, DOCUMENT: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()}
-    parse_submission(files, str(out))  # a card that breaks a rule leaves an older submission alone
+    # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
+    parse_submission(files, str(out))
+    if key is not None:
+        files[SIGNATURE] = signature_of(files[DOCUMENT], key)
     _make_room(out)
     for name, content in files.items():
         write_atomic(out / name, content)
-    if key is not None:
-        sign(out, key)
     return read_submission(out), payload.change
 
 

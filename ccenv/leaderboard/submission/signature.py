@@ -22,17 +22,23 @@ def available() -> bool:
     return shutil.which("ssh-keygen") is not None
 
 
-def sign(folder: FilePath, key: FilePath) -> None:
-    """Sign the document of a submission folder with an ed25519 key; the signature stands beside it.
+def signature_of(document: bytes, key: FilePath) -> bytes:
+    """Return the signature of a submission's document with an ed25519 key.
 
     Raises:
         CcenvError: if ssh-keygen is missing or refuses.
+        InputError: if the key is of another type.
     """
-    (folder / SIGNATURE).unlink(missing_ok=True)
-    done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(folder / DOCUMENT)], b"")
-    if done.returncode or not (folder / SIGNATURE).is_file():
-        raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
-    signed_by((folder / DOCUMENT).read_bytes(), (folder / SIGNATURE).read_bytes(), str(folder / SIGNATURE))
+    with tempfile.TemporaryDirectory() as folder:
+        file = FilePath(folder) / DOCUMENT
+        file.write_bytes(document)
+        done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(file)], b"")
+        signature = FilePath(folder) / SIGNATURE
+        if done.returncode or not signature.is_file():
+            raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
+        content = signature.read_bytes()
+    signed_by(document, content, str(key))
+    return content
 
 
 def signed_by(document: bytes, signature: bytes, where: str) -> str:

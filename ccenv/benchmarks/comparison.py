@@ -1,4 +1,4 @@
-"""Comparing two entries, and one entry with every threshold: definitions of RLiable (NeurIPS 2021), s.4.2 and 4.3.
+"""Comparing two senders, and one sender with every threshold: definitions of RLiable (NeurIPS 2021), s.4.2 and 4.3.
 
 Runs are resampled within each scenario, never across, as for the scores (``ccenv.benchmarks.statistics``).
 """
