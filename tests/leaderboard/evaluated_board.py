@@ -1,0 +1,14 @@
+"""The suites and the panel of the board that tests evaluate once (conftest.py)."""
+
+from small_suite import small_suite
+
+from ccenv.leaderboard.damage import DamageStage
+from ccenv.leaderboard.stages import SuiteStage
+from ccenv.leaderboard.submission.pack import Card
+
+ONE = small_suite().scenarios[0].model_dump()
+SUITE = small_suite(agents=[], scenarios=[ONE])
+HARD = small_suite(name="hard", agents=[], scenarios=[ONE], adversaries=["kind", "slowest"], tags=["adversarial"])
+PANEL = small_suite(name="panel", agents=["reno", "cc_qdel"], scenarios=[ONE], adversaries=["kind"], seeds=[1])
+STAGES = [SuiteStage(SUITE), SuiteStage(HARD, traces=False), DamageStage(PANEL)]
+LINKED = Card("Ada Lovelace", "MIT", "quick/1", summary="A & B", url="https://example.org/x?a=1&b=2")
