@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
 from ccenv.files import parse_json, write_atomic
 
@@ -52,6 +53,7 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
     card = {
         "format": FORMAT,
         "version": VERSION,
+        "observation_version": OBSERVATION_VERSION,
         "iteration": state.iteration,
         "seconds": state.seconds,
         "cpu_seconds": state.cpu_seconds,
@@ -86,6 +88,12 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     for key, kind in wanted.items():
         if not isinstance(card.get(key), kind):  # type: ignore[arg-type]
             raise InputError(f"{card_file}: {key!r} is missing or of a wrong type")
+    seen = card.get("observation_version")
+    if seen != OBSERVATION_VERSION:
+        raise InputError(
+            f"{card_file}: observation_version is {seen}; it must be {OBSERVATION_VERSION}, the version of this ccenv: "
+            "choose another --out, or --restart to discard it"
+        )
     tensors_file = folder / FilePath(card["tensors"]).name
     try:
         content = tensors_file.read_bytes()

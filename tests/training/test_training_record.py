@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.config import shipped_names
 from ccenv.errors import InputError
-from ccenv.training.record import TABLE_END, TABLE_START, table, write_table
+from ccenv.training.config import CONFIGS
+from ccenv.training.record import TABLE_END, TABLE_START, read_data, table, write_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
@@ -43,3 +45,16 @@ def test_the_page_shows_the_record(tmp_path):
     with pytest.raises(InputError, match="no place for the table"):
         write_table(RECORD, copy)
     assert TABLE_END in page.read_text()
+
+
+def test_every_shipped_config_has_a_result():
+    runs = read_data(RECORD)["runs"]
+    assert {key.rpartition(":")[0] for key in runs} == set(shipped_names(CONFIGS, ".yaml"))
+    assert {run["seed"] for key, run in runs.items() if key.startswith("ppo_sender:")} >= set(range(5))
+
+
+def test_ones_own_loop_stays_within_sixty_lines():
+    page = (DOCS / "own-loop.md").read_text()
+    block = page.partition("```python\n")[2].partition("```")[0]
+    n = len(block.splitlines())
+    assert n <= 60 and f"in {n} lines of" in page and max(map(len, block.splitlines())) <= 130

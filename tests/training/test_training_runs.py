@@ -323,9 +323,14 @@ def test_damaged_checkpoints_are_refused(finished, tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_checkpoint(folder)
     card = json.loads((folder / "state.json").read_text())
-    for change in ({"format": "else"}, {"iteration": "3"}, {"sha256": None}):
+    for change, message in (
+        ({"format": "else"}, "not a checkpoint"),
+        ({"iteration": "3"}, "'iteration' is missing"),
+        ({"sha256": None}, "'sha256' is missing"),
+        ({"observation_version": 2}, "observation_version is 2; it must be 1"),
+    ):
         (folder / "state.json").write_text(json.dumps({**card, **change}))
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=message):
             read_checkpoint(folder)
     del state.tensors["policy.log_std"]
     with pytest.raises(InputError, match="do not fit"):

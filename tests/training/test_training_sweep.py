@@ -1,6 +1,7 @@
 """The shipped sweep names only what its command takes."""
 
 import itertools
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,18 +9,32 @@ import yaml
 
 from ccenv.cli.main import main
 from ccenv.training.config import load_config
+from ccenv.training.logs import Progress
 
 SWEEP = Path(__file__).parents[2] / "ccenv" / "configs" / "sweep" / "wandb_ppo_sender.yaml"
 
 
-def test_every_point_of_the_sweep_is_a_valid_config():
+def test_every_point_of_the_sweep_is_a_valid_config_with_a_folder_of_its_own(tmp_path):
+    """Run the command as W&B's agent does, with a ``ccenv`` that only tells its arguments."""
+    stub = tmp_path / "ccenv"
+    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stub.chmod(0o755)
     sweep = yaml.safe_load(SWEEP.read_text())
-    fixed = [word for word in sweep["command"] if "=" in word]
     names, values = zip(*((name, given["values"]) for name, given in sweep["parameters"].items()), strict=True)
+
+    def told(point, run_id):
+        given = [f"{name}={value}" for name, value in zip(names, point, strict=True)]
+        command = [word for part in sweep["command"] for word in (given if part == "${args_no_hyphens}" else [part])]
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "WANDB_RUN_ID": run_id}
+        return subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout.splitlines()
+
+    train, name, out, folder, *overrides = told([given[0] for given in values], "abc")
+    assert (train, name, out, folder) == ("train", "quick_sender", "--out", "runs/sweep-abc")
+    fixed = overrides[: -len(names)]
     for point in itertools.product(*values):
-        config = load_config(sweep["command"][2], [*fixed, *(f"{n}={v}" for n, v in zip(names, point, strict=True))])
+        config = load_config(name, [*fixed, *(f"{n}={v}" for n, v in zip(names, point, strict=True))])
         assert config.log.wandb.enabled
-    assert sweep["metric"]["name"] == "evaluation_score"
+    assert sweep["metric"]["name"] in Progress.__annotations__
 
 
 def test_overrides_without_set_are_what_a_sweep_passes(tmp_path, capsys):
