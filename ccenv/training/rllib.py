@@ -140,13 +140,13 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
         raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
     import ray
 
-    make_folder(folder)
     _start_ray(config)
-    write_atomic(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
     algorithm = None
     clock = Stopwatch()
     rows: list[dict[str, Any]] = []
     try:
+        make_folder(folder)
+        write_atomic(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
         algorithm = _algorithm(config)
         clock.start()
         for iteration in range(config.iterations):

@@ -121,3 +121,4 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, capsys: pytest.
     pytest.importorskip("ray")
     assert main(["train", "rllib_duel", "--out", str(tmp_path / "run"), "--set", "address=127.0.0.1:1"]) == 2
     assert "no Ray cluster at address" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
