@@ -123,7 +123,7 @@ def test_programs_that_no_cell_tells_apart_are_found() -> None:
 
 WRONG = QUICK.model_validate(
     QUICK.model_dump()
-    | {"beliefs": {"timeouts": "paper", "start": "any"}}
+    | {"beliefs": {"timeouts": "paper", "start": "any"}, "objectives": QUICK.objectives}
     | {"template": QUICK.template.model_dump() | {"conditions": [QUICK.template.conditions[0], {"C_L": [1], "C_U": [0, -1]}]}}
 )
 """Beliefs that may be wrong: C_L > C_U is a condition then."""
