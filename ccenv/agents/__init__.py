@@ -78,6 +78,12 @@ for _name, _tag, _summary in (
     ("learned_robust", "learned", "policy by PPO and rounds against attacks: score 0.966, worst utilisation found 0.927"),
     ("learned_low_delay", "learned", "policy by PPO that pays for delay: queue 0.102 BDP, worst utilisation found 0.055"),
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal: score 0.977, worst utilisation found 0.855"),
+    ("learned_robust_d4", "distilled", "program distilled from learned_robust: score 0.963, worst utilisation found 0.972"),
+    (
+        "learned_low_delay_d4",
+        "distilled",
+        "program from learned_low_delay: queue 0.033 BDP, worst utilisation found 0.753",
+    ),
     ("learned_nominal_u54", "distilled", "program with utilisation 0.54 proved: score 0.966, worst utilisation found 0.887"),
     ("learned_nominal_u70", "distilled", "program with utilisation 0.70 proved: score 0.967, worst utilisation found 0.896"),
 ):

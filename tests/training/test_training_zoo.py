@@ -2,19 +2,28 @@
 
 import json
 import re
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned.zoo import FOLDER
+from ccenv.config import find_data
+from ccenv.programs import to_data
+from ccenv.smt.lemmas import SUITES as LEMMA_SUITES
+from ccenv.training.distill.claims import numbers_for, suite_data
 from ccenv.training.evaluation import evaluate_sender
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 LEARNING = json.loads((DATA / "learning.json").read_text())["runs"]
 DISTILLATION = json.loads((DATA / "distillation.json").read_text())
+RUNS, SUITES = DISTILLATION["runs"], DISTILLATION["suites"]
+PROOFS = [proof for run in RUNS for proof in run["proofs"] if proof["name"] in AGENTS]
 
 
 def record_of(name):
@@ -22,7 +31,7 @@ def record_of(name):
     if name in AGENTS.names("learned"):
         run = LEARNING[f"{name}:0"]
         return run["evaluation"], min(run["worst_utilisation"].values())
-    found = next(r for r in (DISTILLATION, *DISTILLATION["proofs"]) if r["name"] == name)
+    found = next(r for r in (*RUNS, *PROOFS) if r["name"] == name)
     return found["evaluation"], found["worst_utilisation"]
 
 
@@ -62,11 +71,26 @@ def test_learned_adversaries_hurt_more_than_a_kind_network(name):
     assert all(np.isfinite(w).all() for w in policy.weights)
 
 
-def test_proved_programs_are_the_ones_shipped():
-    from ccenv.programs import to_data
+@pytest.mark.parametrize("name", AGENTS.names("distilled"))
+def test_recorded_programs_are_the_ones_shipped(name):
+    (found,) = [r for r in (*RUNS, *PROOFS) if r["name"] == name]
+    assert to_data(make_sender(name).program) == found["program"]
 
-    for proof in DISTILLATION["proofs"]:
-        if proof["name"] in AGENTS:
-            assert proof["verdict"] == "verified"
-            assert to_data(make_sender(proof["name"]).program) == proof["program"]
-            assert all(lemma["verdict"] == "verified" for lemma in proof["lemmas"]) and len(proof["lemmas"]) == 9
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run["name"])
+def test_distilled_programs_are_near_their_teachers(run):
+    assert run["score"] > run["teacher_score"] - 0.01
+
+
+@pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof["name"])
+def test_what_is_proved_is_confirmed_by_a_second_solver(proof):
+    name = proof["name"]
+    numbers = numbers_for(proof["utilisation"])
+    plain, timed = SUITES[name], SUITES[f"{name}_timeouts"]
+    assert len(plain["lemmas"]) == 8 and len(timed["lemmas"]) == 14
+    for lemma in (*plain["lemmas"], *timed["lemmas"], proof["invariant"]):
+        assert lemma["verdict"] == "verified" and lemma["recheck"]["confirmed"], lemma["name"]
+    weaker = {lemma["constant"]: Fraction(str(lemma["bound"])) for lemma in timed["lemmas"] if "constant" in lemma}
+    for preset, constants in ((None, numbers), ("artefact", replace(numbers, **weaker))):
+        suite = name if preset is None else f"{name}_timeouts"
+        assert yaml.safe_load(find_data(LEMMA_SUITES, suite, ".yaml").read_text()) == suite_data(name, suite, constants, preset)

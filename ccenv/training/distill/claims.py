@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path as FilePath
@@ -176,6 +177,10 @@ def claim_queries(program: Program, numbers: ClaimNumbers) -> list[tuple[str, li
 def write_suite(folder: FilePath, program: Program, numbers: ClaimNumbers, timeouts: str | None = None) -> FilePath:
     """Write a suite beside program.json, for ``ccenv verify lemmas``."""
     file = folder / ("lemmas.yaml" if timeouts is None else "lemmas-timeouts.yaml")
-    data = suite_data("program.json", program.name, numbers, timeouts)
-    file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    file.write_text(suite_text(suite_data("program.json", program.name, numbers, timeouts)), encoding="utf-8")
     return file
+
+
+def suite_text(data: dict[str, Any]) -> str:
+    """Return a suite as YAML without references from one part to another."""
+    return yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False, width=120)

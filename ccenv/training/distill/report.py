@@ -14,8 +14,8 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     lines = [
         f"# {result['name']}: distilled from {result['teacher_name']}",
         "",
-        "Score: utilisation - 0.1 queue - loss on 1,024 held-out paths. Worst case: lowest utilisation that the attack found",
-        f"(corners and CEM, {result['settings']['attack_flow_steps']:,} flow-steps, CCAC).",
+        f"Score: {_weighed(result['teacher_weights'])} on 1,024 held-out paths. Worst case: lowest utilisation that",
+        f"the attack found (corners and CEM, {result['settings']['attack_flow_steps']:,} flow-steps, CCAC).",
         "",
         "| sender | score | worst case | proved utilisation | verdict |",
         "| --- | --- | --- | --- | --- |",
@@ -32,9 +32,13 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     for proof in result["proofs"]:
         lines += _program(proof)
         if "lemmas" in proof:
-            lines += ["| lemma | verdict | bound | solver s | second solver |", "| --- | --- | --- | --- | --- |"]
-            lines += [_lemma(lemma) for lemma in proof["lemmas"]]
-            lines += ["", "CCAC, buffer of at least 3 C (Rm + D), T = 11, setting `history`, without belief time-outs.", ""]
+            lines += ["CCAC, buffer of at least 3 C (Rm + D), T = 11, setting `history`, without belief time-outs:", ""]
+            lines += [*_lemmas(proof), ""]
+        if "timeouts" in proof:
+            with_them = proof["timeouts"]
+            asked = f"C_L stays above {with_them['C_L_low']:g} C, utilisation is at least {with_them['utilisation']:g}"
+            lines += [f"With belief time-outs (`{with_them['preset']}`) the claim is: {asked}. It is {with_them['verdict']}:", ""]
+            lines += [*_lemmas(with_them), ""]
         last = proof["rounds"][-1]
         spent = f"{len(proof['rounds'])} rounds, {proof['traces']:,} traces in the pool, {last['seconds']} s"
         lines += [f"{spent}; last: {last['outcome']}.", ""]
@@ -46,6 +50,11 @@ def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     return page
 
 
+def _weighed(weights: dict[str, float]) -> str:
+    """Return the terms of the score that count."""
+    return " ".join(f"{weight:+g} {term}" for term, weight in weights.items() if weight)
+
+
 def _row(name: str, measured: dict[str, Any], proved: float | None, verdict: str) -> str:
     bound = "" if proved is None or verdict != "verified" else f"{proved:.2f}"
     return f"| {name} | {measured['score']:.3f} | {measured['worst_utilisation']:.3f} | {bound} | {verdict} |"
@@ -53,6 +62,11 @@ def _row(name: str, measured: dict[str, Any], proved: float | None, verdict: str
 
 def _program(record: dict[str, Any]) -> list[str]:
     return ["```", record["pseudo_code"], "```", ""]
+
+
+def _lemmas(proof: dict[str, Any]) -> list[str]:
+    head = ["| lemma | verdict | bound | solver s | second solver |", "| --- | --- | --- | --- | --- |"]
+    return [*head, *(_lemma(lemma) for lemma in proof["lemmas"])]
 
 
 def _lemma(lemma: dict[str, Any]) -> str:
@@ -70,7 +84,7 @@ def _draw(file: FilePath, result: dict[str, Any]) -> None:
     with rc_context():
         figure = Figure(figsize=(6, 4), dpi=100, layout="constrained")
         ax = figure.subplots()
-        for verdict, marker in (("verified", "o"), ("unknown", "x")):
+        for verdict, marker in (("verified", "o"), ("unknown", "x"), ("refuted", "v")):
             chosen = [p for p in result["proofs"] if p["verdict"] == verdict]
             if chosen:
                 ax.plot([p["utilisation"] for p in chosen], [p["score"] for p in chosen], marker, label=verdict)

@@ -41,9 +41,11 @@ class WorstCase:
         for place, path in enumerate(self._settings.paths):
             for spec in self._settings.searches:
                 search = make_search(spec)
-                budget = self._settings.budget_flow_steps if search.weight else 0
+                if not search.weight:
+                    continue  # the corners: all of them are in the pool
                 seed = self._seed + 1000 * self._rounds + place
-                adversary = search.run(self._game(ProgramSender(program.name, program), path), budget, seed).adversary
+                game = self._game(ProgramSender(program.name, program), path)
+                adversary = search.run(game, self._settings.budget_flow_steps, seed).adversary
                 if isinstance(adversary, RecordedAdversary):
                     self._found[path] = [*self._found[path], adversary.moves][-self._settings.keep :]
         self._rounds += 1

@@ -40,7 +40,7 @@ FORMAT, VERSION = "ccenv-distillation", 1
 ATTACK = ("corners", "cem")
 SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
 DEEPEST = 6
-ATTACK_ROUNDS = 3  # attack the program, polish on, for a teacher that was trained against attacks
+ATTACK_ROUNDS = 8  # attack the program, polish on, for a teacher that was trained against attacks
 
 
 @dataclass(frozen=True)
@@ -207,9 +207,8 @@ def _tree_stage(work: _Work) -> dict[str, Any]:
         for _ in range(ATTACK_ROUNDS):
             worst = objective.learn(best.program)
             work.say(f"attacked {shape}: worst utilisation {worst:.4f}")
-            best = _polished(
-                work, objective, shape, shapes[shape][0], best.numbers, max(1, settings.generations // 2), LATER_REACH
-            )
+            generations = max(1, settings.generations // 4)
+            best = _polished(work, objective, shape, shapes[shape][0], best.numbers, generations, LATER_REACH)
     fidelity = {"mean_relative_difference": imitation.error, "states": len(imitation.samples.rate), "shape": shape}
     measured = {"teacher": work.measured(work.teacher.policy), "fidelity": fidelity}
     return work.record(best.program, work.folder / f"{best.program.name}.json") | measured

@@ -46,6 +46,16 @@ def learned_nominal_d4() -> ProgramSender:
     return program("learned_nominal_d4")
 
 
+def learned_robust_d4() -> ProgramSender:
+    """Build the program distilled from the robust sender, polished for its worst case too."""
+    return program("learned_robust_d4")
+
+
+def learned_low_delay_d4() -> ProgramSender:
+    """Build the program distilled from the sender that pays for delay, polished for that sender's own score."""
+    return program("learned_low_delay_d4")
+
+
 def learned_nominal_u54() -> ProgramSender:
     """Build the program with 54 % utilisation proved."""
     return program("learned_nominal_u54")
