@@ -72,6 +72,7 @@ def test_a_run_leaves_everything(finished):
     record = read_record(folder)
     assert record["status"] == FINISHED and record["seed"] == 0 and record["versions"]["ccenv"] and record["machine"]["cores"]
     assert record["config"]["ppo"]["hidden"] == [16]
+    assert record["seconds"] > float(rows[-1]["seconds"]) and record["cpu_seconds"] > 0  # the last evaluation counts too
     assert record["evaluation"]["score"] == result.evaluation.score
     notes = json.loads((folder / "policy.json").read_text())["notes"]
     assert notes["steps"] == 1536 and notes["evaluation"]["score"] == result.evaluation.score
@@ -122,9 +123,11 @@ def test_resuming_after_ctrl_c_ends_with_the_same_weights(finished, tmp_path, it
     with pytest.raises(KeyboardInterrupt):
         train(small(), tmp_path, report=stop)
     assert read_record(tmp_path)["status"] == INTERRUPTED
+    before = read_checkpoint(tmp_path / "checkpoint")
     make_sender(str(tmp_path))
     result = train(small(), tmp_path)
     assert result.resumed_from_steps == 256 * iterations and result.steps == 1536
+    assert result.cpu_seconds > before.cpu_seconds > 0 and result.seconds > before.seconds > 0
     assert same_weights(make_sender(str(finished[0])), make_sender(str(tmp_path)))
     rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
     assert [int(row["steps"]) for row in rows] == [256 * (i + 1) for i in range(ITERATIONS)]
