@@ -224,7 +224,7 @@ class TrainConfig(StrictModel):
         total_steps: environment steps; rounded up to whole iterations.
         num_envs: environments.
         trains: ``"sender"``: one flow of ``ccenv/Sender-v0`` with continuous actions; ``"network"``: the moves of
-            ``ccenv/Network-v0`` against fixed senders.
+            ``ccenv/Network-v0`` against fixed senders, with PPO also discrete ones.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         curriculum: other models or paths at first, in order of ``until_step``.

@@ -73,6 +73,7 @@ BAD = [
     ("quick_sender", ["name=a/b"], "must be a letter"),
     ("quick_sender", ["environment.senders=[external, external]"], "exactly one 'external'"),
     ("quick_sender", ["environment.action=discrete"], "action 'box'"),
+    ("network_discrete", ["algorithm=sac"], "PPO networks may be 'discrete'"),
     ("quick_sender", ["algorithm=dqn"], "algorithm"),
     ("quick_sender", ["sac.gradient_step=3"], "Did you mean 'gradient_steps'"),
     ("quick_sender", ["td3.hidden=[300]"], "1 to 256"),
