@@ -37,6 +37,12 @@ def command(
         int,
         typer.Option(min=0, help="Bisect the best provable utilisation and inflight of so many solutions, and rank them."),
     ] = 0,
+    lemmas: Annotated[
+        float,
+        typer.Option(
+            min=0, help="With --bounds: so many seconds for lemmas F.1 to F.7 of each with bisected constants; resumable."
+        ),
+    ] = 0.0,
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -58,7 +64,7 @@ def command(
     from ccenv.synth.query import load_query
 
     pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
-    pipeline |= {"--bounds": bounds > 0, "--report": report is not None}
+    pipeline |= {"--bounds": bounds > 0, "--lemmas": lemmas > 0, "--report": report is not None}
     if len(words) == 3 and words[0] == "why":
         _refuse("why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain})
         return _why(load_query(words[1]), words[2], output, json)
@@ -71,7 +77,9 @@ def command(
     if plain:
         _refuse("--plain", pipeline)
         return _plain(query, json)
-    return _search(query, (jobs, backend), not fresh, (recheck, bounds, report), output, json)
+    if lemmas and not bounds:
+        raise InputError("--lemmas needs --bounds N: how many solutions they are about")
+    return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:
@@ -111,11 +119,11 @@ def _search(
     query: Query,
     workers: tuple[int, str],
     reuse: bool,
-    extras: tuple[str | None, int, Path | None],
+    extras: tuple[str | None, int, float, Path | None],
     output: Path,
     json: bool,
 ) -> int:
-    recheck, bounds, report = extras
+    recheck, bounds, lemmas, report = extras
     from ccenv.cli.progress import progress_bar
     from ccenv.synth.result import result, write_solutions
     from ccenv.synth.run import recheck_solutions, solve_query, start, warm_up
@@ -139,6 +147,11 @@ def _search(
 
         data["ranking"] = rank(query, data["solutions"], bounds, query.limits.budget_s)
         data["engine"] = behaviour(query, data["solutions"], bounds)
+    if lemmas:
+        from ccenv.synth.lemma_suites import lemma_suites
+
+        told = None if json else lambda line: print_text(f"  {line}")
+        data["lemmas"] = lemma_suites(query, data["solutions"], bounds, lemmas, told)
     data["folder"] = str(folder)
     if report is not None:
         from ccenv.synth.report import write_report
@@ -165,6 +178,10 @@ def _print(data: dict[str, Any]) -> None:
     print_text(f"{data['cpu_seconds']} CPU s, {data['z3_calls']} solver calls, {data['counterexamples']} counterexamples")
     for row in data.get("ranking", []):
         print_text(f"{row['name']}: {row['summary']}")
+    for name, suite in data.get("lemmas", {}).get("solutions", {}).items():
+        print_text(f"{name}, {suite['summary']}")
+    if "reason" in data.get("lemmas", {}):
+        print_text(f"no lemmas: {data['lemmas']['reason']}")
     if "recheck" in data:
         print_text(f"{data['recheck']['solver']}: {data['recheck']['confirmed']} of {data['canonical']} proofs confirmed")
     print_text(f"programs in {data['folder']}/solutions")

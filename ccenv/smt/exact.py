@@ -62,6 +62,7 @@ class Run:
         self.loss_seen = [bool(values.get("loss_seen_at_0", False))]
         self.late = [_flags(values, "late", 0)]
         self.first_late = [_flags(values, "first_late", 0)]
+        self.kept: dict[str, list[Fraction]] = {}
         self.beliefs = {name: [number(values, f"{name}_0")] for name in sorted(bounds)}
 
     def enqueued(self, t: int) -> Fraction:
@@ -299,6 +300,7 @@ def _late_first(run: Run, t: int, steps: int) -> bool:
 def _time_out(run: Run, rule: TimeoutRule) -> None:
     lower, upper = run.beliefs["C_L"], run.beliefs["C_U"]
     kept_lower, kept_upper = lower[-1], upper[-1]
+    run.kept = {"C_L_kept": [kept_lower], "C_U_kept": [kept_upper]}
     tight, empty = kept_upper <= rule.close_factor * kept_lower, kept_upper < kept_lower
     lower_moved, upper_moved = kept_lower > lower[0], kept_upper < upper[0]
     lower_far, upper_far = kept_lower > rule.moved_factor * lower[0], kept_upper * rule.moved_factor < upper[0]
@@ -325,6 +327,7 @@ def _as_view(run: Run) -> View:
         late=run.late,
         first_late=run.first_late,
         cwnd=run.cwnd,
+        extra=dict(run.kept),
     )
     for name, series in run.beliefs.items():
         setattr(view, name, series)

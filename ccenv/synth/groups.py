@@ -246,7 +246,7 @@ def _decide_choice(group: GroupTask) -> list[tuple[int, Decision]]:
     if shared.status == "refuted" and shared.answer is not None:
         index = choice.picked_in(shared.answer.model)
         query = next(query for query in claims(group.task(index)) if query.name == shared.claim)
-        encoding = encode(group.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
         view = confirm(query, encoding, shared.answer)
         found = Decision("refuted", shared.calls, shared.seconds, shared.claim, view=view)
         return [(group.numbers[index], found)]
@@ -269,7 +269,7 @@ def _ask(group: GroupTask, sender: Any) -> _Shared:
     out = _Shared("proved")
     for query in claims(group.task(0)):
         needs = query.claim.needs | sender.needs(group.setting)
-        encoding = encode(group.setting, sender, needs, bounds=query.bounds)
+        encoding = encode(query.setting, sender, needs, bounds=query.bounds)
         text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", group.seconds, group.seed)
         out.calls += 1

@@ -89,21 +89,31 @@ def claims(task: Task) -> list[Query]:
         name: str, text: str, holds: Any, bounds: Literal["full", "constant"], reads: Needs = needs, start: Any = right
     ) -> Query:
         claim = Property(name, text, holds, reads, start)
-        return Query(name, task.setting, sender, claim, bounds)
+        setting = task.setting.without_timeout() if bounds == "constant" else task.setting
+        return Query(name, setting, sender, claim, bounds)
+
+    def still(name: str, holds: Any) -> Query:
+        return query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
 
     if task.full:
-        # (5.3) conjunct by conjunct, which solvers prefer.
-        out = [query(name, f"right beliefs: {name}", holds, "full") for name, holds in _from_right(objectives)]
+        # (5.3) conjunct by conjunct, and with time-outs case by case, which solvers prefer.
+        steady = dict(objectives.parts())
+        out = []
+        for name, holds in _from_right(objectives):
+            if task.setting.beliefs.timeout is None or name not in steady:
+                out.append(query(name, f"right beliefs: {name}", holds, "full"))
+                continue
+            out.append(still(name, steady[name]))
+            for case, premise in TIMEOUT_CASES.items():
+                start = _with(right, premise)
+                out.append(query(f"{name} where {case}", f"right beliefs, {case}: {name}", holds, "full", start=start))
         if task.any_start:
             repaired = _from_wrong(objectives)
             out += [query(f"repair or {name}", "wrong beliefs", holds, "full", start=_wrong) for name, holds in repaired]
         return out
     if task.any_start or task.setting.beliefs.timeout is not None:
         raise CcenvError("beliefs that time out or start wrong do not stay constant: the query needs moving beliefs")
-    out = [
-        query(name, f"where no bound moves, {name} is met or progress is made", holds, "constant")
-        for name, holds in objectives.parts()
-    ]
+    out = [still(name, holds) for name, holds in objectives.parts()]
     if needs.bounds - BOUNDS:
         text = "consistent C_L_lambda and q_U stay consistent"
         out.append(query("consistent", text, ends_right, "full", sender.needs(task.setting)))
@@ -118,6 +128,32 @@ def ends_right(v: View) -> Formula:
     """Return that all bounds of a trace, the buffer line (6.3) included, are true at its end."""
     return all_of([properties.consistent(v, v.last), properties.buffer_line(v, v.last, 1)])
 
+
+def _with(first: Callable[[View], Formula], second: Callable[[View], Formula]) -> Callable[[View], Formula]:
+    return lambda v: all_of([first(v), second(v)])
+
+
+def _only_lower_moves(v: View) -> Formula:
+    """Return that C_L rose, C_U did not move, and C_U may time out: C_L rose little, and the bounds are tight."""
+    rule, lower, upper = v.setting.beliefs.timeout, known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    kept_lower, kept_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
+    moved, tight = kept_lower > lower[0], kept_upper <= rule.close_factor * kept_lower  # type: ignore[union-attr]
+    little = kept_lower <= rule.moved_factor * lower[0]  # type: ignore[union-attr]
+    return all_of([moved, little, tight, *(x == upper[0] for x in [*upper[1:-1], kept_upper])])
+
+
+def _only_upper_moves(v: View) -> Formula:
+    """Return that C_U fell, C_L did not move, and C_L may time out: C_U fell little, and the bounds are tight."""
+    rule, lower, upper = v.setting.beliefs.timeout, known(v.C_L, "C_L"), known(v.C_U, "C_U")
+    kept_lower, kept_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
+    moved, tight = kept_upper < upper[0], kept_upper <= rule.close_factor * kept_lower  # type: ignore[union-attr]
+    little = kept_upper * rule.moved_factor >= upper[0]  # type: ignore[union-attr]
+    return all_of([moved, little, tight, *(x == lower[0] for x in [*lower[1:-1], kept_lower])])
+
+
+TIMEOUT_CASES: dict[str, Callable[[View], Formula]] = {"only C_L moves": _only_lower_moves, "only C_U moves": _only_upper_moves}
+"""Traces with right beliefs that do not shrink although a bound moved. Where both move, neither times out, and they shrink; where
+one moves, they shrink unless the other one times out. Where none moves, time-outs make no difference."""
 
 Part = tuple[str, Callable[[View], Formula]]
 
@@ -172,7 +208,7 @@ def decide(task: Task) -> Decision:
     """
     out = Decision("proved")
     for query in claims(task):
-        encoding = encode(task.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
         text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", task.seconds, task.seed)
         out.calls += 1
@@ -197,7 +233,7 @@ def recheck(task: Task, solver: str) -> dict[str, Any]:
     """
     seconds, said = 0.0, []
     for query in claims(task):
-        encoding = encode(task.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
         answer = solve(encoding.smtlib(query.claim.violation(encoding.view)), solver, task.seconds, task.seed)
         seconds += answer.seconds
         said.append(answer.status)

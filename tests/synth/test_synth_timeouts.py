@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccenv.cli.main import main
-from ccenv.programs import Program
-from ccenv.smt.algebra import any_of
-from ccenv.smt.encode import Needs, encode
+from ccenv.programs import Program, load_program
+from ccenv.smt.algebra import any_of, choose, larger, negate
+from ccenv.smt.beliefs import timeouts
+from ccenv.smt.encode import Needs, Variables, encode
+from ccenv.smt.properties import beliefs_shrink, consistent
 from ccenv.smt.senders import ProgramSmtSender
 from ccenv.smt.solvers import solve, to_smtlib
 from ccenv.smt.view import View
+from ccenv.synth import prove as prove_module
 from ccenv.synth import run as run_module
 from ccenv.synth.adversary import repertoire
 from ccenv.synth.cegis import cegis
@@ -25,7 +29,7 @@ from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
 from ccenv.synth.groups import GroupTask
 from ccenv.synth.kernel import CURVES, ILLEGAL, SURVIVES, simulate
-from ccenv.synth.prove import BOUNDS, Decision, Task, broken_parts, claims, values_of
+from ccenv.synth.prove import BOUNDS, TIMEOUT_CASES, Decision, broken_parts, values_of
 from ccenv.synth.query import BeliefSpec, Query, load_query
 from ccenv.synth.records import MOST_SAMPLES
 from ccenv.synth.result import result
@@ -33,6 +37,8 @@ from ccenv.synth.run import candidate_of, solve_query, start
 from ccenv.synth.search import Simulator
 from ccenv.synth.template import ALWAYS, NEVER
 from ccenv.synth.timeouts import mislead
+
+QDEL = Path(run_module.__file__).parents[1] / "agents" / "synthesized" / "cc_qdel.json"
 
 
 def _timed(name: str, preset: str, begin: str) -> Query:
@@ -82,13 +88,11 @@ def test_the_simulator_agrees_with_the_exact_replayer(name: str, preset: str, be
 
 def _satisfiable(query: Query, program: Program, view: View) -> str:
     """Ask the solver whether the full encoding has this very trace as a violation."""
-    setting, any_start = query.setting(), query.beliefs.start == "any"
-    sender = ProgramSmtSender(program)
-    encoding = encode(setting, sender, Needs(BOUNDS))
-    task = Task(setting, query.goals(), program, 60, full=True, any_start=any_start)
+    encoding = encode(query.setting(), ProgramSmtSender(program), Needs(BOUNDS))
+    v, parts = encoding.view, prove_module._from_right if consistent(view, 0) else prove_module._from_wrong
     fixed = [encoding.variables.all[name] == (bool(x) if isinstance(x, bool) else str(x)) for name, x in values_of(view).items()
              if name in encoding.variables.all]  # fmt: skip
-    violated = any_of(part.claim.violation(encoding.view) for part in claims(task))
+    violated = any_of(negate(holds(v)) for _, holds in parts(query.goals()))
     return solve(to_smtlib([*encoding.formulas(), *fixed, violated]), "z3", 60).status
 
 
@@ -115,6 +119,34 @@ def test_the_pipeline_answers_with_time_outs(name: str, keys: int, raw: int, tmp
     answer = result(run)
     assert answer["complete"]
     assert (answer["keys"], answer["raw"]) == (keys, raw)
+
+
+@pytest.mark.parametrize("preset", ["artefact", "paper"])
+def test_the_cases_of_time_outs_cover_all_traces_that_do_not_shrink(preset: str) -> None:
+    """Any bounds that start right and end at a sample without showing wrong ones: no trace outside the cases fails to shrink."""
+    import z3
+
+    setting = _timed("g1_t5", preset, "consistent").setting()
+    make = Variables()
+    n, rule = setting.samples, setting.beliefs.timeout
+    view = encode(setting, ProgramSmtSender(load_program(QDEL)), Needs(BOUNDS)).view
+    view.C_L, view.C_U = make.series("lower", n), make.series("upper", n)
+    kept_lower, kept_upper, recomputed = (make.real(name) for name in ("kept_lower", "kept_upper", "recomputed"))
+    view.extra = {"C_L_kept": [kept_lower], "C_U_kept": [kept_upper]}
+    lower, upper = [*view.C_L[:-1], kept_lower], [*view.C_U[:-1], kept_upper]
+    bounds = [z3.And(a <= b, b <= 1) for a, b in pairwise(lower)] + [z3.And(a >= b, b >= 1) for a, b in pairwise(upper)]
+    assert rule is not None
+    times_out = timeouts(rule, lower[0], upper[0], kept_lower, kept_upper)
+    ends = [
+        view.C_L[-1] == choose(times_out[0], recomputed, kept_lower),
+        view.C_U[-1] == choose(times_out[1], larger(view.C_L[-1], rule.rise_factor * upper[-2]), kept_upper),
+    ]
+    still = z3.And(lower[0] == kept_lower, upper[0] == kept_upper)
+    outside = [z3.Not(still), *(z3.Not(case(view)) for case in TIMEOUT_CASES.values())]
+    left = [*bounds, recomputed <= kept_lower, *ends, z3.Not(beliefs_shrink(view))]
+    assert solve(to_smtlib([*left, *outside]), "z3", 60).status == "unsat"
+    for case in TIMEOUT_CASES.values():
+        assert solve(to_smtlib([*left, case(view)]), "z3", 60).status == "sat"
 
 
 @pytest.mark.slow
