@@ -7,6 +7,7 @@ depends on the traces alone, not on the order in which boxes fell.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Cover:
         query: the query.
         space: its candidates.
         traces: counterexamples so far.
+        budget_s: CPU seconds that it may take.
         boxes: (n, 7) uint64, not looked at with all traces yet; at first the whole template.
         resisting: boxes whose first program no trace breaks.
     """
@@ -46,6 +48,7 @@ class Cover:
     query: Query
     space: Space
     traces: list[np.ndarray] = field(default_factory=list)
+    budget_s: float = math.inf
     boxes: np.ndarray = field(init=False)
     resisting: np.ndarray = field(init=False)
 
@@ -77,7 +80,7 @@ class Cover:
             progress: called with the thousandths that are covered.
 
         Returns:
-            bool: False if the query's budget ended it.
+            bool: False if the budget ended it.
         """
         rng = np.random.default_rng(self.query.seed)
         rows = np.stack([rng.integers(0, size, SAMPLE) for size in self._sizes], axis=1)
@@ -117,7 +120,7 @@ class Cover:
         return _listed(self.resisting)
 
     def _in_budget(self) -> bool:
-        return self.cpu_s < self.query.limits.budget_s
+        return self.cpu_s < self.budget_s
 
     def _attack(self, rows: np.ndarray, seed: int, found: Found) -> None:
         wrong_start = self.query.beliefs.start == "any"

@@ -78,13 +78,17 @@ def search_families(
 
     warm_up()
     finished = journal.of_kind("covered")
-    known = [trace_from(line["trace"]) for line in journal.of_kind("cover")] if finished else []
-    if not finished:
+    if finished:
+        search = Cover(query, space, [trace_from(line["trace"]) for line in journal.of_kind("cover")])
+    else:
         # A search that was cut short starts again from its seed: its traces are the same.
         journal.drop("cover")
-    search = Cover(query, space, known)
+        search = Cover(query, space, budget_s=query.limits.budget_s)
     boxed = search.left
-    rows = search.survivors(query.limits.classes) if finished or search.attack(found, progress) else None
+    if finished:
+        rows = search.survivors(finished[0]["listed"])
+    else:
+        rows = search.survivors(query.limits.classes) if search.attack(found, progress) else None
     left = search.left if rows is None else 0
     listed = rows if rows is not None else np.zeros((0, 2 * space.template.rates - 1), np.int16)
     found_cells = cells(space, query.T, ordered=query.beliefs.start == "consistent")

@@ -231,6 +231,12 @@ def test_a_killed_search_goes_on_to_the_same_answer(
     assert whole["keys"] == 96
 
 
+def test_an_answer_is_kept_whatever_the_limits_are_later(tmp_path: Path) -> None:
+    first = _answer(tmp_path)
+    assert first["complete"]
+    _same(_answer(tmp_path, query=_limited(budget_s=1e-6, classes=1)), first)
+
+
 @pytest.mark.slow
 def test_workers_change_nothing_with_four_rates(whole: dict, tmp_path: Path) -> None:
     _same(_answer(tmp_path, jobs=2), whole)
