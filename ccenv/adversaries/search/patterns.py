@@ -10,7 +10,7 @@ from ccenv.adversaries.search.game import Game
 from ccenv.errors import InputError
 
 PERIODS_RTTS = (1, 2, 3, 4)
-PROOF_PERIODS_RTTS = (4, 7, 12, 20, 30)  # with one step per Rm, patterns of 1-4 steps are few
+PROOF_PERIODS_RTTS = (2, 4, 7, 12, 20, 30)  # with one step per Rm, patterns of 1-4 steps are few
 VALUES_PER_RTT = (1, 2, 4)  # and one per step
 
 
