@@ -88,13 +88,14 @@ def read_yaml(path: FilePath) -> Any:
         raise InputError(f"{path}: not valid YAML{at}") from None
 
 
-def find_data(package: str, name: str, suffix: str) -> FilePath:
+def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     """Return the file for a shipped name or a path given by the user.
 
     Args:
         package: package that holds the shipped files, e.g. ``"ccenv.configs.train"``.
         name: ``"quick_sender"``, ``"quick_sender.yaml"`` or a path such as ``"configs/train/quick_sender.yaml"``.
         suffix: file ending with the dot, e.g. ``".yaml"``.
+        what: what people call it, for the message: "suite", "config".
 
     Raises:
         UnknownNameError: if neither a file nor a shipped name exists.
@@ -108,7 +109,7 @@ def find_data(package: str, name: str, suffix: str) -> FilePath:
     # A path such as configs/train/NAME.yaml names the shipped file also where there is no checkout.
     if stem in shipped and (len(given.parts) == 1 or given.parts[-2:-1] == (root.name,)):
         return shipped[stem]
-    raise unknown_name("file", name, shipped)
+    raise unknown_name(what, name, shipped)
 
 
 def shipped_names(package: str, suffix: str) -> list[str]:

@@ -255,7 +255,7 @@ def load_suite(name: str) -> SuiteBase:
         UnknownNameError: if there is neither.
         InputError: with the key, the value seen and what is allowed.
     """
-    file = find_data(PACKAGE, name, ".yaml")
+    file = find_data(PACKAGE, name, ".yaml", "suite")
     return suite_of(read_yaml(file), file.name)
 
 

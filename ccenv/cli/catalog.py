@@ -123,7 +123,7 @@ def _files(kind: str, package: str, prefix: str) -> list[Item]:
 
     items = []
     for name in shipped_names(package, ".yaml"):
-        file = find_data(package, name, ".yaml")
+        file = find_data(package, name, ".yaml", kind)
         first = file.read_text(encoding="utf-8").partition("\n")[0]
         summary = first.removeprefix("#").strip() if first.startswith("#") else ""
         items.append(Item(prefix + name, kind, summary, (), lambda f=file: f.read_text(encoding="utf-8").rstrip()))  # type: ignore[misc]

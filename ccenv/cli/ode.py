@@ -108,12 +108,11 @@ def sweep(
     Example: ccenv ode sweep validation --params artefact --json
     """
     from ccenv.errors import InputError
-    from ccenv.ode.files import load_sweep
 
     if plots is not None and not plots.is_dir():
         raise InputError(f"{plots} is not a folder")
     changes = {"params": params, "step_ms": step_ms, "overrides": _constants(constants)}
-    chosen = load_sweep(name, **changes, mixes=mix, disciplines=discipline, buffers_bdp=buffer)
+    chosen = _sweep(name, buffer, **changes, mixes=mix, disciplines=discipline)
     cells = chosen.run(threads)
     pictures = _metric_pictures(cells, plots) if plots is not None else []
     if json:
@@ -223,9 +222,8 @@ def convergence(
     Example: ccenv ode convergence validation --mix bbr1 --step-ms 0.01 --step-ms 0.05
     """
     from ccenv.ode.convergence import convergence as compare
-    from ccenv.ode.files import load_sweep
 
-    rows = compare(load_sweep(name, params=params, mixes=mix, buffers_bdp=buffer), steps_ms or [0.01, 0.05, 0.1], threads)
+    rows = compare(_sweep(name, buffer, params=params, mixes=mix), steps_ms or [0.01, 0.05, 0.1], threads)
     if json:
         print_json({"rows": rows})
     else:
@@ -247,10 +245,9 @@ def compare(
 
     Example: ccenv ode compare validation --mix bbr1 --discipline drop-tail
     """
-    from ccenv.ode.files import load_sweep
     from ccenv.ode.packets import compare as differences
 
-    chosen = load_sweep(name, params=params, mixes=mix, disciplines=discipline, buffers_bdp=buffer)
+    chosen = _sweep(name, buffer, params=params, mixes=mix, disciplines=discipline)
     cells = chosen.run(threads)
     packets = _packet_cells(chosen, packet_runs)
     rows = differences(cells, packets)
@@ -333,6 +330,18 @@ def _constants(given: list[str] | None) -> dict[str, float] | None:
                 raise InputError(f"constant {key} must be a number (got {value!r})")
             values[key] = float(value)
     return values
+
+
+def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
+    """Return a sweep with changed values; of its buffers only some, if asked. Raises InputError for one that it does not have."""
+    from ccenv.errors import InputError
+    from ccenv.ode.files import load_sweep
+
+    known = load_sweep(name).buffers_bdp
+    for value in buffer or ():
+        if value not in known:
+            raise InputError(f"--buffer is {value:g}; the sweep {name!r} has {', '.join(f'{b:g}' for b in known)} BDP")
+    return load_sweep(name, **changes, buffers_bdp=buffer)
 
 
 def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float] | None, delay_ms: float) -> Bottleneck:

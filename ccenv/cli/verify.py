@@ -104,7 +104,7 @@ def command(
         if prop.startswith("steady_"):
             return _steady(name, model, buffer, prop, samples, setting, limits, workers, json)
         verifier = Verifier(time_limit, seed, recheck, Store(), cache, progress, workers, cubes)
-        thresholds = (_fraction(at_least, "--at-least"), _fraction(at_most, "--at-most"))
+        thresholds = (_fraction(at_least, "--at-least", most=1), _fraction(at_most, "--at-most"))
         return _query(
             name,
             model,
@@ -153,7 +153,7 @@ def _check_limits(time_limit: float, recheck: str | None, cubes: int, budget: fl
     check_second_solver(recheck)
 
 
-def _fraction(text: str | None, option: str) -> Fraction | None:
+def _fraction(text: str | None, option: str, most: int | None = None) -> Fraction | None:
     from fractions import Fraction
 
     if text is None:
@@ -164,6 +164,8 @@ def _fraction(text: str | None, option: str) -> Fraction | None:
         raise InputError(f"{option} is {text!r}; a number such as 0.5 or 1/2 is needed") from None
     if value < 0:
         raise InputError(f"{option} is {text}; it must not be negative")
+    if most is not None and value > most:
+        raise InputError(f"{option} is {text}; it must be at most {most}")
     return value
 
 

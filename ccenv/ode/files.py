@@ -13,7 +13,7 @@ PACKAGE = "ccenv.configs.ode"
 
 
 def _read(name: str, kind: str) -> tuple[Any, str]:
-    path = find_data(PACKAGE, name, ".yaml")
+    path = find_data(PACKAGE, name, ".yaml", kind)
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise InputError(f"{path.name}: expected a mapping of keys (got {type(data).__name__})")

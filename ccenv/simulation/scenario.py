@@ -83,7 +83,7 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
 
 def load_scenario(name: str) -> Scenario:
     """Load a shipped scenario or a YAML file. Raises InputError or UnknownNameError."""
-    file: FilePath = find_data(CONFIGS, name, ".yaml")
+    file: FilePath = find_data(CONFIGS, name, ".yaml", "scenario")
     return read_scenario(read_yaml(file), file.name)
 
 

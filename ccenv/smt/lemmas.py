@@ -154,7 +154,7 @@ def load_suite(name: str) -> LoadedSuite:
         UnknownNameError: if no such suite exists.
         InputError: for unknown keys, conditions or constants.
     """
-    file = find_data(SUITES, name, ".yaml")
+    file = find_data(SUITES, name, ".yaml", "lemma suite")
     suite = validate(Suite, read_yaml(file), file.name)
     beside = file.parent / suite.sender
     sender = smt_sender(str(beside) if suite.sender.endswith(".json") else suite.sender)

@@ -361,19 +361,3 @@ def algorithm1_question(
 
 QUESTIONS: Mapping[str, Callable[[Fraction, int], TwoFlowQuestion]] = {"aimd": aimd_question, "rate_delay": algorithm1_question}
 """Senders with a two-flow fairness question, by name."""
-
-
-def aimd_starvation(ratio: Fraction, samples: int = 11, time_limit_s: float = 600.0) -> TwoFlowResult:
-    """Decide :func:`aimd_question`."""
-    return aimd_question(ratio, samples).decide(time_limit_s)
-
-
-def algorithm1_fairness(
-    fairness: Fraction,
-    samples: int = 6,
-    s: Fraction = Fraction(2),
-    rmax_steps: int = 4,
-    time_limit_s: float = 600.0,
-) -> TwoFlowResult:
-    """Decide :func:`algorithm1_question`."""
-    return algorithm1_question(fairness, samples, s, rmax_steps).decide(time_limit_s)

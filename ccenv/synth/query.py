@@ -247,7 +247,7 @@ def load_query(name: str) -> Query:
         UnknownNameError: if there is neither.
         InputError: for a field that is missing, unknown or of the wrong unit; one line.
     """
-    file: FilePath = find_data(PACKAGE, name, ".yaml")
+    file: FilePath = find_data(PACKAGE, name, ".yaml", "query")
     return validate(Query, read_yaml(file), str(file.name))
 
 

@@ -322,7 +322,7 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
         name: shipped name or path of a YAML file.
         overrides: ``"a.b=value"`` each, the value as YAML.
     """
-    file = find_data(CONFIGS, name, ".yaml")
+    file = find_data(CONFIGS, name, ".yaml", "config")
     data = _read_extended(file, ())
     data["name"] = data.get("name", file.stem)
     for text in overrides:
@@ -359,7 +359,7 @@ def _read_extended(file: FilePath, seen: tuple[FilePath, ...]) -> dict[str, Any]
     if not isinstance(base, str):
         raise InputError(f"{file}: extends: a name or path is needed, not {base!r}")
     beside = file.parent / base
-    below = _read_extended(beside if beside.is_file() else find_data(CONFIGS, base, ".yaml"), (*seen, file.resolve()))
+    below = _read_extended(beside if beside.is_file() else find_data(CONFIGS, base, ".yaml", "config"), (*seen, file.resolve()))
     below.pop("name", None)
     return _merged(below, data)
 

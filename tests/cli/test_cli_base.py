@@ -235,7 +235,7 @@ class TestCatalog:
     def test_a_config_is_found_with_and_without_its_folder(self, capsys: Capture) -> None:
         full = run(capsys, "show", "ode/validation")[1]
         assert full == run(capsys, "show", "validation")[1]
-        assert full.strip() == find_data("ccenv.configs.ode", "validation", ".yaml").read_text().strip()
+        assert full.strip() == find_data("ccenv.configs.ode", "validation", ".yaml", "sweep").read_text().strip()
 
     def test_unknown_names_get_suggestions(self, capsys: Capture) -> None:
         code, _, err = run(capsys, "show", "renoo")

@@ -82,7 +82,7 @@ def test_files_by_name_and_path(tmp_path):
     for name in shipped():
         loaded = load_sweep(name) if name.startswith("validation") else load_scenario(name)
         assert loaded.title
-    with pytest.raises(InputError, match=r"unknown file 'validaton'. Did you mean 'validation'"):
+    with pytest.raises(InputError, match=r"unknown sweep 'validaton'. Did you mean 'validation'"):
         load_sweep("validaton")
     with pytest.raises(InputError, match=r"kind must be 'scenario' .got 'sweep'.; use `ccenv ode sweep`"):
         load_scenario("validation")
@@ -110,11 +110,14 @@ def test_sweep_splits_a_mix_in_halves():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "no_such"], "unknown file 'no_such'"),
+        (["run", "no_such"], "unknown scenario 'no_such'"),
         (["run", "parking_lot", "--step-ms", "50"], "step_ms 50 is larger than the smallest delay, 5 ms"),
         (["run", "parking_lot", "--set", "cubic_b=x"], "constant cubic_b must be a number"),
         (["run", "parking_lot", "--plot", "x.gif"], "a picture ends in .png or .svg"),
         (["sweep", "validation", "--mix", "bbr3"], "unknown mix 'bbr3'"),
+        (["sweep", "validation", "--buffer", "8"], "--buffer is 8; the sweep 'validation' has 1, 2, 3, 4, 5, 6, 7 BDP"),
+        (["compare", "--buffer", "99"], "--buffer is 99; the sweep 'validation' has"),
+        (["convergence", "--buffer", "0.5"], "--buffer is 0.5; the sweep"),
         (["sweep", "validation", "--params", "artefakt"], "unknown parameter set 'artefakt'"),
         (["equilibrium", "bbr3"], "unknown reduced model 'bbr3'"),
         (["equilibrium", "bbr1", "--flows", "0"], "flows must be at least 1 .got 0"),

@@ -26,15 +26,27 @@ PATHS = {  # Mbit/s, ms, BDP, seconds: many teeth of the longest saw
 CCAS = (
     "reno", "cubic", "vegas", "copa", "bbr1", "fast", "ledbat", "illinois", "westwood", "hybla", "fourcp_fixed", "fourcp_auto",
     "exp_delay", "constant:rate_mbps=10", "bbr2", "bbr3", "vivace", "allegro", "allegro_linux",
+    "lambda_proxy", "fixed_delay_proxy",
 )  # fmt: skip
-PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel")
+PROGRAMS = (
+    "cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_slow_k",
+    "learned_nominal", "learned_robust", "learned_low_delay", "learned_nominal_u54", "learned_nominal_u70", "learned_nominal_d4",
+)  # fmt: skip
 # Where the engines part ways, and why: docs/packet-engine.md, Agreement.
-UTILISATION = {("cc_probe_slow", "12 Mbit/s"): 0.05, ("cc_probe_slow", "4 BDP"): 0.05}
+UTILISATION = {("cc_probe_slow", "12 Mbit/s"): 0.05, ("cc_probe_slow", "4 BDP"): 0.05, ("cc_probe_slow_k", "12 Mbit/s"): 0.07}
 QUEUE = {
     ("allegro", "half a BDP"): 0.15,
     ("cc_probe_drain", "half a BDP"): 0.15,
     ("cc_probe_slow", "12 Mbit/s"): 0.25,
     ("cc_probe_slow", "4 BDP"): 0.25,
+    ("cc_probe_slow_k", "12 Mbit/s"): 0.4,
+    ("lambda_proxy", "48 Mbit/s"): 0.25,
+    ("lambda_proxy", "half a BDP"): 0.25,
+    ("lambda_proxy", "4 BDP"): 0.4,
+    ("learned_robust", "12 Mbit/s"): 0.26,
+    ("learned_robust", "4 BDP"): 0.26,
+    ("learned_nominal_u54", "48 Mbit/s"): 0.17,
+    ("learned_nominal_u54", "half a BDP"): 0.12,
 }
 PACKETS = 0.8  # a queue of a few packets is known to less than a packet
 
@@ -91,7 +103,7 @@ def test_engines_agree_on_programs(program: str) -> None:
 
 def test_every_sender_is_compared() -> None:
     names = {spec.partition(":")[0] for spec in (*CCAS, *PROGRAMS)}
-    assert names == set(AGENTS.names("classic")) | set(AGENTS.names("synthesized"))
+    assert names == set(AGENTS.names())
 
 
 @pytest.mark.slow

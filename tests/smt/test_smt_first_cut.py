@@ -118,6 +118,7 @@ def test_command_line(tmp_path, monkeypatch, capsys) -> None:
         (["verify", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
         (["verify", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
         (["verify", "cc_qdel", "--property", "inflight"], "--at-most"),
+        (["verify", "cc_qdel", "--property", "utilisation", "--at-least", "2"], "--at-least is 2; it must be at most 1"),
         (["verify", "cc_qdel", "--at-least", "0.99"], "'invariant' does not take --at-least"),
         (["verify", "cc_qdel", "--property", "queue", "--at-most", "5", "--at-least", "1"], "'queue' does not take --at-least"),
         (["verify", "cubic"], "no encoding"),

@@ -23,7 +23,7 @@ from ccenv.smt.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.smt.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
 from ccenv.smt.properties import Property
 from ccenv.smt.setting import Setting
-from ccenv.smt.two_flow import aimd_question, aimd_starvation, algorithm1_fairness, algorithm1_question
+from ccenv.smt.two_flow import aimd_question, algorithm1_question
 from ccenv.smt.two_flow_exact import as_two_flow_trace, check_two, exact_aimd
 from ccenv.smt.verifier import Query, Verifier
 
@@ -86,8 +86,8 @@ def test_loss_detection_is_for_window_based_senders(capsys) -> None:
 
 def test_two_aimd_flows_are_not_starved_without_bound() -> None:
     """[Starvation] s.5.4, on five Rm: each Rm halves at most once, and the other window grows by one MSS."""
-    assert aimd_starvation(Fraction(32), 6, 60).verdict == "verified"
-    assert aimd_starvation(Fraction(16), 6, 60).verdict == "refuted"
+    assert aimd_question(Fraction(32), 6).decide(60).verdict == "verified"
+    assert aimd_question(Fraction(16), 6).decide(60).verdict == "refuted"
 
 
 @pytest.mark.parametrize("question", [aimd_question(Fraction(16), 6), algorithm1_question(Fraction(1), 8, rmax_steps=3)])
@@ -144,8 +144,8 @@ def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
 
 def test_algorithm_1_is_s_fair_on_short_cycles() -> None:
     """[Starvation] s.6.3 with s = 2."""
-    assert algorithm1_fairness(Fraction(2), 8, time_limit_s=60).verdict == "verified"
-    assert algorithm1_fairness(Fraction(1), 7, time_limit_s=60).verdict == "verified"  # too short for a cycle that is not fair
+    assert algorithm1_question(Fraction(2), 8).decide(60).verdict == "verified"
+    assert algorithm1_question(Fraction(1), 7).decide(60).verdict == "verified"  # too short for a cycle that is not fair
 
 
 def test_theorem_6_1_constant_loss_takes_linear_time() -> None:
