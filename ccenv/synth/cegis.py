@@ -37,6 +37,10 @@ def cegis(query: Query, budget_s: float) -> dict[str, Any]:
         InputError: for larger templates, and for other beliefs than C_L and C_U.
     """
     space = query.space()
+    if query.flows != 1:
+        raise InputError(
+            f"plain CEGIS takes one flow, {query.name!r} has {query.flows}; the search for two flows is generator and verifier"
+        )
     if query.template.rates > 2:
         raise InputError(f"plain CEGIS takes templates of up to 2 rates, {query.name!r} has {query.template.rates}")
     sent = space.template.inputs() - {"C_L", "C_U"} - CONSTANT_INPUTS - TIME_INPUTS

@@ -41,6 +41,8 @@ def write_report(data: dict[str, Any], file: FilePath) -> None:
     largest = math.log10(1 + max(n for _, n in stages))
     funnel = [(name, n, round(_WIDEST_REM * math.log10(1 + n) / largest, 2)) for name, n in stages]
     bounds = {row["name"]: row["summary"] for row in data.get("ranking", [])}
+    for name, suite in data.get("lemmas", {}).get("solutions", {}).items():
+        bounds[name] = f"{bounds[name]}; {suite['summary']}"
     page = environment.get_template("report.html")
     text = page.render(data=data, line=summary(data), funnel=funnel, bounds=bounds, engine=data.get("engine", {}))
     make_folder(file.parent)

@@ -116,6 +116,11 @@ def test_the_search_equals_decisions_one_by_one(quick: Run) -> None:
     assert proved == set(quick.proved)
 
 
+def test_plain_cegis_is_about_one_flow(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["synth", "quick_two_flows", "--plain"]) == 2
+    assert "takes one flow" in capsys.readouterr().err
+
+
 def test_why_knows_two_flows_and_registered_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
