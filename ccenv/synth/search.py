@@ -115,7 +115,8 @@ class Simulator:
         from ccenv.synth.kernel import ILLEGAL, SURVIVES, score
 
         sample = self.alive if len(self.alive) <= SAMPLE else np.sort(rng.choice(self.alive, SAMPLE, replace=False))
-        _, first, which = np.unique(traces[["link", "alpha"]], return_index=True, return_inverse=True)
+        reads = ["link", "alpha"] + (["beta"] if self.objectives.transient_buffer else [])
+        _, first, which = np.unique(traces[reads], return_index=True, return_inverse=True)
         goals = np.array([self.goal(traces[i]) for i in first], dtype=GOAL)[which]
         out = np.zeros((len(traces), len(sample)), dtype=np.int8)
         score(traces, goals, self.space.template.rates, self.rows[sample], self.conditions, self.rates, out)

@@ -121,6 +121,20 @@ def test_programs_that_no_cell_tells_apart_are_found() -> None:
     assert groups == [[0, 1], [2, 3], [4, 5], [6]]
 
 
+def test_a_kept_trace_breaks_something() -> None:
+    """What traces are tried for is what they are replayed for, where the objective depends on the buffer, too."""
+    rows = raw_rows(SPACE, _random_rows(np.random.default_rng(3), 200))
+    found: list[int] = []
+    simulator = Simulator(LARGE.setting(), LARGE.goals(), SPACE, rows)
+    traces = repertoire(simulator.setting, 400, np.random.default_rng(4), 0.5, probes=False)
+    hits = simulator._tried(traces, np.random.default_rng(5))
+    for trace, hit in zip(traces, hits, strict=True):
+        simulator.alive = np.arange(len(rows))
+        assert list(simulator.apply(trace)) == np.flatnonzero(hit).tolist()
+        found.append(int(hit.sum()))
+    assert sum(found) > 100
+
+
 WRONG = QUICK.model_validate(
     QUICK.model_dump()
     | {"beliefs": {"timeouts": "paper", "start": "any"}, "objectives": QUICK.objectives}
