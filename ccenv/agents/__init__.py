@@ -86,6 +86,7 @@ for _name, _tag, _summary in (
     ),
     ("learned_nominal_u54", "distilled", "program with utilisation 0.54 proved: score 0.966, worst utilisation found 0.887"),
     ("learned_nominal_u70", "distilled", "program with utilisation 0.70 proved: score 0.967, worst utilisation found 0.896"),
+    ("learned_nominal_u78", "distilled", "program with utilisation 0.78 proved: score 0.964, worst utilisation found 0.851"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
 

@@ -64,3 +64,8 @@ def learned_nominal_u54() -> ProgramSender:
 def learned_nominal_u70() -> ProgramSender:
     """Build the program with 70 % utilisation proved."""
     return program("learned_nominal_u70")
+
+
+def learned_nominal_u78() -> ProgramSender:
+    """Build the program with 78 % utilisation proved."""
+    return program("learned_nominal_u78")
