@@ -30,7 +30,7 @@ CCAS = (
 )  # fmt: skip
 PROGRAMS = (
     "cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_slow_k",
-    "learned_nominal", "learned_robust", "learned_low_delay", "learned_nominal_u54", "learned_nominal_u70", "learned_nominal_d4",
+    *AGENTS.names("learned"), *AGENTS.names("distilled"),
 )  # fmt: skip
 # Where the engines part ways, and why: docs/packet-engine.md, Agreement.
 UTILISATION = {("cc_probe_slow", "12 Mbit/s"): 0.05, ("cc_probe_slow", "4 BDP"): 0.05, ("cc_probe_slow_k", "12 Mbit/s"): 0.07}
@@ -45,6 +45,10 @@ QUEUE = {
     ("lambda_proxy", "4 BDP"): 0.4,
     ("learned_robust", "12 Mbit/s"): 0.26,
     ("learned_robust", "4 BDP"): 0.26,
+    ("learned_robust_d4", "12 Mbit/s"): 0.35,
+    ("learned_robust_d4", "4 BDP"): 0.35,
+    ("learned_nominal_u78", "12 Mbit/s"): 0.26,
+    ("learned_nominal_u78", "4 BDP"): 0.26,
     ("learned_nominal_u54", "48 Mbit/s"): 0.17,
     ("learned_nominal_u54", "half a BDP"): 0.12,
 }
