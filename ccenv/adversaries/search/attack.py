@@ -167,8 +167,8 @@ def attack(
 
     Raises:
         UnknownNameError: for an unknown sender, path, model or adversary.
-        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or for what
-            adversaries of a fixed length took.
+        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
+            which adversaries of a fixed length leave nothing to the searches.
     """
     from ccenv.agents import make_sender
 
@@ -200,7 +200,7 @@ def attack(
             if finished is not None:
                 finished(findings[name])
         spent += findings[name].flow_steps
-        if fixed and name == fixed[-1] and spent > budget_flow_steps:
+        if fixed and name == fixed[-1] and len(fixed) < len(searches) and spent > budget_flow_steps:
             raise InputError(
                 f"the budget is {budget_flow_steps} flow-steps; {', '.join(fixed)} took {spent}, which does not depend on the "
                 f"budget: give at least {spent}"
