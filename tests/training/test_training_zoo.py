@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
+from ccenv.adversaries.search import attack
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned.zoo import FOLDER
 from ccenv.config import find_data
@@ -57,6 +58,19 @@ def test_a_policy_of_the_zoo_still_has_its_score():
     assert evaluate_sender(make_sender("learned_nominal"), 64).score == pytest.approx(
         LEARNING["learned_nominal:0"]["evaluation"]["score"], abs=0.02
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "budget_flow_steps", "recorded"),
+    [
+        ("learned_nominal", 4_000_000, LEARNING["learned_nominal:0"]["worst_utilisation"]["deep"]),
+        ("learned_nominal_u54", 2_000_000, record_of("learned_nominal_u54")[1]),
+    ],
+)
+def test_recorded_worst_cases_are_what_todays_attack_finds(name, budget_flow_steps, recorded):
+    """Records of weaker searches are stale."""
+    found = attack(name, adversaries=("corners", "cem"), budget_flow_steps=budget_flow_steps)
+    assert found.worst_utilisation == pytest.approx(recorded, abs=0.02)
 
 
 @pytest.mark.parametrize("name", ADVERSARIES.names("learned"))
