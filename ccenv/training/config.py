@@ -11,8 +11,9 @@ import yaml
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.engine.mlp import MAX_WIDTH
+from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
-from ccenv.envs.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError
 
@@ -115,8 +116,8 @@ class Td3Settings(OffPolicySettings):
 
 def check_widths(hidden: tuple[int, ...]) -> None:
     """Raise ValueError for hidden layers that the kernel cannot evaluate."""
-    if not all(1 <= width <= 256 for width in hidden):
-        raise ValueError(f"hidden {list(hidden)}: widths must lie in 1 to 256, what the kernel can evaluate")
+    if not all(1 <= width <= MAX_WIDTH for width in hidden):
+        raise ValueError(f"hidden {list(hidden)}: widths must lie in 1 to {MAX_WIDTH}, what the kernel can evaluate")
 
 
 class Stage(StrictModel):
@@ -263,6 +264,11 @@ class TrainConfig(StrictModel):
             raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender")
         if self.environment.action != "box" and (self.trains, self.algorithm) != ("network", "ppo"):
             raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO networks may be 'discrete'")
+        if self.environment.action == "discrete":
+            moves = network.NetworkAction(self.environment, len(self.environment.senders)).names
+            seen, most = self.environment.n_actions, MAX_WIDTH // len(moves)
+            if seen > most:
+                raise ValueError(f"environment.n_actions is {seen}; at most {most} for {', '.join(moves)}: kernel's widest layer")
         if self.robust is not None and (self.trains, self.algorithm) != ("sender", "ppo"):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
@@ -342,7 +348,7 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
     """
     data, where = load_data(name, overrides)
     if data.get("trains") == "network" and isinstance(data.get("environment", {}), dict):
-        data["environment"] = {**NETWORK_DEFAULTS, **data.get("environment", {})}
+        data["environment"] = {**network.DEFAULTS, **data.get("environment", {})}
     return validate(TrainConfig, data, where)
 
 

@@ -82,6 +82,8 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert make_sender(first["file"]).name == "still_d1"
     folder = tmp_path / "runs" / "distill-still-d1-0"
     assert "# still_d1" in (folder / "report.md").read_text()
+    key = json.loads((folder / "stages" / "tree.json").read_text())["key"]
+    assert key["attack_flow_steps"] == 2_000_000  # the worst case is part of what the stage comes to
     assert main(command) == 0  # nothing is done twice
     assert json.loads(capsys.readouterr().out)["seconds"] == first["seconds"]
 

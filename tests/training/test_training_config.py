@@ -74,6 +74,7 @@ BAD = [
     ("quick_sender", ["environment.senders=[external, external]"], "exactly one 'external'"),
     ("quick_sender", ["environment.action=discrete"], "action 'box'"),
     ("network_discrete", ["algorithm=sac"], "PPO networks may be 'discrete'"),
+    ("network_discrete", ["environment.n_actions=129"], "n_actions is 129; at most 128 for waste, service"),
     ("quick_sender", ["algorithm=dqn"], "algorithm"),
     ("quick_sender", ["sac.gradient_step=3"], "Did you mean 'gradient_steps'"),
     ("quick_sender", ["td3.hidden=[300]"], "1 to 256"),

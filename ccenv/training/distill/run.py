@@ -116,7 +116,8 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     say = say or (lambda line: None)
     teacher = load_teacher(settings.checkpoint)
     head = _head(settings, teacher)
-    key = {name: head["settings"][name] for name in ("depth", "seed", "n_paths", "generations", "population")}
+    decisive = ("depth", "seed", "n_paths", "generations", "population", "attack_flow_steps")
+    key = {name: head["settings"][name] for name in decisive}
     key |= {name: head[name] for name in ("teacher_sha256", "teacher_weights", "teacher_robust")}
     work = _Work(settings, teacher, folder, Stages(folder, key), say)
     tree = work.stages.run("tree", lambda: _tree_stage(work))
