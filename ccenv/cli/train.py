@@ -48,6 +48,10 @@ def command(
         raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
     if len(numbers) > 1 and out is not None:
         raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
+    if record is not None:
+        from ccenv.training.record import check_record
+
+        check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
     if load_data(config, overrides)[0].get("trainer") == "rllib":
         if restart:

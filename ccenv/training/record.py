@@ -62,6 +62,17 @@ def attacked(sender: str) -> dict[str, float]:
     return found
 
 
+def check_record(file: FilePath) -> None:
+    """Check that runs can be added to a record, before they are trained.
+
+    Raises:
+        InputError: if the file is no record, or has no folder to be in.
+    """
+    read_data(file)
+    if file.is_dir() or not file.parent.is_dir():
+        raise InputError(f"{file}: a file in an existing folder is needed")
+
+
 def read_data(file: FilePath) -> dict[str, Any]:
     """Read a record; an empty one if there is no file."""
     if not file.is_file():

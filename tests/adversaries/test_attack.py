@@ -93,6 +93,12 @@ def test_a_budget_below_one_run_is_refused():
         attack("copa", adversaries=["cem"], **(SMALL | {"budget_flow_steps": 100}))
 
 
+@pytest.mark.parametrize("budget", [0, 10**13])
+def test_a_budget_out_of_range_is_refused(budget):
+    with pytest.raises(InputError, match="it must be 1 to 1000000000000"):
+        attack("copa", budget_flow_steps=budget)
+
+
 def test_a_budget_below_what_fixed_adversaries_take_is_refused_with_the_number():
     spent = sum(f.flow_steps for f in attack("copa", adversaries=["corners", "kind"], **SMALL).by_adversary.values())
     with pytest.raises(InputError, match=f"corners, kind took {spent}, .* at least {spent}"):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.cli.main import main
 from ccenv.config import shipped_names
 from ccenv.errors import InputError
 from ccenv.training.config import CONFIGS
@@ -58,3 +59,15 @@ def test_ones_own_loop_stays_within_sixty_lines():
     block = page.partition("```python\n")[2].partition("```")[0]
     n = len(block.splitlines())
     assert n <= 60 and f"in {n} lines of" in page and max(map(len, block.splitlines())) <= 130
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [("page.md", "not valid JSON"), ("none/rec.json", "in an existing folder"), (".", "in an existing folder")],
+)
+def test_a_record_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch, capsys, record, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.md").write_text("# A page")
+    assert main(["train", "quick_sender", "--record", record]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

@@ -18,6 +18,7 @@ from ccenv.sender import Sender
 from ccenv.trace import Trace
 
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
+LARGEST_BUDGET = 10**12  # days
 DEFAULT_RTTS = 60  # warm-up and window
 
 
@@ -172,8 +173,8 @@ def attack(
     """
     from ccenv.agents import make_sender
 
-    if budget_flow_steps < 1:
-        raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be at least 1")
+    if not 1 <= budget_flow_steps <= LARGEST_BUDGET:
+        raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be 1 to {LARGEST_BUDGET}")
     player = make_sender(sender) if isinstance(sender, str) else sender
     scene = Scene(
         player,
