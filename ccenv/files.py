@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any, NoReturn
 
@@ -87,3 +90,14 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise InputError(f"{where}: not valid JSON (nested too deeply)") from None
     except ValueError as error:
         raise InputError(f"{where}: not valid JSON ({error})") from None
+
+
+def source_hash(patterns: Sequence[str]) -> str:
+    """Return a hash of the source files of this package that match one of several patterns, names included."""
+    root = FilePath(str(resources.files("ccenv")))
+    files = sorted({file for pattern in patterns for file in root.glob(pattern)})
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(root).as_posix()}\n".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

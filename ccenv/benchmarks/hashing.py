@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from functools import cache
-from importlib import resources
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
 from ccenv.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
+from ccenv.files import source_hash
 from ccenv.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
 
 # What decides the numbers of a cell. A change here makes stored cells stale; a change of reports or documentation does not.
@@ -99,14 +97,3 @@ def _network_hash(about: list[Any], arrays: tuple[np.ndarray, ...]) -> str:
 def code_hash() -> str:
     """Return a hash of the source files that decide what a cell's numbers are."""
     return source_hash(CELL_SOURCES)
-
-
-def source_hash(patterns: Sequence[str]) -> str:
-    """Return a hash of the source files of this package that match one of several patterns, names included."""
-    root = FilePath(str(resources.files("ccenv")))
-    files = sorted({file for pattern in patterns for file in root.glob(pattern)})
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(root).as_posix()}\n".encode())
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()

@@ -90,12 +90,13 @@ def _refuse(what: str, given: dict[str, bool]) -> None:
 
 def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
     from ccenv.smt.solvers import check_second_solver, version_of
+    from ccenv.synth.query import MOST_SECONDS
 
     version_of("z3")
     check_second_solver(recheck)
     for option, value in limits.items():
-        if value is not None and not value > 0:
-            raise InputError(f"{option} is {value}; it must be above 0 seconds")
+        if value is not None and not 0 < value <= MOST_SECONDS:
+            raise InputError(f"{option} is {value}; it must be above 0 and at most {MOST_SECONDS:g} seconds")
 
 
 def _plain(query: Query, json: bool) -> int:

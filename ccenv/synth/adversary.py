@@ -132,10 +132,20 @@ def _delays(out: np.ndarray, setting: Setting, rng: np.random.Generator) -> None
     drop = rng.integers(0, PAST + 1, count)
     empty_before = np.arange(PAST)[None, :] >= drop[:, None]
     past = np.where(empty_before & (rng.random((count, 1)) < 0.5), -LINK * 100, past)
-    out["E_before"] = np.minimum.accumulate(past, axis=1)
+    past = np.minimum.accumulate(past, axis=1)
+    fastest = setting.sent_before_at_most
+    if fastest is not None:
+        most = int(fastest[0] * LINK) + (out["alpha"] * fastest[1].numerator) // fastest[1].denominator
+        for k, newer in enumerate([out["E"], *past.T[:-1]]):
+            past[:, k] = np.maximum(past[:, k], newer - most)
+    out["E_before"] = past
     if setting.delay_rule == "sound":
-        behind = (out["E_before"] >= 0).sum(axis=1)
+        behind = (past >= 0).sum(axis=1)
         out["delay"] = np.minimum(out["delay"], behind)
+    if fastest is not None:
+        # With a known past bytes that waited did so in what was delivered last, too.
+        waited = np.where(past[:, 0] > 0, (past[:, 1:] >= 0).sum(axis=1), 0)
+        out["delay"] = np.maximum(out["delay"], waited)
 
 
 def _moves(out: np.ndarray, n: int, rng: np.random.Generator) -> None:

@@ -51,7 +51,11 @@ def trace_of_view(view: View) -> np.ndarray | None:
     held = _held(view)
     out["hold"] = held
     past = [whole(x) for x in view.E_before]
-    past += [min([-LARGEST, *past])] * (PAST - len(past))
+    limit = setting.sent_before_at_most
+    # What the counterexample does not say came all at once, or as fast as the query allows.
+    most = None if limit is None else math.floor((limit[0] + limit[1] * view.alpha) * scale)
+    while len(past) < PAST:
+        past.append(min([-LARGEST, *past]) if most is None else past[-1] - most)
     out["E_before"] = past[:PAST]
     out["waste"][:], out["serve"][:] = -1, -1
     out["G_at"][:n] = [whole(x) for x in view.G]
@@ -106,7 +110,7 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         values |= {f"C_L_lambda_{t}": part(probed[t]) for t in range(n)} | {f"q_U_{t}": part(queue[t]) for t in range(n)}
         m = setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1
         values |= {f"first_late_{t}_{m}": bool(late[t]) for t in range(n)}
-    longest = n if setting.delay_rule == "artefact" else PAST
+    longest = n if setting.delay_rule == "artefact" else PAST - (setting.sent_before_at_most is not None)
     wanted = range(1, longest + 1)
     values |= {f"late_{t}_{m}": bool(delays[t] >= m) for t in range(n) for m in wanted}
     if setting.delay_rule == "sound":

@@ -91,7 +91,7 @@ def search_families(
         rows = search.survivors(query.limits.classes) if search.attack(found, progress) else None
     left = search.left if rows is None else 0
     listed = rows if rows is not None else np.zeros((0, 2 * space.template.rates - 1), np.int16)
-    found_cells = cells(space, query.T, ordered=query.beliefs.start == "consistent")
+    found_cells = cells(space, query.largest_delay, ordered=query.beliefs.start == "consistent")
     groups = [listed[numbers] for numbers in group_equal(found_cells, listed)]
     cpu_s = finished[0]["cpu_s"] if finished else round(search.cpu_s, 3)
     if rows is not None and not finished:

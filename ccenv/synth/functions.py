@@ -16,8 +16,9 @@ from itertools import product
 import numpy as np
 from numba import njit
 
+from ccenv.errors import InputError
 from ccenv.synth.boxes import masks_at, timed_masks
-from ccenv.synth.records import condition_records, rate_records
+from ccenv.synth.records import LARGEST_SUM, condition_records, rate_records
 from ccenv.synth.template import ALWAYS, NEVER, Candidate, Space, Terms, critical
 
 _CHUNK = 2048
@@ -57,7 +58,12 @@ def cells(space: Space, largest_delay: int, *, ordered: bool = True) -> Cells:
         ordered: C_L never exceeds C_U, as in ``build_space``.
     """
     conditions, rates = class_records(space)
-    points = np.array(list(_points(space, ordered)), dtype=np.int64)
+    places = list(_points(space, ordered))
+    if max(map(max, places)) * 4 * LARGEST_SUM >= 1 << 63:
+        raise InputError(
+            "template of 4 rates: conditions cross at points that 64 bits do not hold; simpler coefficients would do"
+        )
+    points = np.array(places, dtype=np.int64)
     untimed = masks_at(conditions, points)
     per_rate = [np.maximum(int(r["C_L"]) * points[:, 0] + int(r["alpha"]) * points[:, 2], 2 * points[:, 2]) for r in rates]
     sent = np.stack(per_rate, axis=1)

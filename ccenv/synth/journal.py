@@ -11,18 +11,21 @@ import numpy as np
 
 from ccenv import __version__
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import parse_json, source_hash, write_atomic
 from ccenv.smt.solvers import version_of
 from ccenv.synth.records import TRACE
 
 VERSION = 1
+
+SOURCES = ("programs/*.py", "smt/*.py", "synth/*.py")
+"""What decides classes, counterexamples and verdicts: lines of other code are about other numbers."""
 
 
 class Journal:
     """A folder with ``journal.jsonl``; lines are appended and flushed to disk as things are found."""
 
     def __init__(self, folder: FilePath, fingerprint: str, reuse: bool) -> None:
-        """Open the folder; what it holds of another query, version or solver is set aside."""
+        """Open the folder; what it holds of another query, code or solver is set aside."""
         self.folder = folder
         self.file = folder / "journal.jsonl"
         try:
@@ -31,6 +34,7 @@ class Journal:
             raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
         self.lines: list[dict[str, Any]] = []
         self._head = {"kind": "head", "version": VERSION, "query": fingerprint, "ccenv": __version__, "solver": version_of("z3")}
+        self._head["code"] = source_hash(SOURCES)
         # Rewrite what is whole: a line cut short by a kill is dropped once.
         self._write(self._read() if reuse else [])
 

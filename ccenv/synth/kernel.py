@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ccenv.synth.records import GRAIN, MOST_SAMPLES, PAST, SHARES
+from ccenv.synth.records import GRAIN, MOST_SAMPLES, MOST_SENT, PAST, SHARES
 from ccenv.synth.timeouts import repaired, shrinks, time_out
 
 CURVES = 12
@@ -127,10 +127,11 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
     for t in range(1, n):
         rate = rates[_leaf(shape, row, conditions, C_L, C_U, alpha, max(0, delays[t - 1] - D), probed, q_U)]
         doubled = rate.C_L * C_L + rate.alpha * alpha + rate.C_L_lambda * probed + rate.q_U * q_U
-        if doubled % 2 != 0:
-            return ILLEGAL
         sent = max(doubled // 2, alpha)
+        # Known also of a step that is not run: what sends otherwise may be judged.
         spent[t] = sent
+        if doubled % 2 != 0 or sent > MOST_SENT:
+            return ILLEGAL
         arrived = E[t - 1] + sent
         G[t] = _tokens(trace, t, G[t - 1], arrived)
         E[t] = arrived if trace.beta < 0 else min(arrived, G[t] + trace.beta)

@@ -129,12 +129,12 @@ class Objectives:
         def most(amount: Amount | None) -> int:
             if amount is None or not setting.has_loss:
                 return int(ANY_LOSS)
-            return math.floor(amount.of(D, Fraction(alpha, link)) * link)
+            return min(math.floor(amount.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))
 
         out["utilised"] = math.ceil(self.utilisation * link * (setting.samples - 1 - D))
-        out["inflight"] = math.floor(self.inflight.of(D, Fraction(alpha, link)) * link)
+        out["inflight"] = min(math.floor(self.inflight.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))
         out["step_loss"] = most(self.large_loss)
-        out["lossy_steps"] = setting.samples if self.lossy_steps is None else self.lossy_steps
+        out["lossy_steps"] = setting.samples if self.lossy_steps is None else min(self.lossy_steps, setting.samples)
         out["loss"] = most(self.loss)
         least = self.transient_buffer
         demanded = setting.has_loss and (least is None or Fraction(beta, link) >= least.of(D, Fraction(alpha, link)))

@@ -187,6 +187,7 @@ def note_pairs(run: Run, line: dict[str, Any]) -> None:
             run.counterexamples += item["claim"] != NEVER_REPEATS
             simulator.alive = simulator.alive[simulator.alive != number]
         simulator.alive = simulator.alive[~np.isin(simulator.alive, item["dropped"])]
+    run.settle()
 
 
 def broken_by(run: Run, moves: Mapping[str, Any], classes: np.ndarray) -> list[int]:

@@ -13,13 +13,21 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel, find_data, read_yaml, shipped_names, validate
 from ccenv.errors import InputError
+from ccenv.programs import UNIT_OF
 from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting
 from ccenv.synth.classes import LARGEST_SPACE, check_four, count_classes
 from ccenv.synth.objectives import Amount, Objectives
-from ccenv.synth.records import MOST_SAMPLES, PAST
+from ccenv.synth.records import CONDITION_FIELDS, LARGEST_SUM, LINK, MOST_SAMPLES, PAST, RATE_FIELDS
 from ccenv.synth.template import Space, Template, build_space
 
 PACKAGE = "ccenv.configs.synth"
+
+MOST_SECONDS = 1e6
+"""Largest limit; solvers count milliseconds in 32 bits."""
+
+LARGEST_BUFFER = 1000
+"""Of a buffer given as a number, in C*Rm."""
+
 _TERM = re.compile(r"(?P<number>[0-9]+(?:/[0-9]+|\.[0-9]+)?)\s*(?P<unit>.*)")
 _UNITS = {"MSS": "mss", "C*Rm": "rtt", "C*(Rm+D)": "bdp"}
 
@@ -46,7 +54,7 @@ def read_amount(value: Any) -> Amount:
         unit = re.sub(r"\s", "", match["unit"]) if match else ""
         if match is None or unit not in _UNITS:
             raise ValueError(f"unit of {part.strip()!r} does not match: bytes are given in {', '.join(_UNITS)}")
-        found[_UNITS[unit]] += Fraction(match["number"])
+        found[_UNITS[unit]] += read_fraction(match["number"])
     return Amount(**found)
 
 
@@ -77,14 +85,12 @@ class BeliefSpec(StrictModel):
     Attributes:
         timeouts: none; paper or artefact: bounds may time out at the last sample ([CCmatic] s.5.1.2).
         start: consistent, or any: bounds may be wrong at the start, and must become consistent.
-        upper: windows of C_U: paper or exact.
         lambda_delay: in windows of C_L_lambda a late first byte counts until another byte arrives (kept), or only in the step
             that delivers it (seen: the published code).
     """
 
     timeouts: Literal["none", "paper", "artefact"] = "none"
     start: Literal["consistent", "any"] = "consistent"
-    upper: Literal["paper", "exact"] = "paper"
     lambda_delay: Literal["kept", "seen"] = "kept"
 
 
@@ -121,8 +127,8 @@ class LimitSpec(StrictModel):
         classes: most classes that may be listed; of four rates, most programs that simulation may leave.
     """
 
-    call_s: float = Field(default=120.0, gt=0)
-    budget_s: float = Field(default=3600.0, gt=0)
+    call_s: float = Field(default=120.0, gt=0, le=MOST_SECONDS)
+    budget_s: float = Field(default=3600.0, gt=0, le=MOST_SECONDS)
     classes: int = Field(default=LARGEST_SPACE, ge=1, le=LARGEST_SPACE)
 
 
@@ -169,6 +175,16 @@ class Query(StrictModel):
             raise ValueError("objectives.transient_buffer needs objectives.transient, e.g. falls")
         if self.beliefs.start == "any" and self.beliefs.timeouts == "none":
             raise ValueError("beliefs.start any needs beliefs.timeouts: without time-outs wrong bounds never become right")
+        used = {name for group in (self.template.rate, *self.template.conditions) for name in group}
+        if self.beliefs.timeouts != "none" and used & {"C_L_lambda", "q_U/Rm"}:
+            raise ValueError("belief time-outs are those of C_L and C_U; templates with C_L_lambda or q_U have none")
+        if self.network.sent_before is not None and self.network.delay_rule != "sound":
+            raise ValueError("network.sent_before needs network.delay_rule sound: the published rule knows no past")
+        buffer = self.network.buffer
+        if isinstance(buffer, Fraction) and not (0 < buffer <= LARGEST_BUFFER and (buffer * LINK).denominator == 1):
+            raise ValueError(
+                f"network.buffer is {buffer} C*Rm; it must be above 0, at most {LARGEST_BUFFER}, and a multiple of 1/{LINK}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -191,7 +207,7 @@ class Query(StrictModel):
             self.T,
             self.network.delay_rule,
             before,
-            BeliefRules(self.beliefs.upper, lambda_delay=self.beliefs.lambda_delay, timeout=timeout),
+            BeliefRules(lambda_delay=self.beliefs.lambda_delay, timeout=timeout),
         )
 
     def goals(self) -> Objectives:
@@ -213,10 +229,31 @@ class Query(StrictModel):
                     raise InputError(f"template.{where}.{name}: coefficients are multiples of 1/2, got {_shown(values)}")
                 if len(set(values)) != len(values):
                     raise InputError(f"template.{where}.{name}: a coefficient is given twice: {_shown(values)}")
+                self._check_searched(where, name)
+            if sum(max(map(abs, values), default=Fraction(0)) for values in group.values()) > LARGEST_SUM:
+                raise InputError(f"template.{where}: the largest coefficients of a group sum up to at most {LARGEST_SUM}")
         for group in spec.conditions:
-            if any(abs(value) > PAST - 2 for value in group.get("Rm", [])):
-                raise InputError(f"template.conditions.Rm: at most {PAST - 2} Rm, got {_shown(group['Rm'])}")
-        return build_space(template, self.T, ordered=self.beliefs.start == "consistent")
+            steps = [value for value in group.get("qdel_L", []) if value]
+            # With a known past a sample more tells how long the oldest byte waited.
+            most = PAST - 2 - (self.network.sent_before is not None)
+            if self.network.delay_rule == "artefact":
+                most = min(most, self.T - 1 - self.setting().jitter_steps)
+            if any(abs(value / step) > most for value in group.get("Rm", []) for step in steps):
+                raise InputError(
+                    f"template.conditions: delays are told apart up to {most} Rm, got qdel_L {_shown(steps)} with Rm"
+                    f" {_shown(group['Rm'])}"
+                )
+        return build_space(template, self.largest_delay, ordered=self.beliefs.start == "consistent")
+
+    @property
+    def largest_delay(self) -> int:
+        """Largest qdel_L in Rm that a trace can show: by the sound rule bytes of the past may be as old as it reaches."""
+        return self.T if self.network.delay_rule == "artefact" else self.T + PAST
+
+    def _check_searched(self, where: str, name: str) -> None:
+        fields = RATE_FIELDS if where == "rate" else CONDITION_FIELDS
+        if self.flows == 1 and name in UNIT_OF and name not in fields:
+            raise InputError(f"template.{where}: {name} is not searched over; {', '.join(sorted(fields))} are")
 
     def check_size(self, space: Space) -> None:
         """Raise InputError, before any work, where a template has too many classes."""

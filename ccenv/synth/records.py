@@ -27,6 +27,12 @@ LINK = GRAIN * 240
 LARGEST = 1 << 52
 """A trace with larger numbers is not replayed in integers: products must stay inside 63 bits."""
 
+MOST_SENT = 2 * LARGEST
+"""A program that sends more in a step of a trace is not judged by it. What it enqueues then stays below 2**57."""
+
+LARGEST_SUM = 16
+"""The coefficients of one expression sum up to no more, so that with such numbers it stays inside 63 bits."""
+
 ANY_LOSS = np.int64(1) << 60
 
 if MOST_SAMPLES > LONGEST_TRACE:  # pragma: no cover - a guard for whoever changes either
@@ -107,14 +113,19 @@ def twice(value: Fraction) -> int:
     return int(doubled)
 
 
+RATE_FIELDS = {"C_L": "C_L", "MSS/Rm": "alpha", "C_L_lambda": "C_L_lambda", "q_U/Rm": "q_U"}
+"""Inputs of rates -> fields of RATE."""
+
+CONDITION_FIELDS = RATE_FIELDS | {"C_U": "C_U", "qdel_L": "qdel", "Rm": "Rm"}
+"""Inputs of conditions -> fields of CONDITION."""
+
+
 def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
     """Return conditions as records."""
     out = np.zeros(len(conditions), dtype=CONDITION)
-    field = {"C_L": "C_L", "C_U": "C_U", "MSS/Rm": "alpha", "qdel_L": "qdel", "Rm": "Rm"}
-    field |= {"C_L_lambda": "C_L_lambda", "q_U/Rm": "q_U"}
     for row, terms in zip(out, conditions, strict=True):
         for name, value in terms:
-            row[field[name]] = twice(value)
+            row[CONDITION_FIELDS[name]] = twice(value)
         row["timed"] = any(name in ("qdel_L", "Rm") for name, _ in terms)
     return out
 
@@ -122,8 +133,7 @@ def condition_records(conditions: list[tuple[tuple[str, Fraction], ...]]) -> np.
 def rate_records(rates: list[tuple[tuple[str, Fraction], ...]]) -> np.ndarray:
     """Return rates as records."""
     out = np.zeros(len(rates), dtype=RATE)
-    field = {"C_L": "C_L", "MSS/Rm": "alpha", "C_L_lambda": "C_L_lambda", "q_U/Rm": "q_U"}
     for row, terms in zip(out, rates, strict=True):
         for name, value in terms:
-            row[field[name]] = twice(value)
+            row[RATE_FIELDS[name]] = twice(value)
     return out

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ccenv.errors import InputError
 from ccenv.smt.exact import ReplayError
 from ccenv.smt.view import View
 from ccenv.synth.classes import class_rows
@@ -88,6 +87,19 @@ class Run:
         if call_s >= self.query.limits.call_s:
             self.unknown[number] = reason
 
+    def settle(self) -> None:
+        """Forget that classes were unknown which a later trace broke or a later call proved.
+
+        Raises:
+            ReplayError: if a trace breaks a class that the solver proved.
+        """
+        alive = self.simulator.alive
+        wrong = np.setdiff1d(list(self.proved), alive)
+        if len(wrong):
+            raise ReplayError(f"class {int(wrong[0])} is proved, and broken by a counterexample")
+        kept = {int(n) for n in np.intersect1d(list(self.unknown), alive)} - set(self.proved)
+        self.unknown = {n: reason for n, reason in self.unknown.items() if n in kept}
+
 
 def candidate_of(row: np.ndarray, rates: int) -> Candidate:
     """Return a simulator row as a candidate."""
@@ -106,10 +118,6 @@ def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress
         from ccenv.synth.pair import check_pair
 
         check_pair(query)
-    if query.beliefs.timeouts != "none" and space.template.inputs() & {"C_L_lambda", "q_U/Rm"}:
-        raise InputError(
-            f"query {query.name!r}: belief time-outs are those of C_L and C_U; templates with C_L_lambda or q_U have none"
-        )
     journal = Journal(folder, query.fingerprint(), reuse)
     families = None
     if query.template.rates == 4:
@@ -165,6 +173,7 @@ def _note(run: Run, line: dict[str, Any]) -> None:
             run.counterexamples += 1
         if item.get("trace") is not None:
             run.simulator.apply(trace_from(item["trace"]))
+    run.settle()
 
 
 def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: Progress | None = None) -> None:

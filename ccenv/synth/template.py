@@ -165,6 +165,9 @@ def critical(terms: Terms) -> Terms:
 
 NEVER, ALWAYS = -1, -2
 
+MOST_TERMS = np.iinfo(np.int16).max + 1
+"""Rows number conditions and rates in 16 bits."""
+
 
 def build_space(template: Template, largest_delay: int, *, ordered: bool = True) -> Space:
     """List a template's conditions and rates and group equal ones.
@@ -176,6 +179,9 @@ def build_space(template: Template, largest_delay: int, *, ordered: bool = True)
             at least MSS/Rm.
     """
     conditions, rates = template.condition_terms(), template.rate_terms()
+    for what, listed in (("conditions", conditions), ("rates", rates)):
+        if len(listed) > MOST_TERMS:
+            raise InputError(f"template: {len(listed)} {what}; rows hold at most {MOST_TERMS}, fewer coefficients would do")
     truths = [_cells(terms, largest_delay, ordered) for terms in conditions]
     known: dict[object, int] = {}
     classes: list[int] = []

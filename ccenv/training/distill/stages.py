@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.hashing import CELL_SOURCES, hash_of, source_hash
+from ccenv.benchmarks.hashing import CELL_SOURCES, hash_of
 from ccenv.errors import InputError
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import make_folder, parse_json, source_hash, write_atomic
 
 # What decides the numbers of a stage, besides what decides those of a benchmark's cell.
 _SOURCES = ("envs/*.py", "smt/*.py", "training/evaluation.py", "training/distill/*.py")
