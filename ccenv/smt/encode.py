@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
-from ccenv.errors import InputError
 from ccenv.smt import beliefs, laws
 from ccenv.smt.algebra import Formula
 from ccenv.smt.setting import HISTORY_STEPS, Setting
@@ -230,11 +229,6 @@ def _closed(wanted: Needs, setting: Setting) -> Needs:
     if "C_U" in bounds and setting.beliefs.upper == "paper":
         delays.add(setting.jitter_steps + 1)
     if setting.delay_rule == "artefact" and delays:
-        if max(delays) > setting.samples:
-            raise InputError(
-                f"the sender tells delays of {max(delays)} steps apart; by the published delay rule a trace of"
-                f" T = {setting.samples} shows at most {setting.samples}"
-            )
         delays = set(range(1, setting.samples + 1))
     return Needs(frozenset(bounds), frozenset(delays), wanted.probe_window)
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.errors import InputError, ProgramError
 from ccenv.smt.exact import ReplayError
 from ccenv.synth import journal as journal_module
 from ccenv.synth import template as template_module
@@ -92,7 +92,7 @@ def test_delays_longer_than_the_trace_are_told_apart() -> None:
     late = Query.model_validate(_template(conditions=[{"qdel_L": [1], "Rm": [-4]}]) | {"T": 3})
     assert late.space().condition_class.tolist() == [0]
     program = late.space().program(Candidate((0,), (1, 2)), "late")
-    with pytest.raises(InputError, match="delays of 6 steps apart"):
+    with pytest.raises(ProgramError, match="delays of 6 steps apart"):
         decide(Task(load_query("quick").setting(), late.goals(), program, 1.0))
 
 
