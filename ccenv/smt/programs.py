@@ -104,10 +104,11 @@ def _condition(condition: Expression | str, v: View, t: int) -> Formula:
         return _linear(condition, v, t) > 0
     truth, changes = time_condition(condition, v.setting.jitter_steps)
     formula: Formula = truth
-    if v.setting.delay_rule == "artefact" and max(changes, default=0) > v.setting.samples:
+    longest = v.setting.samples
+    if v.setting.delay_rule == "artefact" and max(changes, default=0) > longest:
         raise ProgramError(
-            f"a condition tells delays of {max(changes)} steps apart; by the published delay rule a trace of T = {v.setting.samples}"
-            f" shows at most {v.setting.samples}"
+            f"a condition tells delays of {max(changes)} steps apart; by the published delay rule a trace of T = {longest} shows at"
+            f" most {longest}"
         )
     for m, value in sorted(changes.items()):
         formula = choose(v.late[t][m], value, formula)
