@@ -107,8 +107,8 @@ def _condition(condition: Expression | str, v: View, t: int) -> Formula:
     longest = v.setting.samples
     if v.setting.delay_rule == "artefact" and max(changes, default=0) > longest:
         raise ProgramError(
-            f"a condition tells delays of {max(changes)} steps apart; by the published delay rule a trace of T = {longest} shows at"
-            f" most {longest}"
+            f"a condition tells delays of {max(changes)} steps apart; by the published delay rule a trace of T = {longest} shows"
+            f" at most {longest}"
         )
     for m, value in sorted(changes.items()):
         formula = choose(v.late[t][m], value, formula)
