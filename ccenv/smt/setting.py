@@ -48,7 +48,7 @@ TIMEOUT_PRESETS: dict[str, TimeoutRule] = {
 """``paper``: the examples of s.5.1.2. ``artefact``: the constants of the published code, which lemma F.2 survives."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BeliefRules:
     """Choices where sources differ.
 

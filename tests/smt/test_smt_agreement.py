@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -77,10 +78,15 @@ SENDERS = ("cc_qdel", "cc_probe_drain", "cc_probe_fast", "cc_probe_qdel", "cc_pr
 WINDOW_BASED = {"copa", "aimd", "bbr", "rate_delay"}
 
 
-def random_query(rng: random.Random) -> Query:
+def random_query(rng: random.Random, lambda_delay: Literal["kept", "seen"]) -> Query:
     sender = smt_sender(rng.choice(SENDERS))
     timeout = rng.choice([None, *TIMEOUT_PRESETS.values()])
-    rules = BeliefRules(rng.choice(["paper", "exact"]), rng.choice([0, 1]), timeout)
+    rules = BeliefRules(
+        upper=rng.choice(["paper", "exact"]),
+        lambda_extra_steps=rng.choice([0, 1]),
+        lambda_delay=lambda_delay,
+        timeout=timeout,
+    )
     setting = Setting(
         rng.choice(["ideal", "cbr_delay", "ccac"]),
         rng.choice(["infinite", "small", "large", "arbitrary", Fraction(3, 2)]),
@@ -97,8 +103,8 @@ def random_query(rng: random.Random) -> Query:
 def test_random_models_replay_exactly_and_run_in_the_engine() -> None:
     rng = random.Random(7)
     replayed = 0
-    for _ in range(200):
-        query = random_query(rng)
+    for number in range(200):
+        query = random_query(rng, "seen" if number % 2 else "kept")
         encoding = encode(query.setting, query.sender, query.claim.needs)
         solver = z3.Solver()
         solver.set("random_seed", rng.randrange(1000))

@@ -112,7 +112,7 @@ def test_stages_of_other_code_are_done_again(tmp_path: Path, monkeypatch: pytest
 def test_a_teacher_says_what_it_was_trained_for() -> None:
     low_delay, robust = load_teacher("learned_low_delay"), load_teacher("learned_robust")
     assert (low_delay.weights.queue, low_delay.weights.delay, low_delay.robust) == (-0.6, -0.1, None)
-    assert robust.weights == RewardWeights() and robust.robust is not None and robust.robust.share == 0.5
+    assert robust.weights == RewardWeights() and robust.robust is not None and robust.robust.share == 0.7
     programs = [make_sender(name).program for name in ("cc_qdel", "learned_nominal_u54")]  # type: ignore[union-attr]
     small = Teacher(robust.policy, robust.weights, robust.robust.model_copy(update={"budget_flow_steps": 20_000}))
     objective = Objective(small, 4, seed=0)
