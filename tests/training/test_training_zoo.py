@@ -93,7 +93,11 @@ def test_recorded_programs_are_the_ones_shipped(name):
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["name"])
 def test_distilled_programs_are_near_their_teachers(run):
-    assert run["score"] > run["teacher_score"] - 0.01
+    if run["teacher_name"] == "learned_robust":  # both halves of what it is polished for
+        assert run["score"] > run["teacher_score"] - 0.015
+        assert run["score"] + run["worst_utilisation"] > run["teacher_score"] + run["teacher"]["worst_utilisation"]
+    else:
+        assert run["score"] > run["teacher_score"] - 0.01
 
 
 @pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof["name"])

@@ -12,7 +12,7 @@ from ccenv.training.distill.scores import ProgramScorer
 from ccenv.training.distill.teacher import Teacher
 
 WORST_WEIGHT = 0.5
-"""Of the worst utilisation, for a teacher that was trained against attacks; the score has the rest (.7 cost .030 of score, .25 no less)."""
+"""Of the worst utilisation, for a teacher that was trained against attacks; the score has the rest."""
 
 
 class Objective:
