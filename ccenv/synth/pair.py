@@ -24,7 +24,7 @@ from ccenv.smt.two_flow_program import INPUTS, PairGoals, broken_question, pair_
 from ccenv.synth.pair_replay import replay_pair
 from ccenv.synth.prove import Decision
 from ccenv.synth.query import Query
-from ccenv.synth.run import WAVE, Progress, Run, over_budget
+from ccenv.synth.run import WAVE, Progress, Run, decide_in_waves
 from ccenv.workers import Workers
 
 NEVER_REPEATS = "nothing repeats"
@@ -136,21 +136,16 @@ def timed_decide_pair(task: PairTask) -> tuple[PairDecision, float]:
 
 def solve_pairs(run: Run, workers: Workers, progress: Progress | None = None) -> None:
     """Decide every class of a query about two flows, or as many as the budget allows."""
-    total, begin = len(run.simulator.rows), time.monotonic()
-    run.after_simulation = total
-    with workers:
-        while len(run.undecided):
-            if progress is not None:
-                progress(total - len(run.undecided), total)
-            if over_budget(run, begin):
-                break
-            open_ = run.undecided
-            # Spread over the list: neighbours are alike and fall to the same trace.
-            chosen = [int(open_[(i * len(open_)) // WAVE]) for i in range(WAVE)] if len(open_) > WAVE else [int(n) for n in open_]
-            answers = list(workers.map(timed_decide_pair, [pair_task(run, number) for number in chosen]))
-            _record(run, chosen, answers)
-    if progress is not None:
-        progress(total, total)
+    run.after_simulation = len(run.simulator.rows)
+    decide_in_waves(run, workers, _wave, progress)
+
+
+def _wave(run: Run, workers: Workers) -> None:
+    open_ = run.undecided
+    # Spread over the list: neighbours are alike and fall to the same trace.
+    chosen = [int(open_[(i * len(open_)) // WAVE]) for i in range(WAVE)] if len(open_) > WAVE else [int(n) for n in open_]
+    answers = list(workers.map(timed_decide_pair, [pair_task(run, number) for number in chosen]))
+    _record(run, chosen, answers)
 
 
 def _record(run: Run, chosen: list[int], answers: list[tuple[PairDecision, float]]) -> None:

@@ -191,20 +191,24 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
     _foundation(run)
     if not run.journal.of_kind("simulated"):
         _simulate(run)
-    total = len(run.simulator.rows)
-    begin = time.monotonic()
+    decide_in_waves(run, workers, _wave, progress)
+
+
+def decide_in_waves(run: Run, workers: Workers, wave: Callable[[Run, Workers], None], progress: Progress | None) -> None:
+    """Decide wave by wave until nothing is open or the budget is used up."""
+    total, begin = len(run.simulator.rows), time.monotonic()
     with workers:
         while len(run.undecided):
             if progress is not None:
                 progress(total - len(run.undecided), total)
-            if over_budget(run, begin):
+            if _over_budget(run, begin):
                 break
-            _wave(run, workers)
+            wave(run, workers)
     if progress is not None:
         progress(total, total)
 
 
-def over_budget(run: Run, begin: float) -> bool:
+def _over_budget(run: Run, begin: float) -> bool:
     """Return whether the budget is used up since ``begin`` (monotonic); what is left is then unknown."""
     budget_s = run.query.limits.budget_s
     if sum(run.cpu_s.values()) <= budget_s and time.monotonic() - begin <= budget_s:
