@@ -6,6 +6,7 @@ Numbers may be floats or ``fractions.Fraction``: with fractions, recorded moves 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -53,6 +54,7 @@ class ReferenceCurveEngine:
         self.settings, self.initial_C_L_Bps, self.rto_min_s = settings, initial_C_L_Bps, rto_min_s
         self.k = 0
         self.G: list[Any] = [0]
+        self.totals: list[Any] = [0]  # E of all flows together
         self.C: list[Any] = []
         self.red_average: Any = 0
         self.flows = [ReferenceFlow(i, f, s, self) for i, (f, s) in enumerate(zip(path.flows, senders, strict=True))]
@@ -139,6 +141,7 @@ class ReferenceCurveEngine:
             share = overflow * (b / sum(kept)) if overflow > 0 else 0
             f.E.append(f.E[-1] + b - share)
             f.L[-1] = f.L[-1] + share
+        self.totals.append(self._enqueued(k))
         self._serve(k, G, service)
         self.k = k
         exact = isinstance(self.dt_s, Fraction)
@@ -205,8 +208,8 @@ class ReferenceCurveEngine:
         """Return E_i(tau) per flow, where the total E reached ``departed`` at tau."""
         if len(self.flows) == 1:
             return [departed]
-        totals = [self._enqueued(x) for x in range(k + 1)]
-        t = next((x for x in range(k + 1) if totals[x] >= departed), k)
+        totals = self.totals
+        t = min(k, bisect_left(totals, departed))
         if t == 0 or totals[t] <= departed:
             return [max(f.E[t], f.P[-1]) for f in self.flows]
         fraction = (departed - totals[t - 1]) / (totals[t] - totals[t - 1])

@@ -7,9 +7,10 @@ from numba import njit
 
 from ccenv.beliefs import TIE
 from ccenv.engine.calls import call_2, load
-from ccenv.engine.curve_network import ERROR_SENDER, at, fail
+from ccenv.engine.curve_network import ERROR_RINGS, ERROR_SENDER, fail
 from ccenv.engine.holds import next_hold
 from ccenv.engine.layout import WORKLOADS
+from ccenv.engine.rings import at
 
 # A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
 # (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.
@@ -45,7 +46,7 @@ def send(fl, k, dt_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def acknowledge(fl, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
+def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
     """Take in S(n); return the newly acknowledged bytes."""
     served = load(ring, at(s_at, n, mask))
     newly = served - fl.acked_bytes
@@ -55,6 +56,8 @@ def acknowledge(fl, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ign
     while p < n and load(ring, at(e_at, p, mask)) < served - tie_bytes:
         p += 1
     fl.ack_sent_step = p
+    if p <= k - mask + fl.lag_steps:  # sent so long ago that the rings do not reach the delivery rate sample's start
+        fail(ev, ERROR_RINGS, flow, k)
     fl.delay_floor_steps = n - p
     after = load(ring, at(e_at, p, mask))
     before = load(ring, at(e_at, p - 1, mask))
@@ -111,12 +114,16 @@ def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_byt
     newest = np.int64(-1)
     lost = 0.0
     if reach > fl.loss_step:
-        lost = load(ring, at(l_at, reach, mask)) - fl.found_lost_bytes
+        all_lost = load(ring, at(l_at, reach, mask))
+        lost = all_lost - fl.found_lost_bytes
         if lost > 0.0:
             newest = reach
             while newest > fl.loss_step and not load(ring, at(l_at, newest, mask)) > load(ring, at(l_at, newest - 1, mask)):
                 newest -= 1
-            fl.found_lost_bytes += lost
+            if newest == fl.loss_step:
+                newest = fl.unfound_loss_step
+            fl.found_lost_bytes = all_lost
+        fl.unfound_loss_step = -1
         fl.loss_step = reach
     return lost, newest, timeout
 
@@ -142,7 +149,7 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
     ack.rtt_s = fl.rtt_now_steps * dt_s
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
-    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, n - mask + fl.lag_steps)
+    earlier = fl.ack_sent_step - fl.lag_steps + early_feedback
     known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
     ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight

@@ -20,6 +20,8 @@ def run_both(path, *, model, senders, adversary, steps, K=8, seed=3, **options):
         [path], model=model, senders=senders, adversary=adversary, steps_per_rtt=K, seed=seed, record=True, **options
     )
     settings = {k: v for k, v in options.items() if k in ("timing", "loss_detection", "initial_C_L_Bps")}
+    if "beliefs" in options:
+        settings["settings"] = options["beliefs"]
     reference = ReferenceCurveEngine(
         path,
         model=model,
@@ -55,6 +57,10 @@ def compare(engine, reference):
             "acked_bytes": f.acked,
             "found_lost_bytes": f.found_lost,
             "rtt_now_steps": f.rtt_steps,
+            "rtt_min_steps": f.min_rtt_steps,
+            "srtt_steps": f.srtt,
+            "recovery_step": f.recovery_step,
+            "last_ack_step": f.last_ack_step,
             "delay_floor_steps": f.delay_floor,
             "C_L_Bps": b.C_L,
             "C_U_Bps": b.C_U,
@@ -78,6 +84,10 @@ def take_over_decisions(engine, reference):
             flips += 1
             f.rate, f.cwnd = rate, cwnd
             f.next_decision = int(engine.flow("decision_step")[0, i])
+            for curve, name in ((f.A, "A"), (f.E, "E"), (f.L, "L"), (f.S, "S"), (f.P, "P")):
+                curve[-1] = float(engine.flow(name)[0, i])  # equal up to round-off: else the next tie falls the same way
+            f.acked, f.found_lost = float(engine.flow("acked_bytes")[0, i]), float(engine.flow("found_lost_bytes")[0, i])
+            f.round_end = float(engine.flow("round_end_bytes")[0, i])
             if f.state is not None:
                 words = engine._state_words[i]
                 for name, value in zip(f.state.dtype.names, words, strict=False):
