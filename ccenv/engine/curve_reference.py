@@ -109,7 +109,7 @@ class ReferenceCurveEngine:
             return low + rate_move * (high - low)
         rate = path.link_rate_Bps
         for change in path.rate_changes:
-            if math.ceil(change.time_s / self.dt_s - 1e-9) < k:
+            if max(1, math.ceil(change.time_s / self.dt_s - 1e-9)) < k:
                 rate = change.link_rate_Bps
         return rate
 

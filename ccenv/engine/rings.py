@@ -42,8 +42,7 @@ def keep_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
         mask: ring length - 1.
     """
     oldest = oldest_cursor(k, mask)
-    if fl.ack_sent_step < oldest:
-        fl.ack_sent_step = oldest
+    fl.ack_sent_step = max(fl.ack_sent_step, oldest)
     if fl.loss_step < oldest:
         fl.loss_step = oldest
         if load(ring, at(l_at, oldest, mask)) > load(ring, at(l_at, oldest - 1, mask)):
