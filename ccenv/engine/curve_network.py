@@ -104,16 +104,17 @@ def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):  #
     if hoards and k > D:
         late = load(env_ring, at(g_at, k - D, mask)) - X
         if late > 0.0:  # wasted at k - D, when nothing waited
-            for j in range(k - D, k):
+            store(env_ring, at(g_at, k - D, mask), X)  # not by subtraction: the round-off of spare tokens may be above X
+            for j in range(k - D + 1, k):
                 where = at(g_at, j, mask)
-                store(env_ring, where, load(env_ring, where) - late)
-            ev.tokens_bytes -= late
+                store(env_ring, where, max(X, load(env_ring, where) - late))
+            ev.tokens_bytes = max(X, ev.tokens_bytes - late)
     before = ev.tokens_bytes
     G = before + rate_Bps * ev.dt_s
     ev.capacity_bytes += rate_Bps * ev.dt_s
     if G > X:
         if hoards and waste < 1.0:
-            G -= waste * (G - X)
+            G = max(X, G - waste * (G - X))
         else:
             G = X
         if before > G:  # tokens kept from earlier steps were thrown away: they had been wasted then

@@ -178,11 +178,12 @@ class ReferenceCurveEngine:
         if self._hoards and k > D:
             late = self.G[k - D] - X
             if late > 0:  # not used within D: wasted at k - D
-                for j in range(k - D, k):
-                    self.G[j] -= late
+                self.G[k - D] = X
+                for j in range(k - D + 1, k):
+                    self.G[j] = max(X, self.G[j] - late)
         G = self.G[k - 1] + C * self.dt_s
         if G > X:
-            G = G - waste * (G - X) if self._hoards and waste < 1 else X
+            G = max(X, G - waste * (G - X)) if self._hoards and waste < 1 else X
             for j in range(max(k - D, 0), k):
                 self.G[j] = min(self.G[j], G)
         self.G.append(G)
