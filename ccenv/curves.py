@@ -58,14 +58,14 @@ class Curves:
         """Raise InputError where float64 cannot tell a trace's steps apart: a checker would then pass anything."""
         steps = max(1, self.trace.n_steps)
         sent = float((self.A[-1] - self.A[0]).sum()) / steps
-        carried = float(self.trace.link_rate_Bps.min()) * self.dt_s
+        carried = float(self.earned.sum()) / steps
         step_bytes = min(carried, sent) if sent > 0 else carried
         off = float(self.resolution[-1])
         if not off <= LARGEST_OFF * step_bytes:
             largest = max(float(np.abs(c).max()) for c in (self.A, self.L, self.S, self.G))
             raise InputError(
                 f"trace of {steps} steps with curves of up to {largest:.3g} bytes: float64 is off by up to {off:.3g} there; "
-                f"at most {LARGEST_OFF:g} of what a step sends or the link carries, {step_bytes:.3g} bytes, is allowed"
+                f"at most {LARGEST_OFF:g} of what a mean step sends or the link carries, {step_bytes:.3g} bytes, is allowed"
             )
 
     @cached_property
