@@ -109,8 +109,6 @@ def advance_range(  # type: ignore[no-untyped-def]
         for step in range(n_steps):
             k = ev.step + 1
             keep_env_cursors(ev, k, mask)
-            for i in range(N):
-                keep_flow_cursors(flow[r0 + i], ring, (r0 + i) * FLOW_RINGS * H + 3 * H, k, mask)
 
             # Moves of the network for this step.
             if kind == _SCRIPTED:
@@ -157,9 +155,11 @@ def advance_range(  # type: ignore[no-untyped-def]
             # 1. Send; non-congestive loss and RED take their share on the way to the queue.
             early_drop = early_drop_share(ev) if ev.has_red == 1 else 0.0
             X = ev.enqueued_bytes
+            tie_before_bytes = TIE * X
             kept_total = 0.0
             for i in range(N):
                 fl = flow[r0 + i]
+                keep_flow_cursors(fl, ring, (r0 + i) * FLOW_RINGS * H + 3 * H, k, mask)
                 if k == fl.start_step + 1:
                     reset_beliefs(fl, mss_bytes)
                     fl.last_ack_step = k - 1
@@ -180,7 +180,7 @@ def advance_range(  # type: ignore[no-untyped-def]
                         fl.rate_Bps = choose_rate(ev, fl, k - 1, mlp_weights, mlp_shapes, own_observation, own_scratch)
                     else:
                         close_interval(fl, k - 1)
-                send(fl, k, dt_s)
+                send(fl, k, dt_s, tie_before_bytes)
                 kept = lose_on_the_way(fl, flow_moves[r0 + i], early_drop)
                 kept_total += kept
                 X += kept

@@ -13,7 +13,7 @@ from typing import Any
 
 from ccenv.adversary import Adversary, RecordedAdversary, ScriptedAdversary
 from ccenv.beliefs import TIE, BeliefSettings
-from ccenv.engine.curve_reference_flow import ReferenceFlow, new_record
+from ccenv.engine.curve_reference_flow import CRUMB_TIES, ReferenceFlow, new_record
 from ccenv.engine.signals import MOVE, VIEW
 from ccenv.model import get_model
 from ccenv.path import Path, grid_of
@@ -160,7 +160,9 @@ class ReferenceCurveEngine:
         for i, f in enumerate(self.flows):
             if k == f.start + 1:
                 f.begin()
-            room = max(0, min(f.cwnd, f.receive_window) - (f.A[-1] - f.acked - f.found_lost))
+            room = min(f.cwnd, f.receive_window) - (f.A[-1] - f.acked - f.found_lost)
+            if room <= (0 if isinstance(self.dt_s, Fraction) else CRUMB_TIES * TIE * self.totals[k - 1]):
+                room = 0
             sent = min(f.rate * self.dt_s, room, f.offered(k))
             f.A.append(f.A[-1] + sent)
             free = 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ccenv.engine.curve_reference import ReferenceCurveEngine
 
 LOSS_DETECTION_SEGMENTS = 3
+CRUMB_TIES = 2
 
 
 def new_record(dtype: np.dtype) -> Any:

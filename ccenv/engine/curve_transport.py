@@ -15,6 +15,7 @@ from ccenv.engine.rings import at
 # A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
 # (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.
 LOSS_DETECTION_SEGMENTS = 3.0
+CRUMB_TIES = 2.0  # room in a window below so many ties is round-off: bytes too few for an ACK would get no RTT of their own
 PHASE_TIE = 1e-9  # in steps: a phase that ends on a grid point ends there, whatever the round-off
 
 _RATE, _ON_OFF, _FINITE = (WORKLOADS[k] for k in ("rate", "on_off", "finite"))
@@ -36,10 +37,12 @@ def offered_bytes(fl, k, dt_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def send(fl, k, dt_s):  # type: ignore[no-untyped-def]
+def send(fl, k, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
     """Send what rate, windows and workload allow in step k."""
-    window = min(fl.cwnd_bytes, fl.receive_window_bytes)
-    sent = min(fl.rate_Bps * dt_s, max(0.0, window - (fl.A - fl.acked_bytes - fl.found_lost_bytes)))
+    room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
+    if room <= CRUMB_TIES * tie_bytes:
+        room = 0.0
+    sent = min(fl.rate_Bps * dt_s, room)
     sent = min(sent, offered_bytes(fl, k, dt_s))
     fl.A += sent
     fl.sent_bytes = sent

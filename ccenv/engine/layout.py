@@ -83,6 +83,7 @@ FLOW_DTYPE = np.dtype(
         ("ack_sent_step", "<i8"),  # step in which the newest acknowledged byte was sent
         ("loss_step", "<i8"),  # losses up to this step are found, or noted in the next field
         ("unfound_loss_step", "<i8"),  # newest step with a loss that left the rings before it was found; -1: none
+        ("stale_step", "<i8"),  # first step at which a cursor of the rings may be stale
         ("recovery_step", "<i8"),  # step at which the newest loss episode was found
         ("round_end_bytes", "<f8"),
         ("last_ack_step", "<i8"),
@@ -135,7 +136,8 @@ FLOW_CURSORS = ("ack_sent_step", "loss_step", "judged_step")
 ENV_CURSORS = ("fifo_step",)
 # Fields that are compared with steps or count them and never index a ring.
 FLOW_STEPS = (
-    "rtt_steps", "jitter_steps", "lag_steps", "start_step", "stop_step", "decision_step", "unfound_loss_step", "recovery_step",
+    "rtt_steps", "jitter_steps", "lag_steps", "start_step", "stop_step", "decision_step", "unfound_loss_step", "stale_step",
+    "recovery_step",
     "last_ack_step", "rtt_now_steps", "rtt_min_steps", "delay_floor_steps", "srtt_steps", "rttvar_steps", "timeout_step",
     "utilised_run_steps", "idle_run_steps", "probe_window_steps", "hold_steps", "hold_target_steps", "hold_window_steps",
     "hold_until_step", "hold_rtt_min_steps", "heard_step",

@@ -30,9 +30,16 @@ def oldest_cursor(k, mask):  # type: ignore[no-untyped-def]
     return k - mask + 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inline="always")
 def keep_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
-    """Move a flow's cursors up before step k is written.
+    """Move a flow's cursors up before step k is written, where one of them would get stale."""
+    if k >= fl.stale_step:
+        move_flow_cursors(fl, ring, l_at, k, mask)
+
+
+@njit(cache=True, error_model="numpy")
+def move_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
+    """Move a flow's cursors up before step k is written; note when the first of them gets stale.
 
     Args:
         fl: the flow's record (FLOW_DTYPE).
@@ -51,6 +58,8 @@ def keep_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
         fl.judged_step = oldest + fl.probe_window_steps
         fl.utilised_run_steps = 0
         fl.idle_run_steps = 0
+    first = min(fl.ack_sent_step, fl.loss_step, fl.judged_step - fl.probe_window_steps)
+    fl.stale_step = k + 1 + first - oldest  # cursors only go forward: none is stale before
 
 
 @njit(cache=True, error_model="numpy")
