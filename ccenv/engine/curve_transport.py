@@ -10,7 +10,7 @@ from ccenv.engine.calls import call_2, load
 from ccenv.engine.curve_network import ERROR_RINGS, ERROR_SENDER, fail
 from ccenv.engine.holds import next_hold
 from ccenv.engine.layout import WORKLOADS
-from ccenv.engine.rings import at
+from ccenv.engine.rings import at, oldest_cursor
 
 # A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
 # (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.
@@ -59,11 +59,11 @@ def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  #
     while p < n and load(ring, at(e_at, p, mask)) < served - tie_bytes:
         p += 1
     fl.ack_sent_step = p
-    if p <= k - mask + fl.lag_steps:  # sent so long ago that the rings do not reach the delivery rate sample's start
-        fail(ev, ERROR_RINGS, flow, k)
     fl.delay_floor_steps = n - p
     after = load(ring, at(e_at, p, mask))
     before = load(ring, at(e_at, p - 1, mask))
+    if before > served + tie_bytes:  # sent before the oldest step that a cursor may stand at
+        fail(ev, ERROR_RINGS, flow, k)
     sent_at = float(p)
     if after > served and after > before:
         sent_at = p - 1 + max(0.0, (served - before) / (after - before))
@@ -152,7 +152,7 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
     ack.rtt_s = fl.rtt_now_steps * dt_s
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
-    earlier = fl.ack_sent_step - fl.lag_steps + early_feedback
+    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, oldest_cursor(k, mask))  # older: bytes fewer than a tie
     known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
     ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight
