@@ -77,7 +77,8 @@ def as_trace(view: View, sender: str, notes: str = "") -> Trace:
 def past_lost(view: View, t: int) -> Fraction:
     """Return bytes lost in the step that ended at sample t <= 0 of the known past.
 
-    The solver says only whether the last two steps lost bytes: as little is lost as the sender's largest rate allows, at most MSS.
+    The solver says only whether each of the last two steps lost bytes. What is written is one MSS, or less where the sender's
+    largest rate allows no more.
     """
     if not (view.lost_at_0 if t == 0 else t == -1 and view.loss_seen[0]):
         return Fraction(0)

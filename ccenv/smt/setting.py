@@ -83,14 +83,14 @@ class Setting:
             rules (every delay, up to T steps, grows by at most one step per step and is at most beta/C + D), which exclude
             legal traces.
         sent_before_at_most: None, or (a, b): in each known step before the trace the sender sent at most a*C*Rm + b*MSS.
-        past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
-            the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
-        past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
-            nothing was sent before.
         beliefs: belief rules.
         broken: names of laws that are left out, for mutation tests only.
         loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
             a retransmission time-out (:mod:`ccenv.smt.loss_detection`). What beliefs call a loss is the oracle's in both.
+        past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
+            the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
+        past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
+            nothing was sent before.
     """
 
     model: str = "ccac"
@@ -98,11 +98,11 @@ class Setting:
     samples: int = 7
     delay_rule: Literal["sound", "artefact"] = "sound"
     sent_before_at_most: tuple[Fraction, Fraction] | None = None
-    past_steps: int = 0
-    past_start: Literal["any", "empty"] = "any"
     beliefs: BeliefRules = field(default_factory=BeliefRules)
     broken: frozenset[str] = frozenset()
     loss_detection: Literal["oracle", "dupacks"] = "oracle"
+    past_steps: int = 0
+    past_start: Literal["any", "empty"] = "any"
 
     def __post_init__(self) -> None:
         """Refuse what no encoding exists for."""
