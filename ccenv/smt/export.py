@@ -47,7 +47,9 @@ def as_trace(view: View, sender: str, notes: str = "") -> Trace:
     rates = _bytes([*sent[:1], *sent, *view.rate[1:]] if steps else view.rate, link_rate_Bps)
     windows = np.full((n, 1), np.inf)
     if view.cwnd is not None:
-        windows[steps:, 0] = _bytes(view.cwnd, bdp_bytes)
+        # What was sent before sample 0 is not what the window of sample 0 allowed.
+        first = 1 if steps else 0
+        windows[steps + first :, 0] = _bytes(view.cwnd[first:], bdp_bytes)
     header = TraceHeader(
         path=path,
         model=view.setting.model,

@@ -35,7 +35,6 @@ class Reach:
             or fewer; ``unknown``: neither.
         text: the same in words.
         steps: longest past that was asked for.
-        seconds: solver time.
         query: the query with the longer past, where there is one.
         result: the counterexample with its past.
     """
@@ -43,13 +42,12 @@ class Reach:
     reachable: Literal[True, False, "unknown"]
     text: str
     steps: int
-    seconds: float
     query: Query
     result: Result = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of a report."""
-        return {"reachable": self.reachable, "past": self.text, "past_steps": self.steps, "reach_seconds": round(self.seconds, 3)}
+        return {"reachable": self.reachable, "past": self.text, "past_steps": self.steps}
 
 
 def find_past(query: Query, result: Result) -> Reach:
@@ -64,7 +62,6 @@ def find_past(query: Query, result: Result) -> Reach:
     """
     if result.view is None:
         raise CcenvError(f"{query.name}: no counterexample whose past could be looked for")
-    seconds = 0.0
     steps = _steps_for(result.view)
     longer = replace(query, setting=with_past(query.setting, steps))
     encoding = encode(longer.setting, longer.sender, longer.claim.needs, bounds=longer.bounds)
@@ -74,16 +71,15 @@ def find_past(query: Query, result: Result) -> Reach:
     answer = None
     for extra in asked:
         answer = solve(to_smtlib(encoding.formulas() + [part for part in extra if part is not True]), "z3", LIMIT_S)
-        seconds += answer.seconds
         if answer.status == "sat":
             found = replace(result, view=confirm(longer, encoding, answer), values=complete_values(encoding, answer))
             text = f"a legal past of {steps} Rm from an empty path is in the trace"
-            return Reach(True, text, steps, seconds, longer, found)
+            return Reach(True, text, steps, longer, found)
     if answer is not None and answer.status == "unsat" and len(asked) == 2:
         text = f"no counterexample has a legal past of {steps} Rm or less from an empty path"
-        return Reach(False, text, steps, seconds, query, result)
+        return Reach(False, text, steps, query, result)
     reason = "the published delay rule has no past" if len(asked) == 1 else answer.reason if answer is not None else ""
-    return Reach("unknown", f"no legal past of {steps} Rm was found: {reason}", steps, seconds, query, result)
+    return Reach("unknown", f"no legal past of {steps} Rm was found: {reason}", steps, query, result)
 
 
 def with_past(setting: Setting, steps: int) -> Setting:
