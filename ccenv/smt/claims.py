@@ -94,8 +94,8 @@ def _soundness(setting: Setting) -> Query:
     claim = Property(
         "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
     )
-    # Any sender: the claim is about the network and the belief rules alone, so what a sender did before does not matter.
-    return Query("beliefs stay consistent", replace(setting, sent_before_at_most=None), AnySender(), claim)
+    # Any sender and any past: the claim is about the network and the belief rules alone, so what came before does not matter.
+    return Query("beliefs stay consistent", replace(setting, sent_before_at_most=None, past_steps=0), AnySender(), claim)
 
 
 def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:

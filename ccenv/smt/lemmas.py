@@ -293,6 +293,8 @@ def _lemma_query(
         chosen = replace(chosen, beliefs=replace(chosen.beliefs, timeout=TIMEOUT_PRESETS[lemma.timeout_preset]))
     if lemma.buffer is not None:
         chosen = replace(chosen, buffer=lemma.buffer)
+    if not _obeys_its_rate(loaded, case):
+        chosen = replace(chosen, sent_before_at_most=None)
     claim = Property(
         lemma.name,
         f"{text_of(told, numbers, states)} => {text_of(part, numbers, states)}",
@@ -301,6 +303,12 @@ def _lemma_query(
         lambda v: all_of([premise(v, 0), assumed(v, v.last)]),
     )
     return Query(name, chosen, loaded.sender, claim)
+
+
+def _obeys_its_rate(loaded: LoadedSuite, premise: Any) -> bool:
+    """Return whether a premise says that what the sender's largest rate rests on is true: else it may have sent more before."""
+    read = loaded.sender.needs(Setting(loaded.suite.model)).bounds & {"C_L", "C_L_lambda"}
+    return {f'"{bound}_true"' for bound in read} <= conjuncts_of(premise, loaded.suite.states)
 
 
 def uses_constant(loaded: LoadedSuite, lemma: Lemma, name: str) -> bool:

@@ -261,8 +261,9 @@ def _replayed(evidence: Mapping[str, Any] | None) -> tuple[float | None, bool]:
     legal = not check_trace(trace)
     if evidence["replay"]["engine"] != "reproduced":
         return None, legal
-    counted_bytes = trace.header.path.link_rate_Bps * trace.header.dt_s * (trace.n_steps - trace.grid.jitter_steps[0])
-    return float((trace.S[-1] - trace.S[0]).sum()) / counted_bytes, legal
+    steps = trace.n_steps - trace.start_row - trace.grid.jitter_steps[0]
+    counted_bytes = trace.header.path.link_rate_Bps * trace.header.dt_s * steps
+    return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / counted_bytes, legal
 
 
 def _number(value: Fraction | None) -> float | None:
