@@ -9,6 +9,7 @@ import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError
+from ccenv.files import locked
 
 if TYPE_CHECKING:
     from ccenv.synth.query import Query
@@ -79,7 +80,8 @@ def command(
         return _plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
+    with locked(run_folder(query, output), "synthesis"):
+        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:
