@@ -38,7 +38,7 @@ $(VENV)/.dev: setup.cfg constraints.txt requirements.lock
 		|| { echo "ccenv: $(PYTHON) cannot make virtual environments: install its venv package (on Debian: python3-venv)" >&2; exit 1; }
 	@echo "ccenv: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --require-hashes -r requirements.lock \
+	@$(PIP) install --no-deps --require-hashes -r requirements.lock \
 		&& $(PIP) install -c constraints.txt torch \
 		&& $(PIP) install --no-deps --no-build-isolation -e . && $(PIP) check \
 		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
