@@ -42,26 +42,26 @@ def locked(folder: FilePath, what: str, *, wait: bool = False) -> Iterator[None]
     import fcntl
 
     make_folder(folder)
+    file = folder / LOCK
     try:
-        file = open(folder / LOCK, "a+", encoding="ascii")
+        held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise CcenvError(f"{folder / LOCK}: cannot be written ({error.strerror})") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read(20).strip() or "that has just begun"
-            raise CcenvError(f"{folder}: another {what} is at work here (process {holder}); wait for it, or end it") from None
-        except OSError as error:
-            raise CcenvError(f"{folder / LOCK}: cannot be locked ({error.strerror})") from None
-        try:
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
-        except OSError as error:
-            raise CcenvError(f"{folder / LOCK}: cannot be written ({error.strerror})") from None
+        raise CcenvError(f"{file}: cannot be written ({error.strerror})") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        os.truncate(held, 0)
+        os.write(held, f"{os.getpid()}\n".encode())
+    except BlockingIOError:
+        holder = os.read(held, 20).decode("ascii", "replace").strip() or "that has just begun"
+        os.close(held)
+        raise CcenvError(f"{folder}: another {what} is at work here (process {holder}); wait for it, or end it") from None
+    except OSError as error:
+        os.close(held)
+        raise CcenvError(f"{file}: cannot be locked and written ({error.strerror})") from None
+    try:
         yield
+    finally:
+        os.close(held)
 
 
 def is_empty(folder: FilePath) -> bool:

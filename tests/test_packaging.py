@@ -157,10 +157,10 @@ def test_constraints_are_exact_versions() -> None:
 def test_the_lock_has_a_hash_for_every_pin_but_torch() -> None:
     locked: dict[str, list[str]] = {}
     for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
-        if pin := re.fullmatch(r"([A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*) \\\\", line):
+        if pin := re.fullmatch(r"([A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*) \\", line):
             locked[pin[1]] = hashes = []
         elif not line.startswith("#"):
-            found = re.fullmatch(r" +--hash=sha256:([0-9a-f]{64})(?: \\\\)?", line)
+            found = re.fullmatch(r" +--hash=sha256:([0-9a-f]{64})(?: \\)?", line)
             assert found, line
             hashes.append(found[1])
     assert all(locked.values())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -150,9 +152,15 @@ def _outcome(arguments: list[str]) -> int:
 
 def _system_error(error: OSError) -> str:
     """Say what the system refused: a read-only or full disk, a missing right."""
-    if error.errno is not None and error.filename is None:  # a file that was open already; Python keeps no name of it
-        return f"the system refused to read or write ({error.strerror}): is the disk full, is it read-only?"
-    return f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}"
+    if any(frame.f_globals.get("__name__") == "numba.core.caching" for frame, _ in traceback.walk_tb(error.__traceback__)):
+        from numba import config
+
+        where = config.CACHE_DIR or "the folder of the package; NUMBA_CACHE_DIR names another"
+        return f"compiled kernels cannot be stored in {where} ({reason})"
+    return f"the system refused to read or write ({reason}): is the disk full, is it read-only?"
 
 
 def _run(arguments: list[str]) -> int:

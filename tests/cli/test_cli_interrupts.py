@@ -50,11 +50,11 @@ SLOW = {
     "synth g4_arbitrary --output out": None,
     "synth g4_arbitrary --output out --jobs 2": None,
     "train quick_sender --set total_steps=9000000 --out out": "out/progress.csv",
-    "ode sweep validation --out out": None,
-    "ode compare validation --out out": None,
+    "ode sweep validation": None,
+    "ode compare validation": None,
     "verify envelope cc_qdel --budget 600 --no-cache --jobs 2": None,
     "verify cc_qdel --T 12 --no-cache --recheck yices": None,
-    "distill quick_distill": None,
+    "distill learned_nominal --out out": None,
 }
 AT_WORK_S = 6.0
 
