@@ -1,8 +1,9 @@
 """Ctrl-C and SIGTERM: a command ends within a second whatever it is doing, and nothing outlives the process that started it.
 
-The first signal raises KeyboardInterrupt in the main thread, so that what can be stored is stored. Where the main thread does not
-come back from a kernel, a solver or a library in time, a second thread ends the process: everything on disk is written at once or
-not at all, so nothing that was stored is lost. Kernels that run long release the interpreter (``nogil``) so that this thread runs.
+The first signal raises KeyboardInterrupt in the main thread, so that what can be stored is stored. Where the main thread does
+not come back from a kernel, a solver or a library in time, a second thread ends the process: everything on disk is written at once
+or not at all, so nothing that was stored is lost. Kernels that run long release the interpreter (``nogil``), so that this thread
+runs.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Watch:
         if self.signal is None:  # the end is on its way; a second signal must not cut off what the first one lets finish
             self.signal = number
             # Raised in a callback of a library it is printed there, and goes no further; one line is all that is to be said.
-            sys.unraisablehook = threading.excepthook = lambda _: None
+            sys.unraisablehook = _say_nothing
+            threading.excepthook = _say_nothing
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
@@ -84,26 +86,30 @@ class Watch:
         self.end()
 
 
-_watch: Watch | None = None
+def _say_nothing(_: Any) -> None:
+    """Stand in for Python's hooks that print a traceback."""
+
+
+_watches: list[Watch] = []  # of this process: none, or one
 
 
 def watch() -> Watch:
     """Return the watch of this process; the first call starts it."""
-    global _watch
-    if _watch is None:
-        _watch = Watch()
-    return _watch
+    if not _watches:
+        _watches.append(Watch())
+    return _watches[0]
 
 
 def interrupted() -> bool:
     """Tell whether a signal has come: what fails from here on was cut off."""
-    return _watch is not None and _watch.signal is not None
+    return any(each.signal is not None for each in _watches)
 
 
 def claim_signals() -> None:
     """Take the signals back from a library that has set its own handlers; nothing where no command line runs."""
-    if _watch is not None and threading.current_thread() is threading.main_thread():
-        _watch.claim()
+    if threading.current_thread() is threading.main_thread():
+        for each in _watches:
+            each.claim()
 
 
 def python_handles_ctrl_c() -> bool:

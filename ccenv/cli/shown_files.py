@@ -57,7 +57,10 @@ def _json(path: Path) -> Shown:
 
 
 _DOCUMENTS = {
-    "ccenv-bench": ("benchmark run", ("complete", "n_cells", "n_missing", "suite_sha256", "code_sha256", "finished_at", "summary")),
+    "ccenv-bench": (
+        "benchmark run",
+        ("complete", "n_cells", "n_missing", "suite_sha256", "code_sha256", "finished_at", "summary"),
+    ),
     "ccenv-run": (
         "training run",
         ("name", "seed", "status", "steps", "seconds", "evaluation", "best_score", "best_select_score", "best_steps",
