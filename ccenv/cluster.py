@@ -11,7 +11,6 @@ from typing import Any
 from ccenv.errors import require_extra
 from ccenv.interrupts import claim_signals
 
-
 # Ray's own processes notice only after half a minute that the one that started them was killed. This program waits at a pipe that
 # closes at our end, however it comes, looks every second who is below us, and then ends those. Start times tell a process from a
 # later one with its number.

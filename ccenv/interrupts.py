@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM: a command ends within a second whatever it is doing, and nothing outlives the process that started it.
 
 The first signal raises KeyboardInterrupt in the main thread, so that what can be stored is stored. Where the main thread does
-not come back from a kernel, a solver or a library in time, a second thread ends the process: everything on disk is written at once
-or not at all, so nothing that was stored is lost. Kernels that run long release the interpreter (``nogil``), so that this thread
-runs.
+not come back from a kernel, a solver or a library in time, a second thread ends the process: everything on disk is written at
+once or not at all, so nothing that was stored is lost. Kernels that run long release the interpreter (``nogil``), so that this
+thread runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end every long command within a second, with one line, and keep what is done; workers end with a killed command."""
+"""Ctrl-C and SIGTERM end every long command within a second and keep what is done; workers end with a killed command."""
 
 from __future__ import annotations
 
