@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -14,6 +15,8 @@ from ccenv.interrupts import become_worker
 BACKENDS = ("processes", "ray")
 MOST_JOBS = 256
 DIED = "a worker died (killed, or out of memory); what was stored is kept: run the same command again"
+
+_QUIET = "ignore:resource_tracker:UserWarning"
 
 Result = Callable[[], Any]
 """Waits for a task and returns its result."""
@@ -97,6 +100,9 @@ class ProcessPool:
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
+        # The helper of multiprocessing that outlives a killed process, for a moment, tidies up after it: nothing to warn of.
+        if _QUIET not in sys.warnoptions:
+            sys.warnoptions.append(_QUIET)  # what it is started with
         context = multiprocessing.get_context("spawn")
         reading, self._writing = context.Pipe(duplex=False)
         self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=(reading,))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import alive, descendants, start, wait_until
+from commands import alive, descendants, parents, start, wait_until
 
 SLACK_S = 0.5  # of a machine that does other things at the same time
 TWO_SECONDS = 2.0
@@ -124,6 +124,29 @@ def test_a_killed_run_leaves_no_worker(folder: Path, backend: str) -> None:
     process.kill()
     process.wait()  # not for its pipes: a process that is left would hold them
     assert wait_until(lambda: not alive(below), TWO_SECONDS)
+
+
+def test_a_killed_verification_leaves_no_worker(folder: Path) -> None:
+    process = start(folder, *"verify lemmas cc_qdel --T 11 --no-cache --jobs 2".split())  # noqa: SIM905
+    wait_until(lambda: process.poll() is not None, AT_WORK_S)
+    assert process.poll() is None
+    below = descendants(process.pid)
+    assert len(below) >= 2
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not alive(below), TWO_SECONDS)
+
+
+def test_an_external_solver_ends_with_the_process_that_asked() -> None:
+    code = "import ccenv.smt.solvers as s; print('at work', flush=True); s._external(['sh', '-c', 'exec sleep 600'], '', 600)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    assert wait_until(lambda: bool(descendants(process.pid)), 10)
+    solver = {child for child, parent in parents().items() if parent == process.pid}
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not alive(solver), TWO_SECONDS)
 
 
 PARENT = """
