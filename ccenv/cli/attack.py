@@ -74,10 +74,10 @@ def command(
         "calm_rtts": calm_rtts,
     }
     key = hash_of({**settings, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
-    folder = AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh)
-    with progress_bar(f"attack {sender.name}") as show:
-        result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
-    data = folder.finish(result)
+    with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh) as folder:
+        with progress_bar(f"attack {sender.name}") as show:
+            result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
+        data = folder.finish(result)
     if json:
         print_json(data)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.errors import InputError, did_you_mean, unknown_name
+from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -92,6 +92,7 @@ def command(
     action, name = _split(words)
     _refuse_unused(context, action, prop)
     _check_limits(time_limit, recheck, cubes, budget)
+    require_extra("z3", "verify")
     limits = {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": cache, "folder": str(output), "cubes": cubes}
     if action == "lemmas":
         return _lemmas(name, samples, setting, bisect, limits, (jobs, backend), json)

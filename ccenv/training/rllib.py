@@ -19,6 +19,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from ccenv.adversary import MlpAdversary
+from ccenv.cluster import start_ray
 from ccenv.config import StrictModel
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
@@ -189,17 +190,14 @@ def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evalua
 
 
 def _start_ray(config: RllibConfig) -> None:
-    import ray
-
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if config.address is None:
-        ray.init(num_cpus=config.num_cpus, include_dashboard=False, **quiet)
+        start_ray(config.num_cpus)
         return
     host, colon, port = config.address.removeprefix("ray://").rpartition(":")
     try:
         if colon and port.isdigit():  # Ray itself ends the process when nobody answers
             socket.create_connection((host, int(port)), timeout=CONNECT_LIMIT_S).close()
-        ray.init(address=config.address, **quiet)
+        start_ray(address=config.address)
     except (OSError, RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CcenvError(f"no Ray cluster at address {config.address!r} ({first}); leave it out to use this machine") from None

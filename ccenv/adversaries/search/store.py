@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.adversaries.search.attack import AttackResult, Finding
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import is_empty, locked, parse_json, write_atomic
 from ccenv.trace import load_trace
 
 FORMAT, VERSION = "ccenv-attack", 1
@@ -17,7 +18,7 @@ RESULT = "attack.json"
 
 
 class AttackFolder:
-    """Write findings as they come; read them back if the same attack was interrupted.
+    """Write findings as they come; read them back if the same attack was interrupted. Use it as a context: one attack at a time.
 
     Attributes:
         folder: where.
@@ -25,7 +26,7 @@ class AttackFolder:
     """
 
     def __init__(self, folder: FilePath, key: str, fresh: bool = False) -> None:
-        """Open or make a folder.
+        """Remember what is wanted; nothing is written yet.
 
         Args:
             folder: where to write.
@@ -33,24 +34,41 @@ class AttackFolder:
             fresh: discard what is there.
 
         Raises:
-            InputError: if the folder holds something else, or another attack.
-            CcenvError: if it cannot be made.
+            InputError: if the folder holds something else.
         """
         self.folder = folder
         self.findings: dict[str, Finding] = {}
         self._key = key
+        self._fresh = fresh
         self._entries: dict[str, dict[str, Any]] = {}
-        file = folder / RESULT
-        if folder.exists() and not file.is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        self._open = ExitStack()
+        if folder.exists() and not (folder / RESULT).is_file() and (not folder.is_dir() or not is_empty(folder)):
             raise InputError(f"{folder} holds something that is not an attack: give another --out")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for old in [*folder.glob("*.npz"), file] if fresh and file.is_file() else []:  # and nothing else that is kept here
-                old.unlink()
-        except OSError as error:
-            raise CcenvError(f"{folder}: cannot be made ({error.strerror})") from None
-        if file.is_file():
-            self._read(file)
+
+    def __enter__(self) -> AttackFolder:
+        """Hold the folder, made if it is not there, and read it.
+
+        Raises:
+            InputError: if it holds another attack.
+            CcenvError: if it cannot be made, or another process attacks here.
+        """
+        file = self.folder / RESULT
+        with ExitStack() as opened:
+            opened.enter_context(locked(self.folder, "attack"))
+            try:
+                # And nothing else that is kept here.
+                for old in [*self.folder.glob("*.npz"), file] if self._fresh and file.is_file() else []:
+                    old.unlink()
+            except OSError as error:
+                raise CcenvError(f"{self.folder}: cannot be cleared ({error.strerror})") from None
+            if file.is_file():
+                self._read(file)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the folder."""
+        self._open.close()
 
     def _read(self, file: FilePath) -> None:
         data = parse_json(file.read_bytes(), str(file))
