@@ -215,7 +215,7 @@ def _query(
 ) -> int:
     from ccenv.smt.catalog import smt_sender
     from ccenv.smt.claims import Thresholds, build_claim
-    from ccenv.smt.endless import VERSION, ramp
+    from ccenv.smt.endless import ramp
     from ccenv.smt.report import about_run, decide_claim
 
     sender = smt_sender(name)
@@ -229,9 +229,7 @@ def _query(
     data = outcome.to_dict() | {"sender": sender.name, "model": model, "buffer": buffer, "property": prop}
     if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
         data["ramp"] = ramp(queries[0].setting, sender, thresholds[0])
-    data |= {"setting_name": chosen, "promises": VERSION, "encoding": str(type(sender).__doc__).split("\n", 1)[0]} | about_run(
-        setting
-    )
+    data |= {"setting_name": chosen, "encoding": str(type(sender).__doc__).split("\n", 1)[0]} | about_run(setting)
     if json:
         print_json(data)
     else:

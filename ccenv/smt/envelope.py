@@ -134,7 +134,6 @@ def run_envelope(
             if progress is not None:
                 progress(row)
     head = {"name": "envelope", "sender": sender.name, "setting_name": name, "budget_s": run.budget_s, "jobs": jobs}
-    head["promises"] = endless.VERSION
     return head | about_run(setting) | {"seconds": round(time.perf_counter() - begin, 3), "rows": rows}
 
 
