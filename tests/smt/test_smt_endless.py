@@ -9,6 +9,7 @@ import pytest
 
 from ccenv.adversaries.search import attack
 from ccenv.cli.main import main
+from ccenv.leaderboard import records
 from ccenv.smt import endless
 from ccenv.smt.bisect import bisect
 from ccenv.smt.catalog import smt_sender
@@ -108,6 +109,22 @@ def test_a_cold_start_reaches_its_goal_in_the_stated_time() -> None:
         rtts = endless.rtts_to_reach(goal, "factor", endless.SAMPLES, segments)
         reached = trace.beliefs["C_L"][:, 0] >= float(goal) * trace.header.path.link_rate_Bps
         assert reached[: rtts + 1].any()
+
+
+def test_the_board_knows_the_same_promises_and_excuses() -> None:
+    """The board reads records without the extra verify, so it has these by itself."""
+    assert records.EXCUSED == EXCUSED
+    assert records.ENDLESS == endless.VERSION
+
+
+@pytest.mark.parametrize(("claim", "weak", "strong"), [("inflight", 6, 2), ("queue", 5, 1)])
+def test_bounds_that_hold_for_ever(claim: str, weak: int, strong: int) -> None:
+    setting = endless.endless_setting(setting_of("cc_qdel"), smt_sender("cc_qdel"))
+    seen = []
+    for value in (weak, strong):
+        (query,) = build_claim(claim, setting, smt_sender("cc_qdel"), Thresholds(None, Fraction(value)))
+        seen.append(Verifier(60).decide(query).verdict)
+    assert seen == ["verified", "refuted"]
 
 
 def test_time_to_reach_by_hand() -> None:
