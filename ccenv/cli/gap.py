@@ -62,7 +62,7 @@ def command(
     if json:
         print_json(data)
     else:
-        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "gap", "adversary", "legal"]
+        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "cold", "gap", "adversary", "legal"]
         table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
         print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
         if output is not None:

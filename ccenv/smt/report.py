@@ -12,6 +12,7 @@ from typing import Any
 from ccenv import __version__
 from ccenv.errors import CcenvError
 from ccenv.smt.closed_loop import run_in_engine
+from ccenv.smt.endless import VERSION
 from ccenv.smt.export import as_trace
 from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.reach import find_past
@@ -186,6 +187,7 @@ def about_run(setting: Setting) -> dict[str, Any]:
     """Return what a report must say about where and with what it was made."""
     return {
         "T": setting.samples,
+        "promises": VERSION,
         "setting": setting.to_dict(),
         "ccenv_version": __version__,
         "solver": version_of("z3"),
