@@ -30,7 +30,8 @@ from ccenv.training.distill.template import (
     size,
 )
 from ccenv.training.distill.tree import GUARDS, Samples, fit_leaves, grow, predict
-from ccenv.training.evaluation import HELD_OUT_SEED, evaluate_sender
+from ccenv.training.evaluation import evaluate_sender
+from ccenv.training.path_sets import PathSet, path_seed
 
 
 def constant_policy(action: float) -> MlpSender:
@@ -50,7 +51,7 @@ def test_scores_equal_the_evaluation_of_one_sender() -> None:
     names = ("cc_probe_drain", "cc_probe_qdel")
     programs = [make_sender(name).program for name in names]  # type: ignore[union-attr]
     weights = RewardWeights(queue=-0.6, delay=-0.3, jain=0.5)
-    scorer = ProgramScorer(24, HELD_OUT_SEED, steps_per_rtt=8, warmup_rtts=20, measure_rtts=10, weights=weights)
+    scorer = ProgramScorer(24, path_seed(PathSet.REPORT), steps_per_rtt=8, warmup_rtts=20, measure_rtts=10, weights=weights)
     found = scorer.scores(programs)
     for i, name in enumerate(names):
         one = evaluate_sender(make_sender(name), 24, warmup_rtts=20, measure_rtts=10, weights=weights)

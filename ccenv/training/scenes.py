@@ -1,0 +1,42 @@
+"""What a trained sender has seen of the scenes that it is attacked on."""
+
+from __future__ import annotations
+
+import math
+
+from ccenv.adversaries.search.paths import PATHS
+from ccenv.envs.distribution import PathDistribution
+from ccenv.path import Path
+from ccenv.training.config import TrainConfig, fixed_paths
+
+ATTACKED, TRAINED, IN_RANGE = "attacked", "trained", "in range"
+"""Seen how: in rounds of attacks; as a fixed path; as a point of the distribution that paths were drawn from."""
+
+
+def seen(config: TrainConfig, scene: str) -> str | None:
+    """Return how a config's training has met a scene; None: it has not."""
+    path = PATHS[scene]
+    if config.robust is not None and config.robust.share > 0 and scene in config.robust.paths:
+        return ATTACKED
+    worlds = [config.environment.paths, *(stage.paths for stage in config.curriculum if stage.paths is not None)]
+    if any(path in fixed_paths(world) for world in worlds):
+        return TRAINED
+    if any(isinstance(world, PathDistribution) and covers(world, path) for world in worlds):
+        return IN_RANGE
+    return None
+
+
+def covers(distribution: PathDistribution, path: Path) -> bool:
+    """Tell whether every number of a path of one flow lies in the range that a distribution draws it from."""
+    flow = path.flows[0]
+    numbers = (
+        (path.bdp_bytes / path.mss_bytes, distribution.link_rate_mss_per_rtt),
+        (flow.rtt_s, distribution.rtt_s),
+        (flow.jitter_s / flow.rtt_s, distribution.jitter_rtts),
+        (path.buffer_bytes / path.bdp_bytes, distribution.buffer_bdp),
+    )
+    return path.mss_bytes == distribution.mss_bytes and all(_within(value, *limits) for value, limits in numbers)
+
+
+def _within(value: float, low: float, high: float) -> bool:
+    return math.isfinite(value) and low * (1 - 1e-9) <= value <= high * (1 + 1e-9)
