@@ -28,6 +28,7 @@ from ccenv.sender import MlpSender
 from ccenv.training.algorithm_settings import check_widths
 from ccenv.training.clock import Stopwatch
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
+from ccenv.training.record import code_hash
 
 CONNECT_LIMIT_S = 5.0
 SENDER, NETWORK = "sender", "network"
@@ -165,7 +166,7 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
     returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
     own, common, duel = _evaluate(config, folder)
     result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel)
-    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed}
+    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash()]}
     write_atomic(folder / "run.json", (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
     return result
 

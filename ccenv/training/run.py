@@ -20,6 +20,7 @@ from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_se
 from ccenv.training.held import held
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.path_sets import PathSet
+from ccenv.training.record import code_hash
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner
@@ -111,7 +112,7 @@ def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callabl
     state = _prepare(config, folder, restart)
     learner = Learner(config, state)
     start = learner.state.iteration * config.iteration_steps
-    record = _Record(folder, config)
+    record = _Record(folder, config, read_code(folder) if start else [])
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
@@ -264,8 +265,7 @@ def _save(
 
 
 def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: dict[str, Any]) -> None:
-    attacked = config.robust.paths if config.robust is not None and config.robust.share > 0 else ()
-    notes = notes | {"config": config.model_dump(mode="json"), "trained_on_scenes": list(attacked)}
+    notes = notes | {"config": config.model_dump(mode="json")}
     if isinstance(player, MlpSender):
         from ccenv.agents.learned import save_policy
 
@@ -279,7 +279,7 @@ def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: d
 class _Record:
     """run.json: what ran where, and how it ended."""
 
-    def __init__(self, folder: FilePath, config: TrainConfig) -> None:
+    def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
         from ccenv.benchmarks.provenance import machine, now, versions
 
         self._file = folder / RECORD
@@ -292,6 +292,7 @@ class _Record:
             "versions": versions(),
             "machine": machine(),
             "started": now(),
+            "code": [*(code for code in code_before if code != code_hash()), code_hash()],
             "config": config.model_dump(mode="json"),
         }
 
@@ -309,6 +310,18 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
+
+
+def read_code(folder: FilePath) -> list[str]:
+    """Return the hashes of the code that has worked on a run, oldest first; empty: unknown.
+
+    Raises:
+        InputError: if run.json is not JSON.
+    """
+    file = FilePath(folder) / RECORD
+    data = parse_json(file.read_bytes(), str(file)) if file.is_file() else {}
+    codes = data.get("code", []) if isinstance(data, dict) else []
+    return [str(code) for code in codes] if isinstance(codes, list) else []
 
 
 def read_record(folder: FilePath) -> dict[str, Any]:

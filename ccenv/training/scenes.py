@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from ccenv.adversaries.search.paths import PATHS
 from ccenv.envs.distribution import PathDistribution
 from ccenv.path import Path
 from ccenv.training.config import TrainConfig, fixed_paths
 
+if TYPE_CHECKING:
+    from ccenv.training.rllib import RllibConfig
+
 ATTACKED, TRAINED, IN_RANGE = "attacked", "trained", "in range"
 """Seen how: in rounds of attacks; as a fixed path; as a point of the distribution that paths were drawn from."""
 
 
-def seen(config: TrainConfig, scene: str) -> str | None:
+def attacked_scenes(config: TrainConfig | RllibConfig) -> tuple[str, ...]:
+    """Return the scenes on which attacks were part of the training."""
+    robust = config.robust if isinstance(config, TrainConfig) else None
+    return robust.paths if robust is not None and robust.share > 0 else ()
+
+
+def seen(config: TrainConfig | RllibConfig, scene: str) -> str | None:
     """Return how a config's training has met a scene; None: it has not."""
     path = PATHS[scene]
-    if config.robust is not None and config.robust.share > 0 and scene in config.robust.paths:
+    if scene in attacked_scenes(config):
         return ATTACKED
-    worlds = [config.environment.paths, *(stage.paths for stage in config.curriculum if stage.paths is not None)]
+    if isinstance(config, TrainConfig):
+        worlds = [config.environment.paths, *(stage.paths for stage in config.curriculum if stage.paths is not None)]
+    else:
+        worlds = [config.settings().paths]
     if any(path in fixed_paths(world) for world in worlds):
         return TRAINED
     if any(isinstance(world, PathDistribution) and covers(world, path) for world in worlds):

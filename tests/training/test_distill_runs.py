@@ -19,14 +19,14 @@ from ccenv.training.distill.claims import ClaimNumbers, numbers_for
 from ccenv.training.distill.objective import Objective
 from ccenv.training.distill.prove import _Loop, prove
 from ccenv.training.distill.stages import Stages
-from ccenv.training.distill.teacher import Teacher, load_teacher
+from ccenv.training.distill.teacher import USUAL_WORLD, Teacher, load_teacher
 from ccenv.training.distill.template import safety_shell
 
 SMALL = ("--paths", "8", "--generations", "1")
 
 
 def nominal(n_paths: int) -> Objective:
-    return Objective(Teacher(constant_policy(0.0), RewardWeights(), None), n_paths, seed=0)
+    return Objective(Teacher(constant_policy(0.0), USUAL_WORLD, None), n_paths, seed=0)
 
 
 @pytest.fixture
@@ -114,10 +114,10 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
     assert (low_delay.weights.queue, low_delay.weights.delay, low_delay.robust) == (-0.6, -0.1, None)
     assert robust.weights == RewardWeights() and robust.robust is not None and robust.robust.share == 0.7
     programs = [make_sender(name).program for name in ("cc_qdel", "learned_nominal_u54")]  # type: ignore[union-attr]
-    small = Teacher(robust.policy, robust.weights, robust.robust.model_copy(update={"budget_flow_steps": 20_000}))
+    small = Teacher(robust.policy, robust.world, robust.robust.model_copy(update={"budget_flow_steps": 20_000}))
     objective = Objective(small, 4, seed=0)
     before = objective.values(programs)
-    plain = Objective(Teacher(small.policy, small.weights, None), 4, seed=0)
+    plain = Objective(Teacher(small.policy, small.world, None), 4, seed=0)
     assert plain.learn(programs[0]) is None
     worst = 2 * before - plain.values(programs)
     found = objective.learn(programs[0])

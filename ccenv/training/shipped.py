@@ -1,0 +1,114 @@
+"""Train and record every shipped config with its seeds: ``ccenv train --shipped --record FILE``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.benchmarks.hashing import hash_of
+from ccenv.config import shipped_names, validate
+from ccenv.errors import InputError, require_extra
+from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.training.config import CONFIGS, load_config, load_data, read_config
+from ccenv.training.held import held
+from ccenv.training.record import add_entry, check_record, code_hash, entry_of
+from ccenv.workers import Workers
+
+SEEDS: dict[str, int] = {"ppo_sender": 5, "rllib_duel": 1}
+DEFAULT_SEEDS = 3
+ENTRY = "entry.json"
+DEFAULT_FOLDER = FilePath("runs") / "shipped"
+
+
+def shipped_runs(names: Sequence[str] | None = None) -> list[tuple[str, int]]:
+    """Return the runs of the record as (config, seed); those of RLlib, which take longest, come first."""
+    chosen = list(names or shipped_names(CONFIGS, ".yaml"))
+    chosen.sort(key=lambda name: not _by_rllib(name))
+    return [(name, seed) for name in chosen for seed in range(SEEDS.get(name, DEFAULT_SEEDS))]
+
+
+def train_shipped(
+    file: FilePath,
+    folder: FilePath = DEFAULT_FOLDER,
+    *,
+    names: Sequence[str] | None = None,
+    overrides: Sequence[str] = (),
+    jobs: int = 1,
+    report: Callable[[int, int], None] | None = None,
+) -> int:
+    """Train shipped configs and write their record; the same call goes on with an interrupted one.
+
+    What is recorded was trained by today's code and today's config; runs of others are done again.
+
+    Args:
+        file: the record; entries of configs that are not trained stay.
+        folder: of the runs, NAME-SEED each. It is this function's own: outdated runs in it are discarded.
+        names: of the configs; None: all.
+        overrides: of every config, as with ``--set``.
+        jobs: runs at a time, each on one core.
+        report: called with the number of finished and of all runs.
+
+    Returns:
+        int: number of runs.
+
+    Raises:
+        InputError: if the file is no record.
+        MissingExtraError: if what a run needs is not installed.
+    """
+    check_record(file)
+    runs = shipped_runs(names)
+    require_extra("stable_baselines3", "train")
+    if any(_by_rllib(name) for name, _ in runs):
+        require_extra("ray", "rllib")
+        require_extra("pettingzoo", "duel")
+    workers = Workers(jobs)
+    make_folder(folder)
+    with held(folder, "recording of the shipped configs"), workers:
+        results = [workers.submit(_entry, name, seed, tuple(overrides), folder) for name, seed in runs]
+        for done, ((name, seed), result) in enumerate(zip(runs, results, strict=True), 1):
+            add_entry(file, f"{name}:{seed}", result())
+            if report is not None:
+                report(done, len(runs))
+    return len(runs)
+
+
+def _by_rllib(name: str) -> bool:
+    return load_data(name)[0].get("trainer") == "rllib"
+
+
+def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -> dict[str, Any]:
+    """Return a run's entry, from disk if the same code has made it of the same config."""
+    given = [*overrides, f"seed={seed}"]
+    own = folder / f"{name}-{seed}"
+    file = own / ENTRY
+    key = {"code": code_hash(), "config": hash_of(load_data(name, given)[0])}
+    if file.is_file():
+        known = parse_json(file.read_bytes(), str(file))
+        if isinstance(known, dict) and known.get("key") == key and isinstance(known.get("entry"), dict):
+            return dict(known["entry"])
+    entry = _trained(name, given, own)
+    write_atomic(file, (json.dumps({"key": key, "entry": entry}, indent=1, allow_nan=False) + "\n").encode())
+    return entry
+
+
+def _trained(name: str, overrides: Sequence[str], folder: FilePath) -> dict[str, Any]:
+    if _by_rllib(name):
+        from ccenv.training.rllib import RllibConfig, train_rllib
+
+        if (folder / "config.yaml").is_file():
+            shutil.rmtree(folder)  # it cannot be resumed
+        rllib = validate(RllibConfig, *load_data(name, overrides))
+        return entry_of(rllib, train_rllib(rllib, folder))
+    from ccenv.training.run import CONFIG, read_code, train
+
+    config = load_config(name, overrides)
+    outdated = False
+    if (folder / CONFIG).is_file():
+        try:
+            outdated = read_code(folder) != [code_hash()] or read_config(folder / CONFIG) != config
+        except InputError:  # a config of a version with other keys
+            outdated = True
+    return entry_of(config, train(config, folder, restart=outdated))
