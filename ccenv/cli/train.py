@@ -129,7 +129,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
         title = (
             f"{config.name}, seed {config.seed}: {result.iterations} iterations, {result.steps} steps in {result.seconds:.1f} s"
         )
-        print_table(title, ["sender on held-out paths", "value"], asdict(result.evaluation).items())
+        print_table(title, ["sender in its own world, on paths for reports", "value"], asdict(result.evaluation).items())
         print_text(f"wrote {result.folder}")
 
 
@@ -138,7 +138,7 @@ def _print(config: TrainConfig, result: Result) -> None:
         print_text(f"went on from step {result.resumed_from_steps}")
     stopped = ", stopped early" if result.stopped_early else ""
     title = f"{config.name}, seed {config.seed}: {result.steps} steps in {result.seconds:.1f} s{stopped}"
-    print_table(title, ["on held-out paths", "value"], asdict(result.evaluation).items())
+    print_table(title, ["in its own world, on paths for reports", "value"], asdict(result.evaluation).items())
     use = f"ccenv bench run quick --agent {result.folder}"
     if config.trains == "network":
         use = f"ccenv attack {config.environment.senders[0]} --adversary {result.folder}"
@@ -163,7 +163,7 @@ def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
         def report(progress: Progress) -> None:
             nonlocal held_out
             if progress.evaluation_score == progress.evaluation_score:  # a number: an evaluation was made
-                held_out = f", held out {progress.evaluation_score:.3f}"
+                held_out = f", paths for selection {progress.evaluation_score:.3f}"
             text = f"train {config.name}: score {progress.reward:.3f}{held_out}"
             bar.update(task, completed=progress.steps, description=text)
 

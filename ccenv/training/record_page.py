@@ -8,12 +8,11 @@ from typing import Any
 
 from ccenv.adversaries.search.paths import REPORT, scene_set
 from ccenv.envs.reward import RewardWeights
-from ccenv.errors import InputError
-from ccenv.files import write_atomic
+from ccenv.page_tables import Place, markdown
 from ccenv.training.record import ATTACK_SCENES, by_config, read_data
 from ccenv.training.scenes import ATTACKED
 
-TABLE_START, TABLE_END = "<!-- table of the record: ccenv.training.record_page.write_table -->", "<!-- end of the table -->"
+PLACE = Place("<!-- table of the record: ccenv.training.record_page.write_table -->")
 SEEN_MARK = {ATTACKED: "†"}
 OTHER_MARK = "*"
 
@@ -51,7 +50,7 @@ def _scores(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
                 "CPU s": _spread([run["cpu_seconds"] for run in runs if "cpu_seconds" in run], 0),
             }
         )
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _worst(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
@@ -67,43 +66,17 @@ def _worst(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
                 mark = OTHER_MARK
             row[f"{scene} ({scene_set(scene)})"] = _spread([case["utilisation"] for case in cases]) + mark
         rows.append(row)
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def check_page(page: FilePath) -> None:
     """Check that a page has a place for the tables. Raises InputError if not."""
-    if not page.is_file():
-        raise InputError(f"{page}: is no file")
-    _parts(page)
-
-
-def _parts(page: FilePath) -> tuple[str, str]:
-    """Return what stands before and after the tables."""
-    text = page.read_text(encoding="utf-8")
-    before, start, rest = text.partition(TABLE_START)
-    _, end, after = rest.partition(TABLE_END)
-    if not start or not end:
-        raise InputError(f"{page}: has no place for the table, between {TABLE_START!r} and {TABLE_END!r}")
-    return before, after
+    PLACE.parts(page)
 
 
 def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the tables of a record in their place on a page, between the two comments that mark it.
-
-    Raises:
-        InputError: if the page does not mark the place.
-    """
-    before, after = _parts(FilePath(page))
-    made = f"{before}{TABLE_START}\n\n{table(read_data(FilePath(file)))}\n\n{TABLE_END}{after}"
-    write_atomic(FilePath(page), made.encode())
-
-
-def _markdown(rows: Sequence[dict[str, str]]) -> str:
-    if not rows:
-        return ""
-    names = list(rows[0])
-    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row.values())} |" for row in rows)])
+    """Put the tables of a record in their place on a page. Raises InputError if the page does not mark it."""
+    PLACE.write(FilePath(page), table(read_data(FilePath(file))))
 
 
 def _is_usual(evaluation: dict[str, float]) -> bool:

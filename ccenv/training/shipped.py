@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.hashing import hash_of
+from ccenv.agents import make_sender
+from ccenv.benchmarks.hashing import hash_of, sender_hash
 from ccenv.config import shipped_names, validate
+from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.files import make_folder, parse_json, write_atomic
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
@@ -84,17 +86,25 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     given = [*overrides, f"seed={seed}"]
     own = folder / f"{name}-{seed}"
     file = own / ENTRY
-    key = {"code": code_hash(), "config": hash_of(load_data(name, given)[0])}
+    data = load_data(name, given)[0]
+    key = {"code": code_hash(), "config": hash_of(data), "players": _players(data)}
     if file.is_file():
         known = parse_json(file.read_bytes(), str(file))
         if isinstance(known, dict) and known.get("key") == key and isinstance(known.get("entry"), dict):
             return dict(known["entry"])
-    entry = _trained(name, given, own)
+    entry = _trained(name, given, own, file.is_file())
     write_atomic(file, (json.dumps({"key": key, "entry": entry}, indent=1, allow_nan=False) + "\n").encode())
     return entry
 
 
-def _trained(name: str, overrides: Sequence[str], folder: FilePath) -> dict[str, Any]:
+def _players(data: dict[str, Any]) -> list[str]:
+    """Return hashes of the senders that a config names: the weights of the zoo are no code."""
+    names = data.get("environment", {}).get("senders", ())
+    return [sender_hash(make_sender(name)) for name in names if name != EXTERNAL]
+
+
+def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
+    """Train, from the start if what is there is outdated, and measure."""
     if _by_rllib(name):
         from ccenv.training.rllib import RllibConfig, train_rllib
 
@@ -105,8 +115,7 @@ def _trained(name: str, overrides: Sequence[str], folder: FilePath) -> dict[str,
     from ccenv.training.run import CONFIG, read_code, train
 
     config = load_config(name, overrides)
-    outdated = False
-    if (folder / CONFIG).is_file():
+    if (folder / CONFIG).is_file() and not outdated:
         try:
             outdated = read_code(folder) != [code_hash()] or read_config(folder / CONFIG) != config
         except InputError:  # a config of a version with other keys

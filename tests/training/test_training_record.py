@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.adversaries.search import scene_of, scene_set
+from ccenv.adversaries.search import PANEL, scene_of, scene_set
+from ccenv.adversaries.search import page as attacks_page
 from ccenv.agents.learned.scenes import trained_on_scenes
 from ccenv.cli.main import main
 from ccenv.config import shipped_names
 from ccenv.errors import InputError
+from ccenv.page_tables import END
 from ccenv.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
 from ccenv.training.record import ATTACK_SCENES, read_data
-from ccenv.training.record_page import TABLE_END, TABLE_START, table, write_table
+from ccenv.training.record_page import PLACE, table, write_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
@@ -87,10 +89,25 @@ def test_the_page_shows_the_record(tmp_path):
     copy.write_bytes(page.read_bytes())
     write_table(RECORD, copy)
     assert copy.read_text() == page.read_text(), "stale: ccenv.training.record_page.write_table makes the tables"
-    copy.write_text(TABLE_START)
+    copy.write_text(PLACE.start)
     with pytest.raises(InputError, match="no place for the table"):
         write_table(RECORD, copy)
-    assert TABLE_END in page.read_text()
+    assert END in page.read_text()
+
+
+def test_the_page_of_adversaries_shows_its_record(tmp_path):
+    page = DOCS / "adversaries.md"
+    copy = tmp_path / "page.md"
+    copy.write_bytes(page.read_bytes())
+    attacks_page.write_table(DOCS / "data" / "attacks.json", copy)
+    assert copy.read_text() == page.read_text(), "stale: ccenv.adversaries.search.page.write_table makes the table"
+    for place in (RECORD, copy):
+        with pytest.raises(InputError):
+            attacks_page.write_table(RECORD, place)
+    name, panel = "learned_robust", {key: {"worst_utilisation": 0.5} for key in PANEL}
+    row = {"sender": name, "scene": "deep", "scene_set": "training", "worst_utilisation": 0.5, "by_adversary": panel}
+    told = attacks_page.table([row | {"trained_on_scenes": ["deep"]}, row | {"trained_on_scenes": None}])
+    assert [line.split(" | ")[1] for line in told.splitlines()[2:]] == ["deep†", "deep"]
 
 
 def test_every_shipped_config_has_a_result():

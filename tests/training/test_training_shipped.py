@@ -11,9 +11,10 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.config import shipped_names
 from ccenv.errors import InputError
+from ccenv.page_tables import END
 from ccenv.training import record, shipped
 from ccenv.training.config import CONFIGS, load_config
-from ccenv.training.record_page import TABLE_END, TABLE_START
+from ccenv.training.record_page import PLACE
 from ccenv.training.shipped import shipped_runs, train_shipped
 
 pytest.importorskip("stable_baselines3")
@@ -61,6 +62,9 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
     assert {key: runs[key] for key in first} == first and runs["network_drain:0"]["worst"] == {}
     (folder / "quick_sender-1" / "entry.json").unlink()  # as after Ctrl-C in the attack: trained, not recorded
     assert go("quick_sender") == ["quick_sender-1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(shipped, "sender_hash", lambda sender: "another policy of the zoo")
+        assert go("network_drain") == ["network_drain-0 again"]
     monkeypatch.setattr(shipped, "code_hash", lambda: "of tomorrow")
     for module in ("ccenv.training.record", "ccenv.training.run"):
         monkeypatch.setattr(f"{module}.code_hash", lambda: "of tomorrow")
@@ -87,7 +91,7 @@ def test_the_command_writes_record_and_page(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shipped, "shipped_names", lambda *_: ["quick_sender"])
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{TABLE_START}\n{TABLE_END}\nafter\n")
+    page.write_text(f"before\n{PLACE.start}\n{END}\nafter\n")
     command = ["train", "--shipped", "--record", "r.json", "--page", "page.md", "--json"]
     assert main([*command, *(a for text in SMALL for a in ("--set", text))]) == 0
     assert json.loads(capsys.readouterr().out) == {"record": "r.json", "runs": 2}
@@ -104,7 +108,7 @@ def test_the_command_writes_record_and_page(
         (["quick_sender", "--shipped", "--record", "r.json"], "no CONFIG"),
         (["quick_sender", "--page", "p.md"], "--page is for --shipped"),
         (["quick_sender", "--jobs", "2"], "--jobs is for --shipped"),
-        (["--shipped", "--record", "r.json", "--page", "none.md"], "none.md: is no file"),
+        (["--shipped", "--record", "r.json", "--page", "none.md"], "none.md: cannot be read"),
         (["--shipped", "--record", "r.json", "--jobs", "0"], "it must be 1 to"),
     ],
 )
