@@ -9,11 +9,12 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents import make_sender
-from ccenv.benchmarks.hashing import hash_of, sender_hash
+from ccenv.benchmarks.hashing import hash_of, plain, sender_hash
 from ccenv.config import shipped_names, validate
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.training import record
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
 from ccenv.training.held import held
 from ccenv.training.record import add_entry, check_record, code_hash, entry_of
@@ -88,12 +89,14 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     file = own / ENTRY
     data = load_data(name, given)[0]
     key = {"code": code_hash(), "config": hash_of(data), "players": _players(data)}
-    if file.is_file():
-        known = parse_json(file.read_bytes(), str(file))
-        if isinstance(known, dict) and known.get("key") == key and isinstance(known.get("entry"), dict):
-            return dict(known["entry"])
-    entry = _trained(name, given, own, file.is_file())
-    write_atomic(file, (json.dumps({"key": key, "entry": entry}, indent=1, allow_nan=False) + "\n").encode())
+    measured = {"adversaries": record.ATTACK, "scenes": record.ATTACK_SCENES, "flow_steps": record.ATTACK_FLOW_STEPS}
+    asked = {"key": key, "measured": plain(measured)}
+    known = parse_json(file.read_bytes(), str(file)) if file.is_file() else {}
+    if isinstance(known, dict) and isinstance(known.get("entry"), dict) and {k: known.get(k) for k in asked} == asked:
+        return dict(known["entry"])
+    outdated = file.is_file() and (not isinstance(known, dict) or known.get("key") != key)
+    entry = _trained(name, given, own, outdated)
+    write_atomic(file, (json.dumps(asked | {"entry": entry}, indent=1, allow_nan=False) + "\n").encode())
     return entry
 
 

@@ -63,6 +63,9 @@ def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkey
     (folder / "quick_sender-1" / "entry.json").unlink()  # as after Ctrl-C in the attack: trained, not recorded
     assert go("quick_sender") == ["quick_sender-1"]
     with monkeypatch.context() as patch:
+        patch.setattr(record, "ATTACK_FLOW_STEPS", 50_000)
+        assert go("quick_sender") == ["quick_sender-0", "quick_sender-1"]  # attacked again, not trained
+    with monkeypatch.context() as patch:
         patch.setattr(shipped, "sender_hash", lambda sender: "another policy of the zoo")
         assert go("network_drain") == ["network_drain-0 again"]
     monkeypatch.setattr(shipped, "code_hash", lambda: "of tomorrow")
