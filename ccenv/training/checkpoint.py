@@ -18,7 +18,7 @@ from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
 from ccenv.files import parse_json, write_atomic
 
-FORMAT, VERSION = "ccenv-checkpoint", 3
+FORMAT, VERSION = "ccenv-checkpoint", 4
 STATE = "state.json"
 
 

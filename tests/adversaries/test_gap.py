@@ -9,7 +9,7 @@ import pytest
 from ccenv.adversaries.search import attack
 from ccenv.adversaries.search.cold_start import worst_cold_start
 from ccenv.adversaries.search.game import Game, Scene
-from ccenv.adversaries.search.gap import adversary_gap
+from ccenv.adversaries.search.gap import adversary_gap, gap_path
 from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
 from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
@@ -117,6 +117,8 @@ def test_command_line(capsys, tmp_path):
     assert main(["gap", "vegas", "--budget", "200000", "--json", "-o", str(out)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert json.loads(out.read_text())["rows"] == shown["rows"]
+    assert shown["scene"] is None and shown["scene_set"] is None  # a path of its own, on which nothing is trained
+    assert shown["path"] == gap_path("large").to_dict() and shown["rows"][0]["trained_on_scenes"] == []
 
 
 @pytest.mark.parametrize(

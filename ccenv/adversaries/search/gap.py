@@ -32,7 +32,7 @@ from ccenv.adversaries.search.windows import (
 from ccenv.errors import unknown_name
 from ccenv.legality import check_trace
 from ccenv.parameters import number
-from ccenv.path import make_path
+from ccenv.path import Path, make_path
 from ccenv.sender import ProgramSender, Sender
 from ccenv.trace import load_trace
 
@@ -173,7 +173,7 @@ def adversary_gap(
         raise unknown_name("buffer", buffer, BUFFERS_BDP)
     Setting("ccac", buffer, samples)  # refuses a T out of range, also where no row needs it
     number("gap", "time_limit_s", time_limit_s, above=0)
-    path = make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
+    path = gap_path(buffer)
     players = [(spec, make_sender(spec)) for spec in senders]
     rows = []
     for done, (spec, sender) in enumerate(players):
@@ -201,6 +201,11 @@ def adversary_gap(
         if report is not None:
             report(done + 1, len(players))
     return rows
+
+
+def gap_path(buffer: str) -> Path:
+    """Return the path of the comparison: no scene of ``ccenv attack``, so no training has attacked on it."""
+    return make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
 
 
 def _model(sender: Sender) -> str:

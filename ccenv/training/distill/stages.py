@@ -14,7 +14,7 @@ from ccenv.errors import InputError
 from ccenv.files import make_folder, parse_json, source_hash, write_atomic
 
 # What decides the numbers of a stage, besides what decides those of a benchmark's cell.
-_SOURCES = ("envs/*.py", "smt/*.py", "training/evaluation.py", "training/distill/*.py")
+_SOURCES = ("envs/*.py", "smt/*.py", "training/evaluation.py", "training/path_sets.py", "training/distill/*.py")
 
 
 @cache
