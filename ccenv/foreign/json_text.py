@@ -75,9 +75,11 @@ def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> An
         return out
 
     try:
-        return json.loads(
-            raw.decode("utf-8"), parse_constant=refuse_constant, parse_int=whole, parse_float=decimal, object_pairs_hook=unique
-        )
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8 text (byte {error.start})") from None
+    try:
+        return json.loads(text, parse_constant=refuse_constant, parse_int=whole, parse_float=decimal, object_pairs_hook=unique)
     except RecursionError:  # where the caller is already deep
         raise InputError(f"{where}: not valid JSON (nested too deeply)") from None
     except ValueError as error:

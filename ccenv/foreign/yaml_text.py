@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Any, NoReturn
 
@@ -24,8 +25,8 @@ _INFINITE = re.compile(r"[+-]?\.(inf|Inf|INF)", re.ASCII)
 def parse_yaml(content: bytes | str, where: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parse one YAML document.
 
-    Plain words are read as YAML 1.1 does, in the forms that people write: ``true``/``yes``/``on``, ``null``/``~``/nothing, decimal
-    numbers, ``.inf``. A date stays a text. Every other number (octal, hexadecimal, by sixties) is refused, not guessed.
+    Plain words are read as YAML 1.1 does, in the forms that people write: ``true``/``yes``/``on``, ``null``/``~``/nothing,
+    decimal numbers, ``.inf``. A date stays a text. Other numbers (octal, hexadecimal, by sixties) are refused, not guessed.
 
     Args:
         content: the document.
@@ -33,7 +34,7 @@ def parse_yaml(content: bytes | str, where: str, max_bytes: int = MAX_BYTES) -> 
         max_bytes: its largest length.
 
     Returns:
-        dict with texts as keys, list, str, int, float, bool or None.
+        dict with texts or whole numbers as keys, list, str, int, float, bool or None.
 
     Raises:
         InputError: for anything else, with the line where the parser knows it.
@@ -67,7 +68,8 @@ class _NotAllowed(Exception):
 
 
 def _refuse(node: yaml.Node | yaml.Event, problem: str) -> NoReturn:
-    raise _NotAllowed(f"line {node.start_mark.line + 1}: {problem}")
+    at = f"line {node.start_mark.line + 1}: " if node.start_mark else ""
+    raise _NotAllowed(at + problem)
 
 
 class _Composer(yaml.SafeLoader):
@@ -106,12 +108,13 @@ def _value(node: yaml.Node) -> Any:
     _refuse(node, f"tag {shown(node.tag)} is not allowed")
 
 
-def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _mapping(node: yaml.MappingNode) -> dict[str | int, Any]:
+    out: dict[str | int, Any] = {}
     for key_node, value_node in node.value:
         key = _value(key_node) if isinstance(key_node, yaml.ScalarNode) else None
-        if not isinstance(key, str):
-            _refuse(key_node, f"key {shown(getattr(key_node, 'value', ''), 32)} is not a text")
+        if not isinstance(key, str | int) or isinstance(key, bool):
+            shown_key = shown(key_node.value, 32) if isinstance(key_node, yaml.ScalarNode) else "of several values"
+            _refuse(key_node, f"key {shown_key} is neither a text nor a whole number")
         if key in out:
             _refuse(key_node, f"key {shown(key)} is given twice")
         out[key] = _value(value_node)
@@ -131,7 +134,7 @@ def _whole(text: str) -> int:
     return whole_of(plain, "number")
 
 
-_SCALARS = {
+_SCALARS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "timestamp": str,
     "null": lambda text: {"": None, "~": None, "null": None, "Null": None, "NULL": None}[text],
