@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.errors import InputError
-from ccenv.files import parse_json, read_bounded
+from ccenv.foreign import parse_json, read_bounded
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -113,7 +113,7 @@ def _trace(path: Path) -> str:
 
 def _yaml(path: Path, content: bytes) -> Shown:
     from ccenv.benchmarks.suite import suite_of
-    from ccenv.config import read_yaml
+    from ccenv.foreign import read_yaml
 
     data = read_yaml(path)
     if not isinstance(data, dict):

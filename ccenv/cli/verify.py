@@ -158,13 +158,13 @@ def _check_limits(time_limit: float, recheck: str | None, cubes: int, budget: fl
 
 
 def _fraction(text: str | None, option: str, most: int | None = None) -> Fraction | None:
-    from fractions import Fraction
+    from ccenv.foreign import fraction_of
 
     if text is None:
         return None
     try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        value = fraction_of(text, option)
+    except InputError:
         raise InputError(f"{option} is {text!r}; a number such as 0.5 or 1/2 is needed") from None
     if value < 0:
         raise InputError(f"{option} is {text}; it must not be negative")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ccenv.adversary import MlpAdversary
 from ccenv.errors import InputError, require_extra
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import is_empty, locked, make_folder, write_atomic
+from ccenv.foreign import is_version, parse_json, read_json
 from ccenv.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
-from ccenv.training.held import held
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.path_sets import PathSet
 from ccenv.training.record import code_hash
@@ -101,7 +101,7 @@ def train(
     check_logs(config.log)
     _check_folder(folder)
     make_folder(folder)
-    with held(folder, "training run"):
+    with locked(folder, "training run"):
         return _train(config, folder, restart, report)
 
 
@@ -176,7 +176,7 @@ def read_best(folder: FilePath, config: TrainConfig) -> Player:
 def _check_folder(folder: FilePath) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is not a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG).is_file():
+    if folder.is_dir() and not is_empty(folder) and not (folder / CONFIG).is_file():
         raise InputError(f"{folder}: holds something else than a training run; choose another --out")
 
 
@@ -331,10 +331,7 @@ def read_record(folder: FilePath) -> dict[str, Any]:
         InputError: if there is none, or not one of this format.
     """
     file = FilePath(folder) / RECORD
-    try:
-        data = parse_json(file.read_bytes(), str(file))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
         raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
     return data

@@ -13,10 +13,10 @@ from ccenv.benchmarks.hashing import hash_of, plain, sender_hash
 from ccenv.config import shipped_names, validate
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import locked, make_folder, write_atomic
+from ccenv.foreign import parse_json
 from ccenv.training import record
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
-from ccenv.training.held import held
 from ccenv.training.record import add_entry, check_record, code_hash, entry_of
 from ccenv.workers import Workers
 
@@ -69,7 +69,7 @@ def train_shipped(
         require_extra("pettingzoo", "duel")
     workers = Workers(jobs)
     make_folder(folder)
-    with held(folder, "recording of the shipped configs"), workers:
+    with locked(folder, "recording of the shipped configs"), workers:
         results = [workers.submit(_entry, name, seed, tuple(overrides), folder) for name, seed in runs]
         for done, ((name, seed), result) in enumerate(zip(runs, results, strict=True), 1):
             add_entry(file, f"{name}:{seed}", result())

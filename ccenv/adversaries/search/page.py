@@ -8,7 +8,7 @@ from typing import Any
 
 from ccenv.adversaries.search.catalog import PANEL
 from ccenv.errors import InputError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.page_tables import Place, markdown
 
 PLACE = Place("<!-- table of the record: ccenv.adversaries.search.page.write_table -->")

@@ -8,13 +8,60 @@ from contextlib import ExitStack
 from pathlib import Path as FilePath
 from typing import Any
 
+from pydantic import Field
+
 from ccenv.adversaries.search.attack import AttackResult, Finding
+from ccenv.config import StrictModel, validate
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import is_empty, locked, parse_json, write_atomic
+from ccenv.files import is_empty, locked, write_atomic
+from ccenv.foreign import read_json, resolve_inside
 from ccenv.trace import load_trace
 
 FORMAT, VERSION = "ccenv-attack", 1
 RESULT = "attack.json"
+
+
+class StoredFinding(StrictModel):
+    """A finding as the file has it; see :class:`Finding`."""
+
+    spec: str
+    worst_utilisation: float = Field(allow_inf_nan=False)
+    legal: bool = Field(strict=True)
+    violations: tuple[str, ...] = ()
+    flow_steps: int = Field(ge=0, strict=True)
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    preconditions: dict[str, Any] = Field(default_factory=dict)
+    details: dict[str, Any] = Field(default_factory=dict)
+    ratio: float | None = None
+    trace: str
+
+
+def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
+    """Read the findings of an attack with their traces.
+
+    Args:
+        file: ``attack.json`` in the folder of the attack.
+        key: hash of everything that decides the attack.
+
+    Returns:
+        dict: adversary -> the entry of the file, and what it says.
+
+    Raises:
+        InputError: if the file is not the result of this attack.
+        TraceError: if a trace is missing or damaged.
+    """
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("findings"), dict):
+        raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
+    if data.get("key") != key:
+        raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
+    out = {}
+    for name, entry in data["findings"].items():
+        stored = validate(StoredFinding, entry, f"{file}: {name}")
+        trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
+        told = stored.model_dump(exclude={"trace", "ratio"})
+        out[name] = (entry, Finding(adversary=name, trace=trace, **told))
+    return out
 
 
 class AttackFolder:
@@ -71,26 +118,9 @@ class AttackFolder:
         self._open.close()
 
     def _read(self, file: FilePath) -> None:
-        data = parse_json(file.read_bytes(), str(file))
-        if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("findings"), dict):
-            raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
-        if data.get("key") != self._key:
-            raise InputError(f"{self.folder} holds an attack with other settings or another version: --fresh starts anew")
-        for name, entry in data["findings"].items():
-            trace = load_trace(self.folder / entry["trace"])
+        for name, (entry, finding) in read_findings(file, self._key).items():
             self._entries[name] = entry
-            self.findings[name] = Finding(
-                name,
-                entry["spec"],
-                entry["worst_utilisation"],
-                entry["legal"],
-                tuple(entry.get("violations", ())),
-                entry["flow_steps"],
-                entry["seconds"],
-                entry.get("preconditions", {}),
-                entry.get("details", {}),
-                trace,
-            )
+            self.findings[name] = finding
 
     def add(self, finding: Finding) -> None:
         """Store a finding and its trace."""

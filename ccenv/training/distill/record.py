@@ -12,7 +12,8 @@ from typing import Any
 
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import parse_json
 from ccenv.page_tables import Place, markdown
 from ccenv.programs import parse_program
 from ccenv.sender import ProgramSender
