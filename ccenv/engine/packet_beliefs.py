@@ -3,7 +3,9 @@
 At each step the curves are read off the packets: A is what was sent, L what the network has lost (known one Rm later, as in
 the curve engine), S(t) the transmissions acknowledged by t + Rm. A whole packet arrives when its last byte does, at most
 MSS/C later than its bytes would. Without jitter, one step of D covers that where an Rm carries at least STEPS_PER_RTT packets;
-with jitter D stays what it is, and the bounds hold up to one packet per window. Decisions are those of ``curve_decision``, once
+with jitter D stays what it is, and the bounds hold up to one packet per window. D holds all that may delay feedback: the jitter
+box, the receiver's ACK policy, ACKs collected on their way. The first packet of a flow finds none of its own in the path: where
+its RTT exceeds Rm + D, the Rm that the flow was told is refuted, and what exceeds it counts as jitter from then on. Decisions are those of ``curve_decision``, once
 per Rm.
 """
 
@@ -39,6 +41,7 @@ warnings.filterwarnings("ignore", message=".*considered a subtype of Record", ca
 STEPS_PER_RTT = 8
 PACKET_STEPS = 1  # of jitter at least, for a packet's own time on the link
 ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
+MAX_EXTRA_RTTS = 8  # that a first RTT adds to D at most
 HISTORY_RTTS = 24  # of the rings: belief windows and the queueing delay over which L_free and S can be apart
 
 # Beliefs, their settings, and what the grid needs besides.
@@ -84,6 +87,14 @@ RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ig
 
 
 @njit(cache=True, error_model="numpy")
+def unexplained_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return what a flow's first delay beyond Rm adds to D: nothing if D explains it, up to a packet's time on the link."""
+    if delay_steps <= jitter_steps + PACKET_STEPS:
+        return np.int64(0)
+    return np.int64(min(math.ceil(delay_steps - ROUNDING), MAX_EXTRA_RTTS * STEPS_PER_RTT))
+
+
+@njit(cache=True, error_model="numpy")
 def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
     """Advance a flow's curves and beliefs by one step of its grid; return the step."""
     if beliefs.step < 0:
@@ -119,6 +130,9 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
         beliefs.delay_floor_steps = n - p
         seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
         beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
+        if not np.isfinite(beliefs.rtt_min_steps) and np.isfinite(flow.min_rtt_s):
+            beliefs.jitter_steps += unexplained_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps)
+            beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
         known = load(ring, l_at + (n & mask))
         beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
@@ -207,15 +221,16 @@ class Grids:
     def _new_beliefs(self, network: NetworkSpec, index: int, rtt_s: float, probe_rtts: int) -> np.ndarray:
         spec, beliefs = network.flows[index], np.zeros(1, BELIEFS_DTYPE)
         dt_s = rtt_s / STEPS_PER_RTT
-        jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter.max_s / dt_s - 1e-9))
+        jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter_s / dt_s - 1e-9))
         settings = settings_record(BeliefSettings())
         for name in settings.dtype.names or ():
             beliefs[name] = settings[name]
         # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
-        held_s = spec.rtt_s + float(self._flows["hold_s"][index]) - rtt_s
+        path_rtt_s = spec.told_rtt_s or spec.rtt_s
+        held_s = path_rtt_s + float(self._flows["hold_s"][index]) - rtt_s
         lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
         beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps
-        beliefs["path_rtt_s"] = spec.rtt_s
+        beliefs["path_rtt_s"], beliefs["rtt_known"] = path_rtt_s, spec.rtt_known
         beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtt_s, jitter_steps * dt_s, dt_s
         beliefs["probe_window_steps"] = probe_rtts * STEPS_PER_RTT
         beliefs["mss_bytes"], beliefs["start_s"] = network.mss_bytes, spec.start_s
@@ -223,7 +238,7 @@ class Grids:
         beliefs["reciprocals_at"] = self._keep[0].ctypes.data
         drop_tail = all(network.links[link].discipline == "drop_tail" for link in network.route_of(index))
         beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
-        length = ring_length((HISTORY_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + jitter_steps)
+        length = ring_length((HISTORY_RTTS + MAX_EXTRA_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + jitter_steps)
         beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
         return beliefs
 
