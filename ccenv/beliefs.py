@@ -242,7 +242,9 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
-    fl.qdel_U_s = delay_steps * dt_s
+    # The smallest RTT, which stands for Rm where Rm is not known, may hold up to D of jitter itself.
+    hidden_steps = fl.jitter_steps if settings.rtt_known == 0 else 0
+    fl.qdel_U_s = (delay_steps + hidden_steps) * dt_s
     fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
     fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
 
