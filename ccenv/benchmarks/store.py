@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import locked, make_folder, write_atomic
+from ccenv.foreign import is_version, parse_json, read_json
 
-MANIFEST, CELLS, LOCK = "manifest.json", "cells.jsonl", ".lock"
+MANIFEST, CELLS = "manifest.json", "cells.jsonl"
 FORMAT, FORMAT_VERSION = "ccenv-bench", 1
 
 
@@ -34,23 +34,9 @@ class RunFolder:
         self.path = path
         make_folder(path)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder against a second run; the system lets go of it when the process ends, however it ends.
-
-        Raises:
-            CcenvError: if another run holds it.
-        """
-        import fcntl
-
-        with open(self.path / LOCK, "w", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise CcenvError(
-                    f"{self.path}: another benchmark run is writing here; wait for it or give another --out"
-                ) from None
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the folder against a second run. Raises CcenvError if another run holds it."""
+        return locked(self.path, "benchmark run")
 
     def clear(self) -> None:
         """Forget all results."""
@@ -131,10 +117,7 @@ def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
 def read_manifest(folder: FilePath) -> dict[str, Any]:
     """Read the manifest of a run folder. Raises InputError if there is none or it is of another format."""
     file = folder / MANIFEST
-    try:
-        data = parse_json(file.read_bytes(), str(file))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("format_version") != FORMAT_VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("format_version"), FORMAT_VERSION):
         raise InputError(f"{file}: not a manifest of format {FORMAT} {FORMAT_VERSION}")
     return data

@@ -17,7 +17,9 @@ import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import parse_json, read_json
+from ccenv.interrupts import end_with_parent
 
 STAGES = "stages.json"
 FORMAT = "ccenv-demo"
@@ -181,7 +183,7 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
 def _run(stage: Stage) -> dict[str, Any]:
     """Run a stage as a command of its own, so that what the reader copies is what was run; progress goes to the terminal."""
     command = [sys.executable, "-m", "ccenv.cli.main", *stage.arguments, "--json"]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False, preexec_fn=end_with_parent)
     if ended.returncode == _INTERRUPTED:
         raise KeyboardInterrupt
     try:
@@ -205,7 +207,7 @@ def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
     if not file.is_file():
         _save(out, {})
         return {}
-    data = parse_json(file.read_bytes(), str(file))
+    data = read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("stages"), dict):
         raise InputError(f"{file}: not a stage file of ccenv demo; --fresh starts anew")
     return dict(data["stages"])

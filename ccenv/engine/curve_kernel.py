@@ -72,7 +72,7 @@ _RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", 
 WASTE, RATE, FIRST_SERVICE = 0, 1, 2
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def advance_range(  # type: ignore[no-untyped-def]
     first, last, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
@@ -301,7 +301,7 @@ def advance_range(  # type: ignore[no-untyped-def]
             ev.step = k
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
+@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
 def advance_parallel(  # type: ignore[no-untyped-def]
     n_chunks, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
-from ccenv.leaderboard.home import Home
+from ccenv.files import locked
+from ccenv.leaderboard.home import WORK, Home
 from ccenv.leaderboard.stages import Job, Stage
 from ccenv.leaderboard.store import Store, Stored, TakenError
 from ccenv.leaderboard.submit import Entrant, entrants
@@ -91,8 +92,16 @@ def evaluate(
         list: the records that were stored.
 
     Raises:
-        CcenvError: if a stage fails; what was stored before stays.
+        CcenvError: if a stage fails, what was stored before stays; or if another process evaluates this board.
     """
+    # Unfinished work of one evaluation is where the next one goes on, and is deleted when it is done: one at a time.
+    with locked(home.folder / WORK, "evaluation of this board"):
+        return _evaluate(store, home, tasks, backend, workers, progress)
+
+
+def _evaluate(
+    store: Store, home: Home, tasks: Sequence[Task], backend: str, workers: int | None, progress: Progress
+) -> list[Stored]:
     stored = []
     for task in tasks:
         submission = task.entrant.record.submission

@@ -17,7 +17,7 @@ from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json, read_bounded
+from ccenv.foreign import JsonRules, is_file, is_version, parse_json, read_bounded, read_json, resolve_inside, shown
 
 _WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -123,6 +123,15 @@ class Manifest(StrictModel):
     references: list[dict[str, Any]]
 
 
+ENDLESS = 2
+"""From this version of promises on, a bound holds of an endless run."""
+
+EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
+"""Properties of one trace that any progress excuses (``ccenv.smt.claims.EXCUSED``)."""
+
+EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
+
+
 class ProofQuery(StrictModel):
     """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
 
@@ -146,10 +155,11 @@ class Verification(StrictModel):
         solver: name and version.
         trace: file name of the counterexample beside the record, for ``refuted``.
         finished_at: when the record was made.
+        format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
     """
 
     format: Literal["ccenv-verification"] = "ccenv-verification"
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 1
     agent: Label
     agent_sha256: Sha256
     model: Label
@@ -167,9 +177,15 @@ class Verification(StrictModel):
     finished_at: Moment
 
     @property
+    def excused(self) -> bool:
+        """Whether any progress excuses a trace: then the bound is none of a run."""
+        return self.property_name in (EXCUSED if self.format_version >= ENDLESS else EXCUSED_IN_VERSION_1)
+
+    @property
     def question(self) -> str:
         """The question in a line."""
-        return f"{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
+        excuse = "or any progress, one trace of " if self.excused else ""
+        return f"{excuse}{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
 
 
 class EnvelopeRow(StrictModel):
@@ -194,8 +210,14 @@ class EnvelopeRow(StrictModel):
 
 
 class Envelope(StrictModel):
-    """What a solver proved about a submission within a budget; no rows where it has no encoding."""
+    """What a solver proved about a submission within a budget; no rows where it has no encoding.
 
+    Attributes:
+        promises: version of what the rows say (``ccenv.smt.endless.VERSION``). Rows of version 1 were excused by any rise or fall
+            in every trace, for ever: they are shown as such and are no bounds of a run.
+    """
+
+    promises: Literal[1, 2] = 1
     rows: tuple[EnvelopeRow, ...]
     reason: Text
     solver: Text
@@ -204,6 +226,11 @@ class Envelope(StrictModel):
     budget_s: float
     seconds: float
     recorded_at: Moment
+
+    @property
+    def bounds(self) -> tuple[EnvelopeRow, ...]:
+        """The rows that speak about endless runs: none of version 1."""
+        return self.rows if self.promises >= ENDLESS else ()
 
 
 @dataclass(frozen=True)
@@ -269,14 +296,12 @@ def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
 
 def _read_beside(folder: FilePath, name: str) -> bytes | None:
     """Return a plain file of a record's folder, None if it is not there. Raises InputError for a link."""
-    file = folder / name
-    if file.is_symlink():
-        raise InputError(f"{file} is a link: records hold plain files only")
-    return read_bounded(file, MAX_BYTES) if file.is_file() else None
+    file = resolve_inside(folder, name, "file of a record")
+    return read_bounded(file, MAX_BYTES) if is_file(file) else None
 
 
 def _read_json(file: FilePath) -> Any:
-    return parse_json(read_bounded(file, MAX_BYTES), str(file))
+    return read_json(file, JsonRules(max_bytes=MAX_BYTES))
 
 
 def _read_bench(file: FilePath) -> BenchRecord | None:
@@ -292,8 +317,9 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
 
 def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
     """Read the manifest of a run and the suite that was played. Raises InputError for damage, and for an edited suite."""
-    if data.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
-        raise InputError(f"{where}: format version {data.get('format_version')!r}; this ccenv reads version {FORMAT_VERSION}")
+    if not isinstance(data, dict) or not is_version(data.get("format_version", FORMAT_VERSION), FORMAT_VERSION):
+        seen = data.get("format_version") if isinstance(data, dict) else data
+        raise InputError(f"{where}: format version {shown(seen)}; this ccenv reads version {FORMAT_VERSION}")
     manifest = validate(Manifest, {"format": FORMAT, "format_version": FORMAT_VERSION, **data}, where)
     return manifest, checked_suite(manifest.suite, manifest.suite_sha256, where)
 

@@ -22,7 +22,7 @@ from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
 from ccenv.benchmarks.suite import Suite
 from ccenv.config import validate
 from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.legality import check_trace
 from ccenv.metrics import Window, measure
 from ccenv.trace import load_trace
@@ -190,7 +190,7 @@ def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkey
 
 def test_two_runs_in_one_folder(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    with folder.locked(), pytest.raises(CcenvError, match="another benchmark run is writing here"):
+    with folder.locked(), pytest.raises(CcenvError, match="another benchmark run is at work here"):
         run_suite(small_suite(), tmp_path)
 
 

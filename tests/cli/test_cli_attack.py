@@ -111,7 +111,7 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
     (out / "notes.txt").write_text("mine")
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0
-    assert {file.name for file in out.iterdir()} == {"attack.json", "random_search.npz", "notes.txt"}
+    assert {file.name for file in out.iterdir()} == {".lock", "attack.json", "random_search.npz", "notes.txt"}
 
 
 def test_runs_that_would_not_fit_into_memory_are_refused(capsys, tmp_path):
