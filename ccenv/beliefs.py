@@ -31,7 +31,7 @@ from ccenv.engine.calls import fast_max, fast_min, load
 from ccenv.engine.rings import at
 from ccenv.errors import InputError, unknown_name
 
-EMPTY_MARGIN = 1.0 + 1e-9  # C_L above C_U by more than round-off
+MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off
 MOVED_RATIO = 1.1  # a bound that moved by more than this factor in a period is large news
 TIE = 1e-12  # cumulative curves of all flows together round off by less than this share of their value
 
@@ -41,9 +41,9 @@ class BeliefSettings:
     """How beliefs are computed and when they time out ([CCmatic] s.5.1.2).
 
     Attributes:
-        tight_ratio: a periodic time-out happens only if C_U <= tight_ratio * C_L.
-        expand_ratio: at a time-out C_U grows at most by this factor.
-        period_rtts: a periodic time-out happens at most once in so many Rm; infinite: never.
+        tight_ratio: a time-out happens only if C_U <= tight_ratio * C_L.
+        expand_ratio: at a time-out C_U grows by this factor, or to C_L.
+        period_rtts: length of a period in Rm; at its end, or once C_L > C_U, :func:`timed_out` decides; infinite: no periods.
         window_rtts: longest window of C_L and C_U, in Rm.
         rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
     """
@@ -149,8 +149,10 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
     premise is broken (another flow, another C, a wrong Rm or D): they become the interval between them.
 
     Args:
-        lower, upper: the bounds, bytes/s.
-        first_lower, first_upper: the bounds when the period began.
+        lower: C_L, bytes/s.
+        upper: C_U, bytes/s.
+        first_lower: C_L when the period began.
+        first_upper: C_U when the period began.
         fresh_lower: C_L by what the period showed alone, at least floor.
         floor: one segment per Rm, bytes/s: C_L is never less.
         tight_ratio: nothing times out while upper > tight_ratio * lower.
@@ -158,8 +160,8 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
     """
     if upper > tight_ratio * lower:
         return lower, upper, False
-    empty = lower > upper * EMPTY_MARGIN
-    lower_moved, upper_moved = lower > first_lower, upper < first_upper
+    empty = lower > upper * MARGIN
+    lower_moved, upper_moved = lower > MARGIN * first_lower, upper * MARGIN < first_upper
     if empty and lower_moved and upper_moved:
         return max(upper, floor), lower, True
     lower_moved_far, upper_moved_far = lower > MOVED_RATIO * first_lower, upper * MOVED_RATIO < first_upper
@@ -248,7 +250,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
     fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
     fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
 
-    empty = fl.C_L_Bps > fl.C_U_Bps * EMPTY_MARGIN
+    empty = fl.C_L_Bps > fl.C_U_Bps * MARGIN
     due = n - fl.timeout_step >= settings.period_rtts * rtt
     if empty or due:
         floor = mss_bytes / fl.rtt_s
@@ -335,7 +337,7 @@ class ReferenceBeliefs:
         first = self.ends[-2] + 1 if len(self.ends) > 1 else n
         for x in range(first - self.jitter_steps, n - self.jitter_steps + 1):
             self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, x, self.timeout_step))
-        empty = self.C_L > self.C_U * EMPTY_MARGIN
+        empty = self.C_L > self.C_U * MARGIN
         due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
         if empty or due:
             self._time_out(E, L, S, n, due)

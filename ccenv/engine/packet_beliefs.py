@@ -5,8 +5,8 @@ the curve engine), S(t) the transmissions acknowledged by t + Rm. A whole packet
 MSS/C later than its bytes would. Without jitter, one step of D covers that where an Rm carries at least STEPS_PER_RTT packets;
 with jitter D stays what it is, and the bounds hold up to one packet per window. D holds all that may delay feedback: the jitter
 box, the receiver's ACK policy, ACKs collected on their way. The first packet of a flow finds none of its own in the path: where
-its RTT exceeds Rm + D, the Rm that the flow was told is refuted, and what exceeds it counts as jitter from then on. Decisions are those of ``curve_decision``, once
-per Rm.
+its RTT exceeds Rm + D, the Rm that the flow was told is refuted, and what exceeds it counts as jitter from then on. Decisions
+are those of ``curve_decision``, once per Rm.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numba.core.errors import NumbaExperimentalFeatureWarning
 
 from ccenv.beliefs import BeliefSettings, reciprocal_table, reset_beliefs, settings_record, update_beliefs, update_queue_bound
 from ccenv.engine.calls import address_of, load, pointer_at, store
+from ccenv.engine.checks import require_segment_per_rtt
 from ccenv.engine.curve_decision import choose_rate, run_program
 from ccenv.engine.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.layout import ring_length
@@ -220,6 +221,11 @@ class Grids:
 
     def _new_beliefs(self, network: NetworkSpec, index: int, rtt_s: float, probe_rtts: int) -> np.ndarray:
         spec, beliefs = network.flows[index], np.zeros(1, BELIEFS_DTYPE)
+        route = [network.links[link] for link in network.route_of(index)]
+        slowest_Bps = min(rate for link in route for rate in (link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)))
+        require_segment_per_rtt(
+            np.array([slowest_Bps]), np.array([[rtt_s]]), np.array([network.mss_bytes]), f"another sender than {spec.sender!r}"
+        )
         dt_s = rtt_s / STEPS_PER_RTT
         jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter_s / dt_s - 1e-9))
         settings = settings_record(BeliefSettings())
@@ -236,7 +242,7 @@ class Grids:
         beliefs["mss_bytes"], beliefs["start_s"] = network.mss_bytes, spec.start_s
         beliefs["rtt_min_steps"], beliefs["rtt_now_steps"], beliefs["step"] = np.inf, STEPS_PER_RTT, -1
         beliefs["reciprocals_at"] = self._keep[0].ctypes.data
-        drop_tail = all(network.links[link].discipline == "drop_tail" for link in network.route_of(index))
+        drop_tail = all(link.discipline == "drop_tail" for link in route)
         beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
         length = ring_length((HISTORY_RTTS + MAX_EXTRA_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + jitter_steps)
         beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
