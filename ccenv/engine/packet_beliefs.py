@@ -5,8 +5,8 @@ the curve engine), S(t) the transmissions acknowledged by t + Rm. A whole packet
 MSS/C later than its bytes would. Without jitter, one step of D covers that where an Rm carries at least STEPS_PER_RTT packets;
 with jitter D stays what it is, and the bounds hold up to one packet per window. D holds all that may delay feedback: the jitter
 box, the receiver's ACK policy, ACKs collected on their way. The first packet of a flow finds none of its own in the path: where
-its RTT exceeds Rm + D, the Rm that the flow was told is refuted, and what exceeds it counts as jitter from then on. Decisions
-are those of ``curve_decision``, once per Rm.
+its RTT exceeds Rm + D, the Rm that the flow was told is refuted. The true one is that RTT less at most D, so the flow goes by
+that RTT less D, and D counts twice, from then on. Decisions are those of ``curve_decision``, once per Rm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ warnings.filterwarnings("ignore", message=".*considered a subtype of Record", ca
 STEPS_PER_RTT = 8
 PACKET_STEPS = 1  # of jitter at least, for a packet's own time on the link
 ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
-MAX_EXTRA_RTTS = 8  # that a first RTT adds to D at most
+MAX_SHORTFALL_RTTS = 8  # a told Rm that is too short by more stays too short
 HISTORY_RTTS = 24  # of the rings: belief windows and the queueing delay over which L_free and S can be apart
 
 # Beliefs, their settings, and what the grid needs besides.
@@ -54,6 +54,7 @@ BELIEFS_DTYPE = np.dtype(
         ("dt_s", "<f8"),
         ("start_s", "<f8"),
         ("path_rtt_s", "<f8"),  # without what a proxy adds
+        ("shortfall_s", "<f8"),  # what it was shown to be too short by
         ("step", "<i8"),
         ("mask", "<i8"),
         ("ring_at", "<i8"),
@@ -88,11 +89,11 @@ RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ig
 
 
 @njit(cache=True, error_model="numpy")
-def unexplained_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
-    """Return what a flow's first delay beyond Rm adds to D: nothing if D explains it, up to a packet's time on the link."""
+def rtt_shortfall_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return by what a told Rm is too short at least, given the first delay beyond it; 0 where D explains that delay."""
     if delay_steps <= jitter_steps + PACKET_STEPS:
-        return np.int64(0)
-    return np.int64(min(math.ceil(delay_steps - ROUNDING), MAX_EXTRA_RTTS * STEPS_PER_RTT))
+        return 0.0
+    return min(delay_steps - jitter_steps, float(MAX_SHORTFALL_RTTS * STEPS_PER_RTT))
 
 
 @njit(cache=True, error_model="numpy")
@@ -113,7 +114,7 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
     store(ring, e_at + (k & mask), flow.sent_bytes - lost_bytes)
     store(ring, l_at + (k & mask), lost_bytes)
     # What a proxy holds ACKs for beyond (or below) the Rm that the sender goes by: known, as in the curve engine.
-    shift_s = beliefs.path_rtt_s + flow.hold_s - beliefs.rtt_s
+    shift_s = beliefs.path_rtt_s + beliefs.shortfall_s + flow.hold_s - beliefs.rtt_s
     n = k - beliefs.rtt_steps - np.int64(math.ceil(shift_s / beliefs.dt_s - ROUNDING))
     if n > beliefs.heard_step:
         served = beliefs.acked_bytes
@@ -132,8 +133,10 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
         seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
         beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
         if not np.isfinite(beliefs.rtt_min_steps) and np.isfinite(flow.min_rtt_s):
-            beliefs.jitter_steps += unexplained_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps)
-            beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
+            beliefs.shortfall_s = rtt_shortfall_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps) * beliefs.dt_s
+            if beliefs.shortfall_s > 0.0:  # the true Rm lies between this one and D more
+                beliefs.jitter_steps *= 2
+                beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
         known = load(ring, l_at + (n & mask))
         beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
@@ -244,7 +247,7 @@ class Grids:
         beliefs["reciprocals_at"] = self._keep[0].ctypes.data
         drop_tail = all(link.discipline == "drop_tail" for link in route)
         beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
-        length = ring_length((HISTORY_RTTS + MAX_EXTRA_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + jitter_steps)
+        length = ring_length((HISTORY_RTTS + MAX_SHORTFALL_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + 2 * jitter_steps)
         beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
         return beliefs
 

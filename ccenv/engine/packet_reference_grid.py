@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ccenv.beliefs import BeliefSettings, ReferenceBeliefs
-from ccenv.engine.packet_beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, unexplained_steps
+from ccenv.engine.packet_beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet_reference_flow import ReferenceFlow
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.reference_decision import Interval
@@ -40,6 +40,7 @@ class ReferenceGrid:
         self.sent_step = self.floor_steps = 0
         self.delay_s = 0.0
         self.first_delay_steps: float | None = None
+        self.shortfall_s = 0.0
         self.utilised = False
         self.decision_step = 0
         self.interval = Interval()
@@ -51,7 +52,7 @@ class ReferenceGrid:
         self.E.append(flow.sent_bytes - lost)
         self.L.append(lost)
         sent, self.sent_bytes = flow.sent_bytes - self.sent_bytes, flow.sent_bytes
-        shift_s = self.path_rtt_s + flow.hold_s - self.rtt_s
+        shift_s = self.path_rtt_s + self.shortfall_s + flow.hold_s - self.rtt_s
         self._hear(k - STEPS_PER_RTT - math.ceil(shift_s / self.dt_s - ROUNDING), shift_s)
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
         if k >= self.decision_step:
@@ -71,8 +72,10 @@ class ReferenceGrid:
         self.floor_steps = n - self.sent_step
         if self.first_delay_steps is None and math.isfinite(flow.min_rtt_s):
             self.first_delay_steps = (flow.rtt_s - shift_s - self.rtt_s) / self.dt_s
-            self.jitter += unexplained_steps.py_func(self.first_delay_steps, self.jitter)
-            self.bounds.jitter_steps = self.jitter
+            self.shortfall_s = rtt_shortfall_steps.py_func(self.first_delay_steps, self.jitter) * self.dt_s
+            if self.shortfall_s > 0:
+                self.jitter *= 2
+                self.bounds.jitter_steps = self.jitter
         self.delay_s = max(0.0, flow.rtt_s - shift_s - self.rtt_s)
         self.interval.lost_bytes += self.L[n] - self.known_lost_bytes
         self.known_lost_bytes = self.L[n]

@@ -86,6 +86,7 @@ def network_of(n: int, **changes: object) -> NetworkSpec:
     [
         (("cc_qdel", "cc_probe_drain"), {}),
         (("cc_qdel", "cc_probe_drain"), {"receiver": {"ack_every": 4}}),
+        (("cc_qdel", "policy 1"), {"told_rtt_s": 0.014}),
         (("cc_probe_slow", "cc_probe_slow_k:k=2"), {"jitter": {"kind": "batch", "max_s": 0.02}}),
         (("cc_probe_qdel", "cc_probe_fast"), {"loss_rate": 0.02}),
         (("lambda_proxy:target_s=0.05,window_s=0.3,inner=cc_qdel", "fixed_delay_proxy:delay_s=0.03,inner=cc_probe_drain"), {}),
