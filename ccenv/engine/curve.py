@@ -217,8 +217,7 @@ class CurveEngine:
         """
         which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
         if paths is not None:
-            put = paths.for_model(self.model)
-            self._check_beliefs(put)
+            self._check_beliefs(put := paths.for_model(self.model))
             self._arrays.put(which, put, self._fits)
             self._kernel_arrays = (*self._kernel_arrays[:3], self._arrays.rate_changes, *self._kernel_arrays[4:])
         self._reset_records(which, which if keys is None else keys)
