@@ -244,8 +244,8 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
-    # The smallest RTT, which stands for Rm where Rm is not known, may hold up to D of jitter itself.
-    hidden_steps = fl.jitter_steps if settings.rtt_known == 0 else 0
+    # The smallest RTT, which stands for Rm where Rm is not known, may hold D of jitter and a step's burst of its own.
+    hidden_steps = fl.jitter_steps + 1 if settings.rtt_known == 0 else 0
     fl.qdel_U_s = (delay_steps + hidden_steps) * dt_s
     fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
     fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
@@ -316,6 +316,13 @@ class ReferenceBeliefs:
         """Start from the seed."""
         self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
         self.timeout_step = self.start_step
+        self.period_bounds = self.C_L, self.C_U
+
+    def forget(self, n: int) -> None:
+        """Go back to what is known before anything was seen; only what follows step n counts."""
+        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
+        self.C_U = math.inf
+        self.timeout_step = n
         self.period_bounds = self.C_L, self.C_U
 
     @property

@@ -54,6 +54,7 @@ BELIEFS_DTYPE = np.dtype(
         ("dt_s", "<f8"),
         ("start_s", "<f8"),
         ("path_rtt_s", "<f8"),  # without what a proxy adds
+        ("rounding_steps", "<i8"),  # of a delay in whole steps that D has no room for
         ("shortfall_s", "<f8"),  # what it was shown to be too short by
         ("step", "<i8"),
         ("mask", "<i8"),
@@ -125,18 +126,22 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
             store(ring, x & mask, value)
             store(ring, (x & mask) + mask + 1, value)
         beliefs.heard_step = n
-        p = beliefs.ack_sent_step
-        while p < n and load(ring, e_at + (p & mask)) < served:
-            p += 1
-        beliefs.ack_sent_step = p
-        beliefs.delay_floor_steps = n - p
+        if served > before:  # else the newest byte is that of an earlier step, and so is its delay
+            p = beliefs.ack_sent_step
+            while p < n and load(ring, e_at + (p & mask)) < served:
+                p += 1
+            beliefs.ack_sent_step = p
+            beliefs.delay_floor_steps = max(0, n - p - beliefs.rounding_steps)
         seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
         beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
         if not np.isfinite(beliefs.rtt_min_steps) and np.isfinite(flow.min_rtt_s):
             beliefs.shortfall_s = rtt_shortfall_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps) * beliefs.dt_s
-            if beliefs.shortfall_s > 0.0:  # the true Rm lies between this one and D more
+            if beliefs.shortfall_s > 0.0:  # the true Rm lies between this one and D more; what a wrong one proved is void
                 beliefs.jitter_steps *= 2
                 beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
+                reset_beliefs(beliefs, beliefs.mss_bytes)
+                beliefs.timeout_step = n
+                beliefs.judged_step = n
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
         known = load(ring, l_at + (n & mask))
         beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
@@ -230,7 +235,8 @@ class Grids:
             np.array([slowest_Bps]), np.array([[rtt_s]]), np.array([network.mss_bytes]), f"another sender than {spec.sender!r}"
         )
         dt_s = rtt_s / STEPS_PER_RTT
-        jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter_s / dt_s - 1e-9))
+        whole_steps = math.ceil(spec.jitter_s / dt_s - ROUNDING)
+        jitter_steps = max(PACKET_STEPS, whole_steps)
         settings = settings_record(BeliefSettings())
         for name in settings.dtype.names or ():
             beliefs[name] = settings[name]
@@ -239,6 +245,7 @@ class Grids:
         held_s = path_rtt_s + float(self._flows["hold_s"][index]) - rtt_s
         lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
         beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps
+        beliefs["rounding_steps"] = whole_steps + PACKET_STEPS - jitter_steps
         beliefs["path_rtt_s"], beliefs["rtt_known"] = path_rtt_s, spec.rtt_known
         beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtt_s, jitter_steps * dt_s, dt_s
         beliefs["probe_window_steps"] = probe_rtts * STEPS_PER_RTT

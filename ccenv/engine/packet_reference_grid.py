@@ -23,7 +23,9 @@ class ReferenceGrid:
         self.rtt_s = sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else self.path_rtt_s
         self.dt_s = self.rtt_s / STEPS_PER_RTT
         self.next_s = spec.start_s
-        self.jitter = max(PACKET_STEPS, math.ceil(spec.jitter_s / self.dt_s - ROUNDING))
+        whole_steps = math.ceil(spec.jitter_s / self.dt_s - ROUNDING)
+        self.jitter = max(PACKET_STEPS, whole_steps)
+        self.rounding_steps = whole_steps + PACKET_STEPS - self.jitter
         probe_rtts = inner.program.probe_window_rtts if isinstance(inner, ProgramSender) else 1
         settings = BeliefSettings()
         disciplines = {network.links[link].discipline for link in network.route_of(flow.index)}
@@ -67,15 +69,17 @@ class ReferenceGrid:
             return
         served, before = flow.acked_count * flow.mss, self.S[-1]
         self.S += [before + (served - before) * (x - old) / (n - old) for x in range(old + 1, n)] + [served]
-        while self.sent_step < n and self.E[self.sent_step] < served:
-            self.sent_step += 1
-        self.floor_steps = n - self.sent_step
+        if served > before:
+            while self.sent_step < n and self.E[self.sent_step] < served:
+                self.sent_step += 1
+            self.floor_steps = max(0, n - self.sent_step - self.rounding_steps)
         if self.first_delay_steps is None and math.isfinite(flow.min_rtt_s):
             self.first_delay_steps = (flow.rtt_s - shift_s - self.rtt_s) / self.dt_s
             self.shortfall_s = rtt_shortfall_steps.py_func(self.first_delay_steps, self.jitter) * self.dt_s
             if self.shortfall_s > 0:
                 self.jitter *= 2
                 self.bounds.jitter_steps = self.jitter
+                self.bounds.forget(n)
         self.delay_s = max(0.0, flow.rtt_s - shift_s - self.rtt_s)
         self.interval.lost_bytes += self.L[n] - self.known_lost_bytes
         self.known_lost_bytes = self.L[n]

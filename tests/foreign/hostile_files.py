@@ -270,6 +270,7 @@ OTHERS = (
         "truncated",
     ),
     HostileFile("extends_outside", "c.yaml", lambda: b"extends: ../../etc/passwd\n", "train {file}", "is not allowed"),
+    HostileFile("flows_as_a_number", "s.yaml", lambda: b"links: [{rate_mbps: 12, buffer_bdp: 1}]\nflows: 0.5\n", "sim {file}"),
     HostileFile("extends_absolute", "c.yaml", lambda: b"extends: /etc/passwd\n", "train {file}", "is not allowed"),
     HostileFile("extends_itself", "c.yaml", lambda: b"extends: c.yaml\n", "train {file}", "extends itself"),
     HostileFile("extends_a_map", "c.yaml", lambda: b"extends: {a: 1}\n", "train {file}", "a name or path"),

@@ -20,6 +20,7 @@ from synthetic import bench, suites
 from target import Target
 
 from ccenv.cli.output import to_plain
+from ccenv.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs" / "data"
@@ -172,7 +173,10 @@ def _answer(content: bytes, folder: Path) -> object:
 
     store = Store(folder / "verify")
     store._answer_file("text", "z3 4").write_bytes(content)
-    return store.load("text", "z3 4")
+    answer = store.load("text", "z3 4")
+    if answer is None:  # what is damaged counts as absent: here, as refused
+        raise InputError("absent")
+    return answer
 
 
 ANSWER = {
@@ -196,6 +200,8 @@ def _journal(content: bytes, folder: Path) -> object:
     (folder / "journal.jsonl").write_bytes(_journal_head() + content)
     with mock.patch.object(journal, "source_hash", lambda patterns: json.loads(_journal_head())["code"]):
         lines = journal.Journal(folder, "query", True).lines
+    if not lines:
+        raise InputError("nothing is taken over")
     for line in lines:
         decisions = line.get("decisions", ())
         traces = [item["trace"] for item in (line, *decisions) if item.get("trace") is not None]
