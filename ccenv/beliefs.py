@@ -322,7 +322,7 @@ class ReferenceBeliefs:
         """Go back to what is known before anything was seen; only what follows step n counts."""
         self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
         self.C_U = math.inf
-        self.timeout_step = n
+        self.timeout_step = self.start_step = n
         self.period_bounds = self.C_L, self.C_U
 
     @property

@@ -193,6 +193,28 @@ def test_unknown_rtt_leaves_room_for_jitter_in_the_smallest_rtt():
     assert below > 10, "RTT minus the smallest RTT was never too small: the case was not met"
 
 
+@pytest.mark.parametrize("K", [1, 8])
+@pytest.mark.parametrize("buffer_bdp", [3, 20])
+def test_unknown_rtt_leaves_room_for_the_first_burst(K, buffer_bdp):
+    """The smallest RTT is that of the last byte of a first window, which waited for the rest of it."""
+    path = make_path(link_rate_mbps=3, rtt_ms=40, buffer_bdp=buffer_bdp)
+    settings = BeliefSettings(rtt_known=False)
+    engine = CurveEngine([path], model="ideal", senders=[make_sender("reno")], beliefs=settings, record=True, steps_per_rtt=K)
+    engine.advance(60 * K)
+    trace = engine.trace(0)
+    E, S = trace.A[:, 0] - trace.L[:, 0], trace.S[:, 0]
+    left = np.minimum(trace.G, E)
+    checked = 0
+    for k in range(K + 1, 60 * K + 1):
+        byte = S[k - K]
+        if byte > S[k - K - 1]:
+            sent_at = reached_at(E[: k - K + 1], byte)
+            delay_s = (max(sent_at, reached_at(left[: k - K + 1], byte)) - sent_at) * trace.header.dt_s
+            assert delay_s <= trace.beliefs["qdel_U"][k, 0] + 1e-9, k
+            checked += 1
+    assert checked > 20 * K
+
+
 @pytest.mark.parametrize("mss_per_rtt", [0.2, 0.7, 0.99])
 def test_links_slower_than_a_segment_per_rtt_are_refused_where_beliefs_are_asked_for(mss_per_rtt):
     """Each bound starts from C >= MSS/Rm, which is wrong there; without beliefs the path runs."""

@@ -92,7 +92,7 @@ RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ig
 @njit(cache=True, error_model="numpy")
 def rtt_shortfall_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
     """Return by what a told Rm is too short at least, given the first delay beyond it; 0 where D explains that delay."""
-    if delay_steps <= jitter_steps + PACKET_STEPS:
+    if delay_steps <= jitter_steps + ROUNDING:
         return 0.0
     return min(delay_steps - jitter_steps, float(MAX_SHORTFALL_RTTS * STEPS_PER_RTT))
 
@@ -135,11 +135,14 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
         seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
         beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
         if not np.isfinite(beliefs.rtt_min_steps) and np.isfinite(flow.min_rtt_s):
-            beliefs.shortfall_s = rtt_shortfall_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps) * beliefs.dt_s
+            beliefs.shortfall_s = (
+                rtt_shortfall_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps + beliefs.rounding_steps) * beliefs.dt_s
+            )
             if beliefs.shortfall_s > 0.0:  # the true Rm lies between this one and D more; what a wrong one proved is void
                 beliefs.jitter_steps *= 2
                 beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
                 reset_beliefs(beliefs, beliefs.mss_bytes)
+                beliefs.q_U_bytes = np.inf  # all that is in flight
                 beliefs.timeout_step = n
                 beliefs.judged_step = n
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s

@@ -75,11 +75,12 @@ class ReferenceGrid:
             self.floor_steps = max(0, n - self.sent_step - self.rounding_steps)
         if self.first_delay_steps is None and math.isfinite(flow.min_rtt_s):
             self.first_delay_steps = (flow.rtt_s - shift_s - self.rtt_s) / self.dt_s
-            self.shortfall_s = rtt_shortfall_steps.py_func(self.first_delay_steps, self.jitter) * self.dt_s
+            self.shortfall_s = rtt_shortfall_steps.py_func(self.first_delay_steps, self.jitter + self.rounding_steps) * self.dt_s
             if self.shortfall_s > 0:
                 self.jitter *= 2
                 self.bounds.jitter_steps = self.jitter
                 self.bounds.forget(n)
+                self.q_U = math.inf
         self.delay_s = max(0.0, flow.rtt_s - shift_s - self.rtt_s)
         self.interval.lost_bytes += self.L[n] - self.known_lost_bytes
         self.known_lost_bytes = self.L[n]

@@ -80,3 +80,48 @@ def test_thinned_acks_and_a_wrong_rtt_together(told: str) -> None:
     for name in ("cc_qdel", "cc_probe_drain", "learned_nominal", "learned_robust"):
         utilisation, _ = play(name, receiver={"ack_every": 4}, **TOLD[told])
         assert utilisation > 0.75, f"{name}: {utilisation:.3f}"
+
+
+@pytest.mark.parametrize("start_s", [0.0, 0.5, 1.0, 1.7, 2.0, 5.0])
+def test_the_time_of_the_start_does_not_matter(start_s: float) -> None:
+    """A grid step in which nothing is acknowledged says nothing new of the delay; else a tie of rounding decides on a crawl."""
+    for rtt_s in (0.01, 0.02, 0.04, 0.05):
+        link = {"rate_Bps": RATE_BPS, "buffer_bytes": 2 * RATE_BPS * rtt_s}
+        flow = {"sender": "cc_qdel", "rtt_s": rtt_s, "start_s": start_s}
+        network = NetworkSpec.model_validate({"links": [link], "flows": [flow]})
+        engine = PacketEngine(network, [make_sender("cc_qdel")], duration_s=start_s + 200 * rtt_s)
+        engine.advance(start_s + 100 * rtt_s)
+        before = float(engine.flow("goodput_bytes")[0])
+        engine.advance(start_s + 200 * rtt_s)
+        assert float(engine.flow("goodput_bytes")[0]) - before > 0.8 * RATE_BPS * 100 * rtt_s, rtt_s
+
+
+@pytest.mark.parametrize("jitter_rtts", [0.25, 0.5, 0.9, 1.0, 1.05])
+def test_jitter_of_exactly_d_is_no_queue(jitter_rtts: float) -> None:
+    """Every packet waits D: a delay in whole steps may read one more."""
+    for rtt_s in (0.02, 0.04):
+        link = {"rate_Bps": RATE_BPS, "buffer_bytes": 2 * RATE_BPS * rtt_s}
+        jitter = {"kind": "constant", "max_s": jitter_rtts * rtt_s}
+        flow = {"sender": "cc_qdel", "rtt_s": rtt_s, "jitter": jitter}
+        network = NetworkSpec.model_validate({"links": [link], "flows": [flow]})
+        engine = PacketEngine(network, [make_sender("cc_qdel")], duration_s=300 * rtt_s)
+        engine.advance(200 * rtt_s)
+        before = float(engine.flow("goodput_bytes")[0])
+        engine.advance(300 * rtt_s)
+        assert float(engine.flow("goodput_bytes")[0]) - before > 0.75 * RATE_BPS * 100 * rtt_s, rtt_s
+
+
+@pytest.mark.parametrize("told", [0.5, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95])
+def test_bounds_hold_once_a_wrong_rtt_is_refuted(told: float) -> None:
+    """The first RTT replaces it, and what it proved before is void."""
+    for name in ("cc_probe_drain", "cc_qdel", "learned_nominal"):
+        link = {"rate_Bps": RATE_BPS, "buffer_bytes": RATE_BPS * RTT_S}
+        flow = {"sender": name, "rtt_s": RTT_S, "told_rtt_s": told * RTT_S}
+        engine = PacketEngine(NetworkSpec.model_validate({"links": [link], "flows": [flow]}), [make_sender(name)], duration_s=6.0)
+        engine.advance(2 * RTT_S)
+        for step in range(200):
+            engine.advance(2 * RTT_S + 0.0297 * (step + 1))
+            (beliefs,) = engine.beliefs().values()
+            packet = MSS / (RATE_BPS * RTT_S / 8)
+            assert beliefs["C_L_Bps"] <= RATE_BPS * (1 + packet), (name, step)
+            assert beliefs["C_U_Bps"] >= RATE_BPS * (1 - packet), (name, step)
