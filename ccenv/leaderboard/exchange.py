@@ -51,8 +51,8 @@ def import_board(store: Store, home: Home, file: FilePath) -> int:
     if store.records():
         raise InputError("the board is not empty: import into a new one, see --board")
     rows, files = _read(file)
-    check_contents(checked_rows(rows, files), files.__getitem__)
-    store.restore(rows, files)
+    contents = check_contents(checked_rows(rows, files), files.__getitem__)
+    store.restore(rows, files, contents.claims)
     begin_own_round(store, home)
     return len(rows)
 
