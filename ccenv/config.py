@@ -1,15 +1,16 @@
-"""Typed configuration: strict models, YAML reading, suggestions for unknown keys."""
+"""Typed configuration: strict models, suggestions for unknown keys, shipped files by name."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from pathlib import Path as FilePath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ccenv.errors import InputError, did_you_mean, unknown_name
+from ccenv.foreign.names import is_file, shown
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -18,6 +19,23 @@ class StrictModel(BaseModel):
     """Base of all configs: immutable, no unknown keys, finite numbers unless a field says otherwise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_numbers(cls, data: Any) -> Any:
+        """Refuse ``true`` and ``1.0`` where one whole number is the only choice, such as a format version: they equal 1."""
+        for name in cls._literal_wholes() if isinstance(data, dict) else ():
+            if name in data and type(data[name]) is not int:
+                raise ValueError(f"{name} is {shown(data[name])}; it must be a whole number that this ccenv knows")
+        return data
+
+    @classmethod
+    @cache
+    def _literal_wholes(cls) -> tuple[str, ...]:
+        def whole(annotation: Any) -> bool:
+            return get_origin(annotation) is Literal and all(type(value) is int for value in get_args(annotation))
+
+        return tuple(name for name, field in cls.model_fields.items() if whole(field.annotation))
 
 
 def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
@@ -42,16 +60,22 @@ def _first_problem(model: type[BaseModel], error: ValidationError) -> str:
     if first["type"] == "missing":  # more likely misspelt
         siblings = (p for p in others if p["type"] == "extra_forbidden" and p["loc"][:-1] == first["loc"][:-1])
         first = next(siblings, first)
-    location = ".".join(str(part) for part in first["loc"])
+    location = ".".join(_plain(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         valid = _fields_at(model, first["loc"][:-1])
-        return f"unknown key {location!r}.{did_you_mean(str(first['loc'][-1]), valid)}"
-    message = first["msg"].removeprefix("Value error, ")
+        return f"unknown key {shown(location, 120)}.{did_you_mean(_plain(first['loc'][-1]), valid)}"
+    message = " ".join(first["msg"].removeprefix("Value error, ").split())
     seen = first.get("input")
     if first["type"] == "missing":
         return f"{location}: missing"
-    shown = "" if isinstance(seen, (dict, list, tuple, BaseModel)) else f" (got {seen!r})"
-    return f"{location}: {message}{shown}" if location else f"{message}{shown}"
+    got = "" if isinstance(seen, (dict, list, tuple, BaseModel)) else f" (got {shown(seen, 100)})"
+    return f"{location}: {message}{got}" if location else f"{message}{got}"
+
+
+def _plain(part: object) -> str:
+    """Return a key for a message: as it is, or shortened and escaped."""
+    text = str(part)
+    return text if text.isprintable() and len(text) <= 40 else shown(text, 40)
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
@@ -76,18 +100,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def read_yaml(path: FilePath) -> Any:
-    """Read one YAML file. Raises InputError with the line of a syntax error."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f" at line {mark.line + 1}" if mark else ""
-        raise InputError(f"{path}: not valid YAML{at}") from None
-
-
 def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     """Return the file for a shipped name or a path given by the user.
 
@@ -101,7 +113,7 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
         UnknownNameError: if neither a file nor a shipped name exists.
     """
     given = FilePath(name)
-    if given.suffix == suffix and given.is_file():
+    if given.suffix == suffix and is_file(given):
         return given
     root = FilePath(str(resources.files(package)))
     shipped = {p.stem: p for p in sorted(root.glob("*" + suffix))}

@@ -54,6 +54,7 @@ def did_you_mean(name: str, valid: Iterable[str], limit: int = 3) -> str:
         limit: how many suggestions to give at most.
     """
     names = sorted(valid)
+    name = name[:100]  # the search for near names takes time in the square of the length
     near = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
     if near:
         return " Did you mean " + " or ".join(repr(n) for n in near) + "?"
@@ -63,7 +64,9 @@ def did_you_mean(name: str, valid: Iterable[str], limit: int = 3) -> str:
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UnknownNameError:
     """Return the error for an unknown name of a kind, with suggestions."""
-    return UnknownNameError(f"unknown {kind} {name!r}.{did_you_mean(name, valid)}")
+    from ccenv.foreign.names import shown  # which needs the errors
+
+    return UnknownNameError(f"unknown {kind} {shown(name, 100)}.{did_you_mean(name, valid)}")
 
 
 def require_extra(module: str, extra: str) -> None:

@@ -1,17 +1,15 @@
-"""Files: atomic writing and strict JSON, shared by everything that stores results."""
+"""Files: atomic writing, shared by everything that stores results."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path as FilePath
-from typing import Any, NoReturn
 
-from ccenv.errors import CcenvError, InputError
+from ccenv.errors import CcenvError
 
 
 def make_folder(folder: FilePath) -> None:
@@ -20,18 +18,6 @@ def make_folder(folder: FilePath) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be made ({error.strerror})") from None
-
-
-def read_bounded(file: FilePath, largest: int) -> bytes:
-    """Return a file's content. Raises InputError if it cannot be read or is longer than ``largest`` bytes."""
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(largest + 1)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if len(content) > largest:
-        raise InputError(f"{file}: longer than {largest} bytes")
-    return content
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
@@ -58,38 +44,6 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def parse_json(text: str | bytes, where: str) -> Any:
-    """Parse strict JSON: UTF-8, no NaN or Infinity, no key twice in one object.
-
-    Args:
-        text: the document.
-        where: name of the file or object for the message.
-
-    Raises:
-        InputError: with what is wrong and where.
-    """
-
-    def refuse_constant(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not a number that JSON allows")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in out:
-                raise ValueError(f"key {key!r} is given twice")
-            out[key] = value
-        return out
-
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
-    except RecursionError:
-        raise InputError(f"{where}: not valid JSON (nested too deeply)") from None
-    except ValueError as error:
-        raise InputError(f"{where}: not valid JSON ({error})") from None
 
 
 def source_hash(patterns: Sequence[str]) -> str:

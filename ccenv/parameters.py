@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from ccenv.errors import InputError, did_you_mean
+from ccenv.foreign import is_finite, shown
 from ccenv.registry import Registry, parse_parameters
 
 
@@ -35,8 +36,8 @@ def number(
         InputError: one line with the value seen and what is allowed.
     """
     allowed = _allowed(above, low, high, whole)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{owner}: {name} is {value!r}; it must be {allowed}")
+    if not is_finite(value):
+        raise InputError(f"{owner}: {name} is {shown(value)}; it must be {allowed}")
     if not (value > above and low <= value <= high) or (whole and value != math.floor(value)):
         raise InputError(f"{owner}: {name} is {value:g}; it must be {allowed}")
     return float(value)
@@ -60,8 +61,8 @@ def build(registry: Registry, spec: str, **more: Any) -> Any:
     known = list(inspect.signature(factory).parameters)
     for key in given:
         if key not in known:
-            hint = did_you_mean(key, known) if known else " It has no parameters."
-            raise InputError(f"{registry.kind} {name!r}: unknown parameter {key!r}.{hint}")
+            hint = did_you_mean(key[:40], known) if known else " It has no parameters."
+            raise InputError(f"{registry.kind} {name!r}: unknown parameter {shown(key)}.{hint}")
     return factory(**given)
 
 

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
+from ccenv.foreign.names import shown
+from ccenv.foreign.numbers import MAX_CHARS
+
+MAX_SPEC_CHARS = 2_000
+"""Longest list of parameters; paths of files may be among them."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,10 @@ def parse_parameters(text: str) -> dict[str, int | float | str]:
     A value that is itself a spec with parameters takes the rest of the text: ``"target_s=0.1,inner=copa:default_delta=0.1"``.
 
     Raises:
-        InputError: on a malformed item.
+        InputError: on a malformed item, a parameter given twice, or a text or number that is too long.
     """
+    if len(text) > MAX_SPEC_CHARS:
+        raise InputError(f"parameters {shown(text, 40)}: {len(text)} characters; at most {MAX_SPEC_CHARS} are allowed")
     out: dict[str, int | float | str] = {}
     rest = text
     while rest:
@@ -97,17 +104,22 @@ def parse_parameters(text: str) -> dict[str, int | float | str]:
             continue
         key, equals, value = item.partition("=")
         if not equals or not key.isidentifier():
-            raise InputError(f"parameter {item!r} is not of the form key=value")
+            raise InputError(f"parameter {shown(item)} is not of the form key=value")
+        if key in out:
+            raise InputError(f"parameter {shown(key)} is given twice")
         if ":" in value and rest:
             value, rest = f"{value},{rest}", ""
-        out[key] = _number_or_text(value)
+        out[key] = _number_or_text(item, value)
     return out
 
 
-def _number_or_text(value: str) -> int | float | str:
+def _number_or_text(item: str, value: str) -> int | float | str:
     for kind in (int, float):
         try:
-            return kind(value)
-        except ValueError:
+            number = kind(value)
+        except ValueError:  # no number; or more digits than Python reads, which the next kind tells
             continue
+        if len(value) > MAX_CHARS:
+            raise InputError(f"parameter {shown(item)}: a number of {len(value)} characters; at most {MAX_CHARS} are allowed")
+        return number
     return value

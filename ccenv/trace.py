@@ -10,9 +10,7 @@ import io
 import json
 import os
 import re
-import struct
 import zipfile
-import zlib
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -24,11 +22,12 @@ from pydantic import Field
 from ccenv import __version__
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError, PathError, TraceError, unknown_name
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import JsonRules, is_version, parse_json, read_arrays, read_bounded, shown, shown_path
 from ccenv.model import MODELS, Model
 from ccenv.path import Grid, Path, grid_of
 
-MAX_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES = 256 << 20
 """Largest trace, compressed or not, that :func:`load_trace` reads unless told otherwise."""
 
 PER_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes")
@@ -37,8 +36,8 @@ MAY_BE_INFINITE = ("rate_Bps", "cwnd_bytes")
 
 _BELIEF_PREFIX = "belief."
 _BELIEF_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+_HEADER_RULES = JsonRules(max_bytes=1 << 20, max_depth=12, max_values=65_536)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal traces are equal files
-_BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, NotImplementedError, RuntimeError)
 
 
 class TraceHeader(StrictModel):
@@ -261,58 +260,19 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) ->
     """
     where = FilePath(path)
     try:
-        size = where.stat().st_size
-        if size > max_bytes:
-            raise TraceError(f"{where}: {size} bytes; at most {max_bytes} are read")
-        with open(where, "rb") as file:
-            arrays = _read_archive(file, max_bytes)
-        return _assemble(arrays)
-    except OSError as error:
-        raise TraceError(f"{where}: cannot be read ({error.strerror})") from None
-    except TraceError as error:
-        message = str(error)
-        raise TraceError(message if message.startswith(f"{where}: ") else f"{where}: {message}") from None
-
-
-def _read_archive(file: io.BufferedReader, max_bytes: int) -> dict[str, np.ndarray]:
+        content = read_bounded(where, max_bytes)
+        arrays = read_arrays(content, shown_path(where), {"header": "|u1"}, max_bytes, other="<f8")
+    except InputError as error:
+        raise TraceError(str(error)) from None
     try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            names = [member.filename for member in members]
-            if len(set(names)) != len(names):
-                raise TraceError("not a ccenv trace: an array is stored twice")
-            unpacked = sum(member.file_size for member in members)
-            if unpacked > max_bytes:
-                raise TraceError(f"{unpacked} bytes unpacked; at most {max_bytes} are read")
-            if "header.npy" not in names:
-                raise TraceError("not a ccenv trace: array 'header' is missing")
-            return {member.filename.removesuffix(".npy"): _read_array(archive, member) for member in members}
-    except _BROKEN_ARCHIVE as error:
-        raise TraceError(f"truncated, damaged or not an .npz file ({error})") from None
-
-
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """Read one .npy member. Sizes are compared before anything is allocated; dtypes other than the format's are refused."""
-    name = member.filename.removesuffix(".npy")
-    content = io.BytesIO(archive.read(member))
-    if np.lib.format.read_magic(content) != (1, 0):
-        raise TraceError(f"array {name!r} is not in .npy format 1.0")
-    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(content)
-    expected = np.dtype(np.uint8) if name == "header" else np.dtype("<f8")
-    if dtype != expected:
-        raise TraceError(f"array {name!r} has dtype {dtype}; it must be {expected}")
-    if fortran_order and len(shape) > 1:
-        raise TraceError(f"array {name!r} is in Fortran order; it must be in C order")
-    data = content.read()
-    count = 1
-    for length in shape:
-        count *= length
-    if count * dtype.itemsize != len(data):
-        raise TraceError(f"array {name!r} has {len(data)} bytes, but its shape {shape} needs {count * dtype.itemsize}")
-    return np.frombuffer(data, dtype=dtype).reshape(shape)
+        return _assemble(arrays)
+    except TraceError as error:
+        raise TraceError(f"{shown_path(where)}: {error}") from None
 
 
 def _assemble(arrays: dict[str, np.ndarray]) -> Trace:
+    if "header" not in arrays:
+        raise TraceError("not a ccenv trace: array 'header' is missing")
     header = _read_header(arrays.pop("header"))
     beliefs = {name.removeprefix(_BELIEF_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_BELIEF_PREFIX)}
     known = {item.name for item in fields(Trace)} - {"header", "beliefs"}
@@ -321,17 +281,17 @@ def _assemble(arrays: dict[str, np.ndarray]) -> Trace:
         raise TraceError(f"array {missing[0]!r} is missing")
     foreign = sorted(set(arrays) - known)
     if foreign:
-        raise TraceError(str(unknown_name("array", foreign[0], known)))
+        raise TraceError(str(unknown_name("array", foreign[0][:40], known)))
     return Trace(header=header, beliefs=beliefs, **arrays)
 
 
 def _read_header(array: np.ndarray) -> TraceHeader:
     try:
-        data = parse_json(array.tobytes(), "header")
+        data = parse_json(array.tobytes(), "header", _HEADER_RULES)
         if not isinstance(data, dict) or data.get("format") != "ccenv-trace":
             raise TraceError("not a ccenv trace: the header has no format 'ccenv-trace'")
-        if data.get("version") != 1:
-            raise TraceError(f"trace format version {data.get('version')!r}; this ccenv reads version 1")
+        if not is_version(data.get("version"), 1):
+            raise TraceError(f"trace format version {shown(data.get('version'))}; this ccenv reads version 1")
         return validate(TraceHeader, data, "header")
     except InputError as error:
         raise TraceError(str(error)) from None

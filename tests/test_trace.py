@@ -213,7 +213,8 @@ def test_refuses_wrong_headers(file: FilePath) -> None:
         ("[]", "no format"),
         ('{"format": NaN}', "NaN is not a number that JSON allows"),
         ('{"format": 1, "format": 2}', "key 'format' is given twice"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 1_000, "1000 levels of nesting; at most 12 are allowed"),
+        ("[" * 100_000, "100000 values; at most 65536 are allowed"),
     ):
         with_header_text(file, text)
         assert expected in message()
@@ -231,11 +232,11 @@ def test_refuses_pickles_and_lying_arrays(file: FilePath) -> None:
         return str(caught.value)
 
     bomb = npy(np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    assert "array 'A' has dtype object; it must be float64" in message("A.npy", bomb)
-    assert "array 'A' has dtype float32; it must be float64" in message("A.npy", npy(np.zeros((21, 2), np.float32)))
+    assert "array 'A' has dtype |O; it must be <f8" in message("A.npy", bomb)
+    assert "array 'A' has dtype <f4; it must be <f8" in message("A.npy", npy(np.zeros((21, 2), np.float32)))
     assert "it must be in C order" in message("A.npy", npy(np.asfortranarray(np.zeros((21, 2)))))
-    assert "truncated, damaged" in message("A.npy", b"no array")
-    assert "truncated, damaged" in message("A.npy", b"\x93NUMPY\x01\x00\xff\xff{'a'")
+    assert "is not in .npy format 1.0" in message("A.npy", b"no array")
+    assert "no header that numpy writes" in message("A.npy", b"\x93NUMPY\x01\x00\xff\xff{'a'")
     fields = {"descr": "<f8", "fortran_order": False, "shape": (10**15, 2)}
     lie = io.BytesIO()
     np.lib.format.write_array_header_1_0(lie, fields)
@@ -244,7 +245,7 @@ def test_refuses_pickles_and_lying_arrays(file: FilePath) -> None:
 
 
 def test_refuses_more_bytes_than_allowed(file: FilePath, tmp_path: FilePath) -> None:
-    with pytest.raises(TraceError, match="bytes; at most 100 are read"):
+    with pytest.raises(TraceError, match="longer than 100 bytes"):
         load_trace(file, max_bytes=100)
     bomb = tmp_path / "bomb.npz"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:

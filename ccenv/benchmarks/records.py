@@ -13,7 +13,8 @@ from ccenv.benchmarks.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED
 from ccenv.benchmarks.store import CELLS, parse_cells, read_manifest
 from ccenv.benchmarks.suite import suite_of
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import is_version, read_json
 
 FORMAT, FORMAT_VERSION = "ccenv-bench-record", 1
 RECORD = "record.json"
@@ -94,11 +95,8 @@ def _rounded(value: Any) -> Any:
 def read_record(folder: FilePath) -> dict[str, Any]:
     """Read a record. Raises InputError if there is none, or one of another format."""
     file = folder / RECORD
-    try:
-        data = parse_json(file.read_bytes(), str(file))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("format_version") != FORMAT_VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("format_version"), FORMAT_VERSION):
         raise InputError(f"{file}: not a record of format {FORMAT} {FORMAT_VERSION}")
     return data
 

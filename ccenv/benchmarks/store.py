@@ -14,7 +14,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import is_version, parse_json, read_json
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells.jsonl", ".lock"
 FORMAT, FORMAT_VERSION = "ccenv-bench", 1
@@ -131,10 +132,7 @@ def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
 def read_manifest(folder: FilePath) -> dict[str, Any]:
     """Read the manifest of a run folder. Raises InputError if there is none or it is of another format."""
     file = folder / MANIFEST
-    try:
-        data = parse_json(file.read_bytes(), str(file))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("format_version") != FORMAT_VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("format_version"), FORMAT_VERSION):
         raise InputError(f"{file}: not a manifest of format {FORMAT} {FORMAT_VERSION}")
     return data

@@ -11,9 +11,10 @@ from pydantic import Field, field_validator, model_validator
 
 from ccenv.benchmarks.packet_suite import PacketSuite
 from ccenv.benchmarks.suite_base import Name, SuiteBase, once
-from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.rng import uniform
 from ccenv.errors import InputError, did_you_mean
+from ccenv.foreign import read_yaml
 from ccenv.metrics import Measure, get_metric
 from ccenv.model import get_model
 from ccenv.path import MAX_FLOWS, Path, make_path

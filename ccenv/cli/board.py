@@ -32,15 +32,10 @@ def add(
 
     Example: ccenv verify cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """
-    from ccenv.errors import InputError
-    from ccenv.files import parse_json
+    from ccenv.foreign import read_json
     from ccenv.leaderboard.proofs import store_report
 
-    try:
-        content = report.read_bytes()
-    except OSError as error:
-        raise InputError(f"{report}: cannot be read ({error.strerror})") from None
-    folder = store_report(parse_json(content, str(report)), str(report), records, agent)
+    folder = store_report(read_json(report), str(report), records, agent)
     if json:
         print_json({"record": folder})
     else:

@@ -17,7 +17,8 @@ import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import parse_json, read_json
 
 STAGES = "stages.json"
 FORMAT = "ccenv-demo"
@@ -205,7 +206,7 @@ def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
     if not file.is_file():
         _save(out, {})
         return {}
-    data = parse_json(file.read_bytes(), str(file))
+    data = read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("stages"), dict):
         raise InputError(f"{file}: not a stage file of ccenv demo; --fresh starts anew")
     return dict(data["stages"])

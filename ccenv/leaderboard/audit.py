@@ -20,7 +20,7 @@ from ccenv.benchmarks.suite import Suite, suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.benchmarks.summary import summarise
 from ccenv.errors import CcenvError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.leaderboard.contents import AUDIT, check_contents, damage_of
 from ccenv.leaderboard.damage import DAMAGE, measured, score_of, undisturbed_cells
 from ccenv.leaderboard.home import Home

@@ -22,6 +22,7 @@ from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite import Suite
 from ccenv.config import StrictModel, validate
 from ccenv.errors import CcenvError
+from ccenv.foreign import parse_yaml
 from ccenv.leaderboard.canonical import canonical_hash
 from ccenv.leaderboard.records import Label, Moment, Sha256, Text
 from ccenv.leaderboard.rounds import evaluation_suite, secret_of
@@ -103,10 +104,8 @@ class Damage(StrictModel):
 
 def panel() -> Suite:
     """Return the panel: senders, paths and lengths."""
-    import yaml
-
     text = (resources.files("ccenv.leaderboard") / "panel.yaml").read_text(encoding="utf-8")
-    return validate(Suite, yaml.safe_load(text), "panel.yaml")
+    return validate(Suite, parse_yaml(text, "panel.yaml"), "panel.yaml")
 
 
 def undisturbed_cells(suite: Suite) -> list[Cell]:

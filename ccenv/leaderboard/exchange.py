@@ -11,14 +11,16 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import JsonRules, is_version, parse_json, read_lines, shown_path
 from ccenv.leaderboard.contents import check_contents
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.rounds import begin_own_round
 from ccenv.leaderboard.store import Store, checked_rows, row_of
 
 FORMAT, VERSION = "ccenv-board-export", 1
-MAX_BYTES = 2 << 30
+MAX_BYTES = 1 << 30  # of all lines, unpacked
+LINE = JsonRules(max_bytes=48 << 20, max_depth=3, max_values=64)  # a record as one text, or a file of a record
 
 
 def export_board(store: Store, file: FilePath) -> int:
@@ -65,26 +67,17 @@ def _encoded(content: bytes) -> dict[str, str]:
 
 
 def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
-    try:
-        opener = lzma.open if file.suffix == ".xz" else open
-        with opener(file, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror or 'not an .xz file'})") from None
-    except (lzma.LZMAError, EOFError):
-        raise InputError(f"{file}: not a complete .xz file") from None
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{file}: longer than {MAX_BYTES} bytes")
     rows: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
-        where = f"{file}, line {number}"
-        data = parse_json(line, where)
+    expected: Any = None
+    for number, line in read_lines(file, max_bytes=MAX_BYTES, max_line_bytes=LINE.max_bytes):
+        where = f"{shown_path(file)}, line {number}"
+        data = parse_json(line, where, LINE)
         if not isinstance(data, dict):
             raise InputError(f"{where}: expected a JSON object")
         if number == 1:
-            if data.get("format") != FORMAT or data.get("format_version") != VERSION:
-                raise InputError(f"{file}: not an export of a board of version {VERSION}")
+            if data.get("format") != FORMAT or not is_version(data.get("format_version"), VERSION):
+                raise InputError(f"{shown_path(file)}: not an export of a board of version {VERSION}")
             expected = data.get("records")
         elif set(data) == {"record"} and isinstance(data["record"], dict):
             rows.append(_row(data["record"], where))
@@ -92,8 +85,8 @@ def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
             files[str(data["file"])] = _decoded(data, where)
         else:
             raise InputError(f"{where}: neither a record nor a file")
-    if not content.endswith(b"\n") or not rows or len(rows) != expected:
-        raise InputError(f"{file}: truncated: {len(rows)} records are there")
+    if not rows or type(expected) is not int or len(rows) != expected:
+        raise InputError(f"{shown_path(file)}: truncated: {len(rows)} records are there")
     return rows, files
 
 
@@ -106,7 +99,7 @@ def _row(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _decoded(data: dict[str, Any], where: str) -> bytes:
     try:
-        content = data["text"].encode() if "text" in data else base64.b64decode(data["base64"], validate=True)
+        content = data["text"].encode("utf-8") if "text" in data else base64.b64decode(data["base64"], validate=True)
     except (AttributeError, TypeError, ValueError, binascii.Error):
         raise InputError(f"{where}: the file's content is damaged") from None
     if hashlib.sha256(content).hexdigest() != data["file"]:

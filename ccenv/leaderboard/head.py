@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
@@ -17,12 +17,12 @@ from pydantic import Field
 from ccenv.benchmarks.provenance import now
 from ccenv.config import StrictModel, validate
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder, read_bounded, write_atomic
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import STRANGER, is_file, parse_json, read_bounded
 from ccenv.leaderboard.records import Moment, Sha256, VersionOne
 from ccenv.leaderboard.store import START, Readable, Stored
 from ccenv.leaderboard.submission.document import Fingerprint
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
-from ccenv.leaderboard.submission.strict_json import parse_strictly
 
 FORMAT, NAMESPACE = "ccenv-board-head", "ccenv-board-head"
 HEAD = "head.json"
@@ -105,7 +105,7 @@ def read_head(file: FilePath) -> Expected:
         InputError: if it is damaged, or not signed by the key that it names.
     """
     content = read_bounded(file, MAX_BYTES)
-    head = validate(Head, parse_strictly(content, str(file), max_bytes=MAX_BYTES, max_depth=2), str(file))
+    head = validate(Head, parse_json(content, str(file), replace(STRANGER, max_bytes=MAX_BYTES, max_depth=2)), str(file))
     signature = _beside(file)
     if head.signed_with is None and signature.exists():
         raise InputError(f"{signature}: a signature, but {file} names no key")
@@ -130,7 +130,7 @@ def expected_head(text: str, signer: str | None = None) -> Expected:
         if signer is not None:
             raise InputError(f"--signer {signer}: a hash is not signed; give the file of a head")
         return Expected(text, None, "--expect-head")
-    if not FilePath(text).is_file():
+    if not is_file(text):
         raise InputError(f"--expect-head is {text!r}; 64 hexadecimal digits or the file of a head are needed")
     found = read_head(FilePath(text))
     if signer is not None and found.signed_by != signer:

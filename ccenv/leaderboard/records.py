@@ -17,7 +17,7 @@ from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json, read_bounded
+from ccenv.foreign import JsonRules, is_file, is_version, parse_json, read_bounded, read_json, resolve_inside, shown
 
 _WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -36,7 +36,7 @@ Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
 def _only_one(version: object) -> object:
-    if type(version) is not int or version != 1:  # True and 1.0 equal 1
+    if not is_version(version, 1):
         raise ValueError("this ccenv reads version 1")
     return version
 
@@ -280,14 +280,12 @@ def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
 
 def _read_beside(folder: FilePath, name: str) -> bytes | None:
     """Return a plain file of a record's folder, None if it is not there. Raises InputError for a link."""
-    file = folder / name
-    if file.is_symlink():
-        raise InputError(f"{file} is a link: records hold plain files only")
-    return read_bounded(file, MAX_BYTES) if file.is_file() else None
+    file = resolve_inside(folder, name, "file of a record")
+    return read_bounded(file, MAX_BYTES) if is_file(file) else None
 
 
 def _read_json(file: FilePath) -> Any:
-    return parse_json(read_bounded(file, MAX_BYTES), str(file))
+    return read_json(file, JsonRules(max_bytes=MAX_BYTES))
 
 
 def _read_bench(file: FilePath) -> BenchRecord | None:
@@ -304,8 +302,9 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
 
 def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
     """Read the manifest of a run and the suite that was played. Raises InputError for damage, and for an edited suite."""
-    if data.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
-        raise InputError(f"{where}: format version {data.get('format_version')!r}; this ccenv reads version {FORMAT_VERSION}")
+    if not isinstance(data, dict) or not is_version(data.get("format_version", FORMAT_VERSION), FORMAT_VERSION):
+        seen = data.get("format_version") if isinstance(data, dict) else data
+        raise InputError(f"{where}: format version {shown(seen)}; this ccenv reads version {FORMAT_VERSION}")
     manifest = validate(Manifest, {"format": FORMAT, "format_version": FORMAT_VERSION, **data}, where)
     return manifest, checked_suite(manifest.suite, manifest.suite_sha256, where)
 

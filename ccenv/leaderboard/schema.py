@@ -67,7 +67,7 @@ def _create_claims(connection: Connection) -> None:
 def _stored_claims(connection: Connection, number: int, content: str) -> tuple[str, ...]:
     """Return the claims of a stored submission; one that cannot be read today claims its name only, and an audit names it."""
     from ccenv.errors import CcenvError
-    from ccenv.files import parse_json
+    from ccenv.foreign import parse_json
     from ccenv.leaderboard.identity import name_claim
     from ccenv.leaderboard.recheck import submission_claims
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ccenv.benchmarks.hashing import canonical_json
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

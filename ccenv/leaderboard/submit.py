@@ -18,7 +18,8 @@ from ccenv.benchmarks.hashing import hash_of, sender_hash
 from ccenv.benchmarks.provenance import now
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import parse_json
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.identity import check_reserved, claims_of, name_claim
 from ccenv.leaderboard.records import Label, Moment, Sha256, Text

@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.leaderboard import drawing
 from ccenv.leaderboard.board import CLASSIC, Board, Entry, Finding, Result, Table, worst_by_adversary
 from ccenv.leaderboard.damage import WORST_VIEW

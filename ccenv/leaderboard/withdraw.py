@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Literal
 
@@ -14,13 +15,12 @@ from ccenv.benchmarks.provenance import now
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import STRANGER, parse_json, read_folder
 from ccenv.leaderboard.records import Label, Moment, Sha256, VersionOne
 from ccenv.leaderboard.store import Readable, Store, Stored, TakenError
 from ccenv.leaderboard.submission.document import Line
-from ccenv.leaderboard.submission.plain_files import read_folder
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
-from ccenv.leaderboard.submission.strict_json import parse_strictly
 from ccenv.leaderboard.submit import SubmissionRecord, entrants
 
 WITHDRAWAL = "withdrawal"
@@ -146,7 +146,7 @@ def _request(files: Mapping[str, bytes], where: str) -> Request:
     missing = sorted(set(_CAPS) - set(files))
     if missing:
         raise InputError(f"{where}: there is no {missing[0]}")
-    data = parse_strictly(files[REQUEST], f"{where}/{REQUEST}", max_bytes=_CAPS[REQUEST], max_depth=2)
+    data = parse_json(files[REQUEST], f"{where}/{REQUEST}", replace(STRANGER, max_bytes=_CAPS[REQUEST], max_depth=2))
     return validate(Request, data, f"{where}/{REQUEST}")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccenv.config import find_data, read_yaml, shipped_names, validate
+from ccenv.config import find_data, shipped_names, validate
 from ccenv.errors import InputError
+from ccenv.foreign import read_yaml
 from ccenv.ode.scenario import Scenario
 from ccenv.ode.sweep import Sweep
 

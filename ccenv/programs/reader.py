@@ -8,13 +8,15 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import ProgramError, did_you_mean
+from ccenv.errors import InputError, ProgramError, did_you_mean
+from ccenv.foreign import JsonRules, parse_json, read_bounded, shown_path
 from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
 
 FORMAT = "ccenv-program"
 VERSION = 1
 MAX_BYTES = 65_536
 MAX_DEPTH = 32  # conditions above a leaf
+RULES = JsonRules(max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH, max_values=MAX_BYTES, plain_numbers=True)
 MAX_NODES = 1023  # branches and leaves
 MAX_PART = 999_999_999  # of numerator and denominator
 MAX_HOLD_RTTS = 64
@@ -42,7 +44,10 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program") ->
         ProgramError: one line with the place in the document, the value seen and what is allowed.
     """
     try:
-        tree = data if isinstance(data, dict) else _json_object(data)
+        tree = data if isinstance(data, dict) else parse_json(data, where, RULES)
+    except InputError as error:
+        raise ProgramError(str(error)) from None
+    try:
         return _program(tree)
     except ProgramError as error:
         raise ProgramError(f"{where}: {error}") from None
@@ -52,11 +57,10 @@ def load_program(path: FilePath | str) -> Program:
     """Read a belief program from a file. Raises ProgramError as ``parse_program``, or if the file cannot be read."""
     file = FilePath(path)
     try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ProgramError(f"{file}: cannot be read ({error.strerror})") from None
-    return parse_program(content, str(file))
+        content = read_bounded(file, MAX_BYTES)
+    except InputError as error:
+        raise ProgramError(str(error)) from None
+    return parse_program(content, shown_path(file))
 
 
 def to_data(program: Program) -> dict[str, Any]:
@@ -75,49 +79,9 @@ def to_json(program: Program) -> str:
     return json.dumps(to_data(program), indent=2, ensure_ascii=False) + "\n"
 
 
-def _json_object(text: str | bytes) -> dict[str, Any]:
-    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(content) > MAX_BYTES:
-        raise ProgramError(f"longer than {MAX_BYTES} bytes")
-    try:
-        tree = json.loads(
-            content.decode("utf-8"),
-            object_pairs_hook=_no_duplicates,
-            parse_float=_refuse_float,
-            parse_constant=_refuse_float,
-            parse_int=_bounded_integer,
-        )
-    except UnicodeDecodeError:
-        raise ProgramError("not UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        raise ProgramError(f"not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except RecursionError:
-        raise ProgramError("nested too deeply to be read") from None
+def _program(tree: Any) -> Program:
     if not isinstance(tree, dict):
         raise ProgramError(f"expected a JSON object, got {_kind(tree)}")
-    return tree
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in out:
-            raise ProgramError(f"key {_shown(key)} is given twice")
-        out[key] = value
-    return out
-
-
-def _refuse_float(text: str) -> Any:
-    raise ProgramError(f"number {_shown(text)}: write an integer or a text such as '3/2' or '1.25', without exponent")
-
-
-def _bounded_integer(text: str) -> int:
-    if len(text.lstrip("-")) > len(str(MAX_PART)):
-        raise ProgramError(f"number {_shown(text)} has too many digits; at most {len(str(MAX_PART))} are allowed")
-    return int(text)
-
-
-def _program(tree: dict[str, Any]) -> Program:
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
     if tree["format"] != FORMAT:
         raise ProgramError(f"format is {_shown(tree['format'])}; it must be {FORMAT!r}")

@@ -8,12 +8,14 @@ from typing import Any
 
 from pydantic import Field
 
-from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.packet_spec import NetworkSpec, NotNegative, Positive
 from ccenv.errors import InputError
+from ccenv.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
 from ccenv.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
 CONFIGS = "ccenv.configs.sim"
+MAX_DELAYS_BYTES = 16 << 20
 # Units of people by key ending -> unit inside, factor.
 UNITS = {"_ms": ("_s", 1e-3), "_mbps": ("_Bps", MBPS_IN_BPS)}
 
@@ -60,8 +62,8 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
     Args:
         data: a mapping with the fields of ``Scenario``; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
             of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); replayed
-            delays may be ``delays_file``, a text file with one number of milliseconds per line, by its path from where the
-            command runs.
+            delays may be ``delays_file``, a text file with one number of milliseconds per line, in or below the folder in
+            which the command runs.
         where: for messages.
 
     Raises:
@@ -135,15 +137,13 @@ def _read_delays(data: dict[str, Any], where: str) -> None:
         if "delays_s" in jitter:
             raise InputError(f"{at}: delays are given twice, in the scenario and in a file")
         try:
-            words = FilePath(str(file)).read_text(encoding="utf-8").split()
-            jitter["delays_s"] = [float(word) * 1e-3 for word in words]
-        except OSError as error:
-            raise InputError(f"{at}: {file}: cannot be read ({error.strerror})") from None
-        except ValueError as error:
-            raise InputError(f"{at}: {file}: one number of milliseconds per line is needed ({error})") from None
+            words = read_text(resolve_inside(FilePath(), file), MAX_DELAYS_BYTES).split()
+            jitter["delays_s"] = [float_of(word, f"{file}") * 1e-3 for word in words]
+        except InputError as error:
+            raise InputError(f"{at}: one number of milliseconds per line is needed: {error}") from None
 
 
 def _number(value: Any, where: str, at: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{where}: {at}: a number is needed (got {value!r})")
+    if not is_finite(value):
+        raise InputError(f"{where}: {at}: a finite number is needed (got {shown(value)})")
     return float(value)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.config import StrictModel, find_data, validate
 from ccenv.errors import InputError, unknown_name
+from ccenv.foreign import read_yaml, resolve_inside
 from ccenv.smt.algebra import all_of
 from ccenv.smt.catalog import smt_sender
 from ccenv.smt.encode import Needs, SmtSender
@@ -156,8 +157,8 @@ def load_suite(name: str) -> LoadedSuite:
     """
     file = find_data(SUITES, name, ".yaml", "lemma suite")
     suite = validate(Suite, read_yaml(file), file.name)
-    beside = file.parent / suite.sender
-    sender = smt_sender(str(beside) if suite.sender.endswith(".json") else suite.sender)
+    in_file = suite.sender.endswith(".json")
+    sender = smt_sender(str(resolve_inside(file.parent, suite.sender, f"{file.name}: sender")) if in_file else suite.sender)
     loaded = LoadedSuite(suite, sender, file)
     for lemma in suite.lemmas:
         check_given(loaded, lemma)

@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
-from ccenv.files import parse_json
+from ccenv.foreign import is_version, read_json
 from ccenv.smt.algebra import Formula, Term, larger
 from ccenv.smt.encode import Needs, Variables
 from ccenv.smt.exact import DecideStep, Decision, number
@@ -135,11 +135,8 @@ def load_relu(file: FilePath) -> ReluSender:
     Raises:
         InputError: for a damaged or foreign file.
     """
-    try:
-        data = parse_json(file.read_bytes(), file.name)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, dict) or data.get("format") != "ccenv-relu" or data.get("version") != 1:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != "ccenv-relu" or not is_version(data.get("version"), 1):
         raise InputError(f"{file.name}: not a ReLU policy of version 1")
     try:
         layers = tuple(tuple(tuple(_weight(w) for w in row) for row in layer) for layer in data["layers"])

@@ -11,7 +11,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import read_json
 from ccenv.smt.solvers import Answer
 
 
@@ -43,7 +44,7 @@ class Store:
         """Return a stored answer, or None. A damaged file counts as absent."""
         file = self._answer_file(text, solver)
         try:
-            data = parse_json(file.read_bytes(), str(file))
+            data = read_json(file)
             model = {name: _read(value) for name, value in data["model"].items()}
             if data["status"] not in ("sat", "unsat") or data["solver"] != solver:
                 return None

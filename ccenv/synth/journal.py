@@ -11,7 +11,8 @@ import numpy as np
 
 from ccenv import __version__
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, source_hash, write_atomic
+from ccenv.files import source_hash, write_atomic
+from ccenv.foreign import parse_json
 from ccenv.smt.solvers import version_of
 from ccenv.synth.records import TRACE
 

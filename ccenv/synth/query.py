@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ccenv.config import StrictModel, find_data, read_yaml, shipped_names, validate
+from ccenv.config import StrictModel, find_data, shipped_names, validate
 from ccenv.errors import InputError
+from ccenv.foreign import read_yaml
 from ccenv.programs import UNIT_OF
 from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting
 from ccenv.synth.classes import LARGEST_SPACE, check_four, count_classes

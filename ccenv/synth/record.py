@@ -12,7 +12,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import read_json
 from ccenv.synth.query import Query, load_query
 from ccenv.synth.result import result
 from ccenv.synth.run import solve_query, start, warm_up
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
         return 2
     file = FilePath(arguments[0])
     try:
-        known = parse_json(file.read_bytes(), str(file)) if file.exists() else {}
+        known = read_json(file) if file.exists() else {}
         warm_up()
         for name in arguments[1:]:
             known[name] = answer(load_query(name))

@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.agents.learned.tensors import TYPES, read_typed
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import is_finite, is_version, read_bounded, read_json, resolve_inside, shown
 
 FORMAT, VERSION = "ccenv-checkpoint", 3
 STATE = "state.json"
+MAX_TENSOR_BYTES = 2 << 30  # memories of off-policy learners are the largest part
 
 
 @dataclass(frozen=True)
@@ -76,35 +79,28 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     card_file = folder / STATE
     if not card_file.is_file():
         return None
-    require_extra("safetensors", "train")
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    card = parse_json(card_file.read_bytes(), str(card_file))
+    card = read_json(card_file)
     number = (int, float)
     wanted = {"iteration": int, "seconds": number, "cpu_seconds": number, "marks": dict, "tensors": str, "sha256": str}
-    if not isinstance(card, dict) or card.get("format") != FORMAT or card.get("version") != VERSION:
+    if not isinstance(card, dict) or card.get("format") != FORMAT or not is_version(card.get("version"), VERSION):
         raise InputError(f"{card_file}: not a checkpoint of format {FORMAT!r} version {VERSION}")
     for key, kind in wanted.items():
-        if not isinstance(card.get(key), kind):  # type: ignore[arg-type]
+        if not isinstance(card.get(key), kind) or isinstance(card[key], bool):  # type: ignore[arg-type]
             raise InputError(f"{card_file}: {key!r} is missing or of a wrong type")
     seen = card.get("observation_version")
-    if seen != OBSERVATION_VERSION:
+    if not is_version(seen, OBSERVATION_VERSION):
         raise InputError(
-            f"{card_file}: observation_version is {seen}; it must be {OBSERVATION_VERSION}, the version of this ccenv: "
+            f"{card_file}: observation_version is {shown(seen)}; it must be {OBSERVATION_VERSION}, the version of this ccenv: "
             "choose another --out, or --restart to discard it"
         )
-    tensors_file = folder / FilePath(card["tensors"]).name
-    try:
-        content = tensors_file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{tensors_file}: cannot be read ({error.strerror})") from None
+    marks = card["marks"]
+    if card["iteration"] < 0 or not all(map(is_finite, (card["seconds"], card["cpu_seconds"], *marks.values()))):
+        raise InputError(f"{card_file}: iteration, seconds and marks must be finite numbers")
+    tensors_file = resolve_inside(folder, card["tensors"], f"{card_file}: tensors")
+    content = read_bounded(tensors_file, MAX_TENSOR_BYTES)
     if hashlib.sha256(content).hexdigest() != card["sha256"]:
         raise InputError(f"{tensors_file}: does not belong to its state.json (sha256 differs): truncated or changed")
-    try:
-        tensors = load(content)
-    except SafetensorError as error:
-        raise InputError(f"{tensors_file}: not a safetensors file ({error})") from None
+    tensors = read_typed(content, str(tensors_file), TYPES, max_tensors=4096, max_header_bytes=1 << 20)
     return TrainingState(card["iteration"], float(card["seconds"]), float(card["cpu_seconds"]), tensors, card["marks"])
 
 

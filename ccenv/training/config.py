@@ -10,12 +10,13 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from ccenv.config import StrictModel, find_data, read_yaml, validate
+from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.mlp import MAX_WIDTH
 from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError
+from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
@@ -363,9 +364,9 @@ def _read_extended(file: FilePath, seen: tuple[FilePath, ...]) -> dict[str, Any]
     if base is None:
         return data
     if not isinstance(base, str):
-        raise InputError(f"{file}: extends: a name or path is needed, not {base!r}")
-    beside = file.parent / base
-    below = _read_extended(beside if beside.is_file() else find_data(CONFIGS, base, ".yaml", "config"), (*seen, file.resolve()))
+        raise InputError(f"{file}: extends: a name or path is needed, not {shown(base)}")
+    beside = resolve_inside(file.parent, base, f"{file}: extends")
+    below = _read_extended(beside if is_file(beside) else find_data(CONFIGS, base, ".yaml", "config"), (*seen, file.resolve()))
     below.pop("name", None)
     return _merged(below, data)
 
@@ -386,15 +387,12 @@ def read_config(file: FilePath) -> TrainConfig:
 def _override(data: dict[str, Any], text: str) -> None:
     match = _OVERRIDE.fullmatch(text)
     if match is None:
-        raise InputError(f"--set {text!r} is not of the form key=value or key.key=value")
+        raise InputError(f"--set {shown(text)} is not of the form key=value or key.key=value")
     *parents, last = match[1].split(".")
-    try:
-        value = yaml.safe_load(match[2])
-    except yaml.YAMLError:
-        raise InputError(f"--set {text!r}: the value is not valid YAML") from None
+    value = parse_yaml(match[2], f"--set {shown(text)}: the value")
     target = data
     for key in parents:
         target = target.setdefault(key, {})
         if not isinstance(target, dict):
-            raise InputError(f"--set {text!r}: {key!r} is not a group of settings")
+            raise InputError(f"--set {shown(text)}: {shown(key)} is not a group of settings")
     target[last] = value

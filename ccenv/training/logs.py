@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from ccenv.errors import require_extra
+from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
+from ccenv.foreign import read_text
 from ccenv.training.config import LogSettings, TrainConfig
+
+MAX_BYTES = 64 << 20
+_STEPS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,11 @@ class CsvLog:
     def __init__(self, file: FilePath, keep_steps: int) -> None:
         kept: list[dict[str, str]] = []
         if keep_steps and file.is_file():
-            with file.open(newline="", encoding="utf-8") as stream:
-                rows = [row for row in csv.DictReader(stream) if (row.get("steps") or "").isdigit()]
-                kept = [row for row in rows if int(row["steps"]) <= keep_steps]
+            rows = csv.DictReader(io.StringIO(read_text(file, MAX_BYTES), newline=""))
+            try:
+                kept = [row for row in rows if _STEPS.fullmatch(row.get("steps") or "") and int(row["steps"]) <= keep_steps]
+            except csv.Error as error:
+                raise InputError(f"{file}: not a table of progress ({error})") from None
         text = io.StringIO()
         writer = csv.DictWriter(text, self.columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ccenv.adversaries.search import attack
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.errors import InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import is_version, read_json
 from ccenv.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def read_data(file: FilePath) -> dict[str, Any]:
     """Read a record; an empty one if there is no file."""
     if not file.is_file():
         return {"format": FORMAT, "version": VERSION, "runs": {}}
-    data = parse_json(file.read_bytes(), str(file))
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
         raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
     return data
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from ccenv.adversary import MlpAdversary
 from ccenv.errors import InputError
-from ccenv.files import make_folder, parse_json, write_atomic
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import is_version, read_json
 from ccenv.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
@@ -271,10 +272,7 @@ def read_record(folder: FilePath) -> dict[str, Any]:
         InputError: if there is none, or not one of this format.
     """
     file = FilePath(folder) / RECORD
-    try:
-        data = parse_json(file.read_bytes(), str(file))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
         raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
     return data

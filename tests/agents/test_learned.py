@@ -70,7 +70,7 @@ def _entry(shape, start, stop, dtype="F64"):
         ((2**62).to_bytes(8, "little") + b"{}", "the header claims"),
         ((70_000).to_bytes(8, "little") + b" " * 80_000, "the header claims 70000 bytes"),
         (_file(b"{"), "not valid JSON"),
-        (_file(b"[" * 5000), "not valid JSON (nested too deeply)"),
+        (_file(b"[" * 5000), "5000 levels of nesting; at most 3 are allowed"),
         (_file([]), "the header is not an object"),
         (_file(b'{"a": 1, "a": 2}'), "given twice"),
         (_file({"a": {"dtype": "F64"}}), "needs dtype, shape and data_offsets"),

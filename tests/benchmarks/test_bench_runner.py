@@ -22,7 +22,7 @@ from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
 from ccenv.benchmarks.suite import Suite
 from ccenv.config import validate
 from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.legality import check_trace
 from ccenv.metrics import Window, measure
 from ccenv.trace import load_trace

@@ -53,7 +53,9 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         summary=summarise(suite, cells),
         references=[],
     )
-    return BenchRecord(manifest, [Cell(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None, hash_of(["s", name]))
+    return BenchRecord(
+        manifest, [Cell(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None, hash_of(["s", name])
+    )
 
 
 def synthetic(count: int) -> Records:

@@ -20,7 +20,7 @@ from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.summary import summarise
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.leaderboard.audit import audit
 from ccenv.leaderboard.damage import WORST_VIEW, measured, undisturbed_cells
 from ccenv.leaderboard.evaluate import evaluate, tasks_of

@@ -16,7 +16,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from ccenv.benchmarks.hashing import sender_hash
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json
+from ccenv.foreign import parse_json
 from ccenv.leaderboard import evaluate as evaluate_module
 from ccenv.leaderboard.evaluate import evaluate, tasks_of
 from ccenv.leaderboard.home import Home

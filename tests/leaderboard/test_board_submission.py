@@ -1,5 +1,6 @@
 """Submissions: what is good passes, every rule refuses what it is for, nothing that was handed in is executed."""
 
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -27,12 +28,11 @@ from ccenv.cli.main import main
 from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError
+from ccenv.foreign import STRANGER, depth_of, parse_json, read_folder
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
 from ccenv.leaderboard.submission.pack import Card, pack
-from ccenv.leaderboard.submission.plain_files import read_folder
 from ccenv.leaderboard.submission.reader import parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import available
-from ccenv.leaderboard.submission.strict_json import depth_of, parse_strictly
 from ccenv.leaderboard.submission.weights import GRID, quantised
 from ccenv.sender import MlpSender, ProgramSender
 from ccenv.smt.moves import as_adversary
@@ -301,12 +301,15 @@ def test_the_depth_of_any_document(value: object) -> None:
     assert depth_of(json.dumps(value).encode()) == nesting(value)
 
 
+RULES = dataclasses.replace(STRANGER, max_bytes=100, max_depth=2)
+
+
 def test_strict_json_accepts_what_people_write() -> None:
     content = b'{"a": [1, -2.5, 0.000000001, 999999999999999999, true, null, "\\u00e9 [{"]}'
-    assert parse_strictly(content, "x", max_bytes=100, max_depth=2)["a"][3] == 999999999999999999
+    assert parse_json(content, "x", RULES)["a"][3] == 999999999999999999
     for bad in (b"[1e3]", b"[1.0000000001]", b"[1000000000.5]", b"[9999999999999999999]", b"[[[1]]]"):
         with pytest.raises(InputError):
-            parse_strictly(bad, "x", max_bytes=100, max_depth=2)
+            parse_json(bad, "x", RULES)
 
 
 def test_a_folder_that_is_a_link(tmp_path: Path) -> None:

@@ -45,12 +45,13 @@ def test_merged_acks_are_one_per_burst() -> None:
     assert merged.summary()["flows"][0]["retransmitted"] == 0
 
 
-def test_replayed_delays_are_those_of_the_table(tmp_path) -> None:
+def test_replayed_delays_are_those_of_the_table(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     table_ms = [0, 8, 2, 15]
     file = tmp_path / "delays.txt"
     file.write_text("\n".join(map(str, table_ms)), encoding="utf-8")
     jitter = {"kind": "replay", "max_ms": 15, "interval_ms": 100}
-    result, from_file = run(jitter={**jitter, "delays_ms": table_ms}), run(jitter={**jitter, "delays_file": str(file)})
+    result, from_file = run(jitter={**jitter, "delays_ms": table_ms}), run(jitter={**jitter, "delays_file": file.name})
     departs, delivers = rows(result, "depart"), rows(result, "deliver")
     found_ms = 1e3 * (delivers["time_s"] - departs["time_s"][: len(delivers)])
     wanted_ms = np.array(table_ms)[np.floor(departs["time_s"][: len(delivers)] / 0.1 + 1e-9).astype(int) % 4]

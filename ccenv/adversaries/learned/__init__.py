@@ -19,7 +19,8 @@ from ccenv.agents.learned.pair import pair_of
 from ccenv.agents.learned.tensors import MAX_FILE_BYTES, read_tensors, tensor_file
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
-from ccenv.files import parse_json, read_bounded, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import JsonRules, is_file, is_folder, read_bounded, read_json
 
 STEM = "adversary"
 MAX_CARD_BYTES = 262_144
@@ -96,7 +97,7 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
     """
     weights_file, card_file = pair_of(path, STEM)
     content = read_bounded(weights_file, MAX_FILE_BYTES)
-    card = validate(Card, parse_json(read_bounded(card_file, MAX_CARD_BYTES), str(card_file)), str(card_file))
+    card = validate(Card, read_json(card_file, JsonRules(max_bytes=MAX_CARD_BYTES)), str(card_file))
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise InputError(f"{weights_file}: does not belong to its card (sha256 differs)")
     tensors = read_tensors(content, str(weights_file))
@@ -123,7 +124,7 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
 def is_adversary(path: FilePath | str) -> bool:
     """Tell whether a path names an adversary's pair of files or a folder that holds one."""
     given = FilePath(path)
-    return given.suffix == ".safetensors" or (given.is_dir() and pair_of(given, STEM)[1].is_file())
+    return given.suffix == ".safetensors" or (is_folder(given) and is_file(pair_of(given, STEM)[1]))
 
 
 def _widths(adversary: MlpAdversary) -> list[int]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from ccenv.adversaries.search.attack import AttackResult, Finding
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import parse_json, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import read_json, resolve_inside
 from ccenv.trace import load_trace
 
 FORMAT, VERSION = "ccenv-attack", 1
@@ -53,13 +54,13 @@ class AttackFolder:
             self._read(file)
 
     def _read(self, file: FilePath) -> None:
-        data = parse_json(file.read_bytes(), str(file))
+        data = read_json(file)
         if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("findings"), dict):
             raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
         if data.get("key") != self._key:
             raise InputError(f"{self.folder} holds an attack with other settings or another version: --fresh starts anew")
         for name, entry in data["findings"].items():
-            trace = load_trace(self.folder / entry["trace"])
+            trace = load_trace(resolve_inside(self.folder, entry["trace"], f"{file}: trace"))
             self._entries[name] = entry
             self.findings[name] = Finding(
                 name,

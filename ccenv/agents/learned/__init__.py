@@ -19,7 +19,8 @@ import numpy as np
 from ccenv.agents.learned.pair import pair_of
 from ccenv.agents.learned.tensors import MAX_FILE_BYTES, read_tensors, tensor_file
 from ccenv.errors import InputError, did_you_mean
-from ccenv.files import parse_json, read_bounded, write_atomic
+from ccenv.files import write_atomic
+from ccenv.foreign import JsonRules, is_file, is_folder, read_bounded, read_json
 from ccenv.sender import MlpSender
 
 FORMAT = "ccenv-policy"
@@ -112,7 +113,7 @@ def policy_notes(path: FilePath | str) -> dict[str, Any]:
 
 
 def _read_card(file: FilePath) -> dict[str, Any]:
-    card = parse_json(read_bounded(file, MAX_CARD_BYTES), str(file))
+    card = read_json(file, JsonRules(max_bytes=MAX_CARD_BYTES))
     _check_card(card, str(file))
     return dict(card)
 
@@ -120,7 +121,9 @@ def _read_card(file: FilePath) -> dict[str, Any]:
 def is_policy(path: FilePath | str) -> bool:
     """Tell whether a path names a policy pair or a folder that should hold one."""
     given = FilePath(path)
-    return given.is_dir() or given.suffix == ".safetensors" or (given.suffix == ".json" and pair_of(given, POLICY)[0].is_file())
+    if is_folder(given) or given.suffix == ".safetensors":
+        return True
+    return given.suffix == ".json" and is_file(pair_of(given, POLICY)[0])
 
 
 def _layers(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], where: str) -> list[int]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path as FilePath
 
+from ccenv.errors import InputError
+from ccenv.foreign import is_folder, shown
+
 WEIGHTS, CARD = ".safetensors", ".json"
 
 
@@ -15,8 +18,10 @@ def pair_of(path: FilePath | str, stem: str) -> tuple[FilePath, FilePath]:
         stem: name of the pair in a folder.
     """
     given = FilePath(path)
-    if given.is_dir():
+    if is_folder(given):
         given = given / stem
     elif given.suffix in {WEIGHTS, CARD}:
         given = given.with_suffix("")
+    if not given.name:
+        raise InputError(f"{shown(str(path))} names no file")
     return given.with_name(given.name + WEIGHTS), given.with_name(given.name + CARD)

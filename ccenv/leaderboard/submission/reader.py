@@ -10,11 +10,10 @@ from ccenv.adversary import Adversary, RecordedAdversary
 from ccenv.benchmarks.hashing import adversary_hash, hash_of, sender_hash
 from ccenv.config import validate
 from ccenv.errors import InputError, ProgramError
+from ccenv.foreign import STRANGER, is_version, parse_json, read_folder
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, FORMAT, MAX_DEPTH, SIGNATURE, VERSION, Document
-from ccenv.leaderboard.submission.plain_files import read_folder
 from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
-from ccenv.leaderboard.submission.strict_json import parse_strictly
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
 from ccenv.sender import ProgramSender, Sender
 
@@ -120,10 +119,9 @@ def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | 
 
 
 def _document(content: bytes, where: str) -> Document:
-    data = parse_strictly(content, where, max_bytes=CAPS[DOCUMENT], max_depth=MAX_DEPTH)
+    data = parse_json(content, where, replace(STRANGER, max_bytes=CAPS[DOCUMENT], max_depth=MAX_DEPTH))
     if not isinstance(data, dict):
         raise InputError(f"{where}: expected a JSON object")
-    version = data.get("format_version")
-    if data.get("format") != FORMAT or type(version) is not int or version != VERSION:  # True and 1.0 equal 1
+    if data.get("format") != FORMAT or not is_version(data.get("format_version"), VERSION):
         raise InputError(f"{where}: not a submission: format must be {FORMAT!r} and format_version {VERSION}")
     return validate(Document, data, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,10 +12,11 @@ from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.adversary import ScriptedAdversary
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
+from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import CAPS, PAYLOAD
-from ccenv.leaderboard.submission.strict_json import parse_strictly
 
 FORMAT, VERSION = "ccenv-adversary", 1
+RULES = replace(STRANGER, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)
 
 
 class ScriptedDocument(StrictModel):
@@ -39,7 +41,7 @@ def read_scripted(content: bytes, where: str) -> str:
     Raises:
         InputError: if it is damaged, not a scripted adversary, or a parameter is not one of its.
     """
-    data = parse_strictly(content, where, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)
+    data = parse_json(content, where, RULES)
     document = validate(ScriptedDocument, data, where)
     spec = document.name
     if document.parameters:

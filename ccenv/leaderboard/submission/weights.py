@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,8 +13,8 @@ from ccenv.agents.learned.tensors import read_tensors
 from ccenv.engine.network_observation import N_FLOW, N_PATH
 from ccenv.engine.observation import N_OBSERVATION
 from ccenv.errors import InputError
+from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
-from ccenv.leaderboard.submission.strict_json import parse_strictly
 from ccenv.sender import MlpSender
 
 MAX_HEADER_BYTES = 4_096
@@ -112,7 +113,7 @@ def _data_bytes(content: bytes, where: str) -> int:
 
 
 def _read_exactly(content: bytes, shapes: dict[str, tuple[int, ...]], where: str) -> dict[str, np.ndarray]:
-    header = parse_strictly(_header(content, where), f"{where}, header", max_bytes=MAX_HEADER_BYTES, max_depth=3)
+    header = parse_json(_header(content, where), f"{where}, header", replace(STRANGER, max_depth=3))
     if not isinstance(header, dict) or set(header) != set(shapes):
         seen = ", ".join(sorted(str(key)[:20] for key in header)[:20]) if isinstance(header, dict) else json.dumps(header)[:40]
         raise InputError(f"{where}: tensors {seen!a}; exactly {', '.join(sorted(shapes))} are needed")

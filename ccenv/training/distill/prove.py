@@ -14,7 +14,9 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
+from ccenv.errors import InputError
 from ccenv.files import write_atomic
+from ccenv.foreign import parse_json, read_arrays, read_bounded
 from ccenv.programs import Program, to_json
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Verifier
@@ -24,6 +26,8 @@ from ccenv.training.distill.polish import polish
 from ccenv.training.distill.template import Template
 from ccenv.training.distill.traces import LEMMAS, Traces, from_view, join, neighbours, random_traces, violations
 
+MAX_STATE_BYTES = 256 << 20
+_STATE = {"starts": "<f8", "moves": "<f8", "mean": "<f8", "note": "|u1"}
 POOL = 60_000  # random traces that every candidate is judged on
 FRESH = 240_000  # further ones that a candidate must pass before the solver is asked
 QUICK = 6_000  # those of them that every candidate meets first
@@ -154,13 +158,20 @@ class _Loop:
         """Go back to what ``save`` wrote; None if there is nothing, or something of another claim or seed."""
         if state is None or not state.is_file():
             return None
-        with np.load(state, allow_pickle=False) as data:
-            note = json.loads(data["note"].tobytes())
-            if note["claim"] != self._claim():
-                return None
-            self.pool = join([self.pool, Traces(data["starts"], data["moves"])])
-            self.refused = set(note["refused"])
-            return data["mean"], note["records"]
+        data = read_arrays(read_bounded(state, MAX_STATE_BYTES), str(state), _STATE, MAX_STATE_BYTES)
+        if set(data) != set(_STATE):
+            raise InputError(f"{state}: needs the arrays {', '.join(_STATE)}")
+        note = parse_json(data["note"].tobytes(), f"{state}, note")
+        if not isinstance(note, dict) or set(note) != {"records", "refused", "claim"}:
+            raise InputError(f"{state}: its note is not one of a search for a proof")
+        if note["claim"] != self._claim():
+            return None
+        shapes = [data[name].shape[1:] for name in ("starts", "moves")]
+        if shapes != [self.pool.starts.shape[1:], self.pool.moves.shape[1:]] or len(data["starts"]) != len(data["moves"]):
+            raise InputError(f"{state}: its traces have shapes {data['starts'].shape} and {data['moves'].shape}")
+        self.pool = join([self.pool, Traces(data["starts"], data["moves"])])
+        self.refused = set(note["refused"])
+        return data["mean"], note["records"]
 
     def _claim(self) -> list[str]:
         return [self.key, str(self.seed), str(self.objective.n_paths), *(str(number) for number in self.numbers.as_tuple())]

@@ -11,7 +11,8 @@ from typing import Any
 
 from ccenv.benchmarks.hashing import CELL_SOURCES, hash_of
 from ccenv.errors import InputError
-from ccenv.files import make_folder, parse_json, source_hash, write_atomic
+from ccenv.files import make_folder, source_hash, write_atomic
+from ccenv.foreign import read_json
 
 # What decides the numbers of a stage, besides what decides those of a benchmark's cell.
 _SOURCES = ("envs/*.py", "smt/*.py", "training/evaluation.py", "training/distill/*.py")
@@ -57,8 +58,8 @@ class Stages:
         file = self._folder / f"{name}.json"
         key = self._key | more | (limits or {})
         if file.is_file():
-            known = parse_json(file.read_bytes(), str(file))
-            if isinstance(known, dict) and isinstance(known.get("key"), dict):
+            known = read_json(file)
+            if isinstance(known, dict) and isinstance(known.get("key"), dict) and isinstance(known.get("result"), dict):
                 result: dict[str, Any] = known["result"]
                 proved = result.get("verdict") == "verified"
                 if (known["key"] | (limits or {}) if proved else known["key"]) == key:

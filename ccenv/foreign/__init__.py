@@ -1,0 +1,46 @@
+"""The one door for data from outside: files, records, exports, reports and texts that somebody else may have written.
+
+Everything is bounded before it is built: bytes before parsing, nesting, counts and numbers before objects, sizes while unpacking.
+What is wrong becomes an :class:`ccenv.errors.InputError` of one line, whatever a parser underneath raises. Nothing here executes,
+imports or unpickles anything, and no name from data joins a folder except through :func:`resolve_inside`.
+
+- :mod:`ccenv.foreign.names`: :func:`shown`, :func:`resolve_inside`
+- :mod:`ccenv.foreign.reading`: :func:`read_bounded`, :func:`read_inside`, :func:`read_folder`, :func:`read_lines`
+- :mod:`ccenv.foreign.json_text`: :func:`parse_json`, :class:`JsonRules`, :data:`STRANGER`
+- :mod:`ccenv.foreign.yaml_text`: :func:`parse_yaml`, :func:`read_yaml`
+- :mod:`ccenv.foreign.archive`: :func:`read_archive`, :func:`read_arrays`
+- :mod:`ccenv.foreign.numbers`: :func:`whole_of`, :func:`float_of`, :func:`is_finite`
+"""
+
+from ccenv.foreign.archive import read_archive, read_arrays
+from ccenv.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
+from ccenv.foreign.names import is_file, is_folder, resolve_inside, shown
+from ccenv.foreign.numbers import float_of, is_finite, whole_of
+from ccenv.foreign.reading import read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
+from ccenv.foreign.yaml_text import parse_yaml, read_yaml
+
+__all__ = [
+    "STRANGER",
+    "JsonRules",
+    "depth_of",
+    "float_of",
+    "is_file",
+    "is_finite",
+    "is_folder",
+    "is_version",
+    "parse_json",
+    "parse_yaml",
+    "read_archive",
+    "read_arrays",
+    "read_bounded",
+    "read_folder",
+    "read_inside",
+    "read_json",
+    "read_lines",
+    "read_text",
+    "read_yaml",
+    "resolve_inside",
+    "shown",
+    "shown_path",
+    "whole_of",
+]
