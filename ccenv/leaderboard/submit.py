@@ -160,8 +160,8 @@ def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = Fal
     document = submission.document
     if not own:
         check_reserved(document.name, document.author, submission.player)
-    content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "card": card_of(document)}
-    content["signed_by"] = submission.signed_by
+    content: dict[str, Any] = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
+    content |= {"card": card_of(document), "signed_by": submission.signed_by}
     return _store(store, home, content, submission.player, submission.files), submission
 
 
