@@ -88,7 +88,8 @@ def audit(
 
     Returns:
         dict: counts, ``head`` (hash of the chain), ``problems`` (empty where all is well), ``foreign`` (records that another
-        machine made) and the sample's seed. Only the same code on the same machine promises equal bits; a run of other code or of another
+        machine made) and the sample's seed. Only the same code on the same machine promises equal bits; a run of other code or of
+        another
         machine that comes out otherwise is a problem too, because nothing confirms it here.
     """
     board = survey(store)
