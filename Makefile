@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 
 .PHONY: demo test lint bench clean
 
-demo: $(VENV)/.all
+demo: $(VENV)/.dev
 	$(BIN)/ccenv demo
 
 test: $(VENV)/.dev
@@ -25,23 +25,22 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.all
+bench: $(VENV)/.dev
 	$(BIN)/ccenv bench speed
 
-# The build backend is installed first, pinned like everything else, so that no unpinned one is fetched for the build.
-$(VENV)/.all: setup.cfg constraints.txt
+# Every file that pip fetches is compared with its hash in requirements.lock, the build backend's too. Only torch is not: which build
+# of it a machine gets (with or without GPU libraries) depends on where it comes from, so its hashes are not one list; its version is
+# pinned. Then the package itself, which has nothing left to fetch.
+$(VENV)/.dev: setup.cfg constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "ccenv: $(PYTHON) is missing or older than Python 3.11: install one, or name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "ccenv: $(PYTHON) cannot make virtual environments: install its venv package (on Debian: python3-venv)" >&2; exit 1; }
 	@echo "ccenv: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install -c constraints.txt setuptools && $(PIP) install -c constraints.txt --no-build-isolation -e '.[all]' \
-		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/.all
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]' \
+	@$(PIP) install --no-deps --require-hashes -r requirements.lock \
+		&& $(PIP) install -c constraints.txt torch \
+		&& $(PIP) install --no-deps --no-build-isolation -e . && $(PIP) check \
 		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
 	@touch $@
 

@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.calls import fast_max, fast_min, load
+from ccenv.engine.rings import at
 from ccenv.errors import InputError, unknown_name
 
 EMPTY_MARGIN = 1.0 + 1e-9  # C_L above C_U by more than round-off
@@ -166,21 +167,16 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
             return  # nothing was acknowledged yet: no RTT, no bound
         rtt_extra = max(0.0, fl.rtt_min_steps - fl.lag_steps)
         jitter += np.int64(math.ceil(rtt_extra))
-    served = load(ring, s_at + (n & mask))
-    newest = s_at + (n & mask) + mask + 1
+    served = load(ring, at(s_at, n, mask))
+    newest = at(s_at, n, mask) + mask + 1
     window = min(settings.window_rtts * rtt, mask - fl.lag_steps)
 
-    # Which steps were utilised: judge all steps that S(n) can judge (and that the rings still hold).
-    oldest = n + fl.lag_steps - mask + fl.probe_window_steps
-    if fl.judged_step < oldest and n - jitter > oldest:
-        fl.judged_step = oldest
-        fl.utilised_run_steps = 0
-        fl.idle_run_steps = 0
+    # Which steps were utilised: judge all steps that S(n) can judge.
     while fl.judged_step < n - jitter:
         x = fl.judged_step + 1
-        judged_by = s_at + ((x + jitter) & mask)
-        lost = load(ring, l_at + (x & mask)) > load(ring, l_at + ((x - 1) & mask))
-        entered = load(ring, e_at + (x & mask))
+        judged_by = at(s_at, x + jitter, mask)
+        lost = load(ring, at(l_at, x, mask)) > load(ring, at(l_at, x - 1, mask))
+        entered = load(ring, at(e_at, x, mask))
         late = entered > load(ring, judged_by) + tie_bytes
         if late or (lost and loss_proves):
             fl.utilised_run_steps += 1
@@ -192,7 +188,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
         # C_L_lambda: bytes sent over T* that neither lost nor delayed anything by more than D.
         probe = fl.probe_window_steps
         if fl.idle_run_steps > probe and x - probe >= fl.timeout_step:
-            sent = load(ring, e_at + (x & mask)) - load(ring, e_at + ((x - probe) & mask))
+            sent = entered - load(ring, at(e_at, x - probe, mask))
             bound = sent * inv_dt * load(reciprocals, RECIPROCALS - probe - jitter)
             if bound > fl.C_L_lambda_Bps:
                 fl.C_L_lambda_Bps = bound

@@ -6,7 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
+from ccenv.errors import InputError
 from ccenv.trace import Trace
+
+# Relative to the largest curve, in units of float64's resolution: of the numbers of a trace as they are written, and of the
+# additions of a step. Engine runs stay below 100 after 600 steps and 1,100 after 60,000.
+ROUNDINGS, ROUNDINGS_PER_STEP = 1024, 2
+LARGEST_OFF = 1e-3  # of a step's bytes: where round-off may hide more than this, a trace is not judged
 
 
 class Curves:
@@ -16,7 +22,7 @@ class Curves:
     """
 
     def __init__(self, trace: Trace, tolerance: float, slack_bytes: float = 0.0) -> None:
-        """Take the trace apart; tolerance is relative to the bytes at stake, slack_bytes come on top at every row."""
+        """Take the trace apart; tolerance is relative to the bytes at stake at a row, slack_bytes come on top."""
         self.trace = trace
         self.path = trace.header.path
         self.model = trace.model
@@ -37,9 +43,30 @@ class Curves:
         self.earned[0] = 0.0
         self.wasted = self.earned - step(self.G)
         self.overflow = np.maximum(0.0, self.offered - self.G - self.path.buffer_bytes)
+        waiting = np.abs(self.A - self.L - self.S).sum(axis=1) + np.abs(self.G - self.E_total)
+        self.at_stake = waiting + np.abs(self.sent).sum(axis=1)  # bytes that the laws of a row tell apart
+        self.resolution = self._resolution()
+        self.roundoff = tolerance * self.at_stake + self.resolution + slack_bytes
+
+    def _resolution(self) -> np.ndarray:
+        """Return by how many bytes sums of float64 may be off at each row, (T+1,): each step adds the rounding of its own."""
         magnitude = np.maximum.reduce([np.abs(c).sum(axis=1) for c in (self.A, self.L, self.S)] + [np.abs(self.G)])
-        self.at_stake = np.maximum(1.0, np.maximum.accumulate(magnitude))  # bytes
-        self.roundoff = tolerance * self.at_stake + slack_bytes
+        roundings = ROUNDINGS + ROUNDINGS_PER_STEP * np.arange(len(magnitude))
+        return roundings * np.finfo(np.float64).eps * np.maximum.accumulate(magnitude)
+
+    def require_resolution(self) -> None:
+        """Raise InputError where float64 cannot tell a trace's steps apart: a checker would then pass anything."""
+        steps = max(1, self.trace.n_steps)
+        sent = float((self.A[-1] - self.A[0]).sum()) / steps
+        carried = float(self.earned.sum()) / steps
+        step_bytes = min(carried, sent) if sent > 0 else carried
+        off = float(self.resolution[-1])
+        if not off <= LARGEST_OFF * step_bytes:
+            largest = max(float(np.abs(c).max()) for c in (self.A, self.L, self.S, self.G))
+            raise InputError(
+                f"trace of {steps} steps with curves of up to {largest:.3g} bytes: float64 is off by up to {off:.3g} there; "
+                f"at most {LARGEST_OFF:g} of what a mean step sends or the link carries, {step_bytes:.3g} bytes, is allowed"
+            )
 
     @cached_property
     def jitter_steps(self) -> tuple[int, ...]:

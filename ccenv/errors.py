@@ -5,12 +5,30 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MAX_MESSAGE_CHARS = 1_000
+
+
+def one_line(text: str) -> str:
+    """Return a text as one printable line: what cannot be printed is escaped, the middle of a long one is left out."""
+    if len(text) > MAX_MESSAGE_CHARS:
+        half = MAX_MESSAGE_CHARS // 2 - 3
+        text = f"{text[:half]} ... {text[-half:]}"
+    if text.isprintable():
+        return text
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return escaped if len(escaped) <= MAX_MESSAGE_CHARS else one_line(escaped)
+
 
 class CcenvError(Exception):
     """Base of all errors that ccenv raises for bad input or a broken run.
 
-    The command line prints the message as one line and exits with code 2.
+    The command line prints the message as one line and exits with code 2. Messages quote what people and files say, so that
+    every message is made one line of printable characters, shortened in its middle, here and not where each is written.
     """
+
+    def __init__(self, message: object = "") -> None:
+        """Keep the message as one line of at most MAX_MESSAGE_CHARS characters."""
+        super().__init__(one_line(str(message)))
 
 
 class InputError(CcenvError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path as FilePath
 
@@ -20,12 +21,59 @@ def make_folder(folder: FilePath) -> None:
         raise CcenvError(f"{folder}: cannot be made ({error.strerror})") from None
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+LOCK = ".lock"
+"""File of :func:`locked` in a folder; it stays, and an otherwise empty folder with it counts as empty."""
+
+
+@contextmanager
+def locked(folder: FilePath, what: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold a folder against other processes; the system lets go of it when the process ends, however it ends.
+
+    Args:
+        folder: made if it is not there.
+        what: who holds it, for the other one's message, e.g. ``"training run"``.
+        wait: wait until it is free instead of raising.
+
+    Raises:
+        CcenvError: if another process holds it (its number is named), or the folder cannot be written.
+    """
+    import fcntl
+
+    make_folder(folder)
+    file = folder / LOCK
+    try:
+        held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise CcenvError(f"{file}: cannot be written ({error.strerror})") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        os.truncate(held, 0)
+        os.write(held, f"{os.getpid()}\n".encode())
+    except BlockingIOError:
+        holder = os.read(held, 20).decode("ascii", "replace").strip() or "that has just begun"
+        os.close(held)
+        raise CcenvError(f"{folder}: another {what} is at work here (process {holder}); wait for it, or end it") from None
+    except OSError as error:
+        os.close(held)
+        raise CcenvError(f"{file}: cannot be locked and written ({error.strerror})") from None
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def is_empty(folder: FilePath) -> bool:
+    """Tell whether a folder holds nothing; the file of a lock is nothing."""
+    return all(file.name == LOCK for file in folder.iterdir())
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
     """Write a file so that a reader or an interruption never sees half of it.
 
     Args:
         path: where to write; the folder must exist.
         data: the whole content.
+        mode: rights of the file, before the umask.
 
     Raises:
         CcenvError: if it cannot be written.
@@ -33,7 +81,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     target = FilePath(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "xb") as out:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())

@@ -18,8 +18,7 @@ from ccenv.errors import InputError
 from ccenv.path import GRID_TOLERANCE, FlowPath
 from ccenv.trace import Trace
 
-DEFAULT_TOLERANCE = 1e-9
-"""Relative to the bytes at stake. T additions on a curve of M bytes err by at most T * 1.1e-16 * M, so 1e-9 covers 10^6 steps."""
+DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of all that were ever counted
 
 _NEVER = -math.inf  # the amount where a law says nothing
 _DEFINITION = "definition of the curves"
@@ -367,19 +366,20 @@ def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes:
 
     Args:
         trace: what to check.
-        tolerance: roundoff to forgive, in [0, 1), relative to the largest curve so far, for the link rate to one step's bytes.
+        tolerance: to forgive besides float64's resolution, in [0, 1), of the bytes at stake; for the link rate of one step's.
         slack_bytes: to forgive besides, at every row: what whole packets differ from the fluid of the laws.
 
     Returns:
         Where each broken law is first broken, earliest first, then in the order of ``LAWS``; empty for a legal trace.
 
     Raises:
-        InputError: for a tolerance outside [0, 1), or slack that is negative or infinite.
+        InputError: for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.
     """
     for name, value, end in (("tolerance", tolerance, 1), ("slack_bytes", slack_bytes, math.inf)):
         if not 0 <= value < end:
             raise InputError(f"{name} is {value}; it must be in [0, {end})")
     curves = Curves(trace, tolerance, slack_bytes)
+    curves.require_resolution()
     found = (_first(law, curves, tolerance) for law in LAWS if law.applies(curves))
     return sorted((v for v in found if v is not None), key=lambda violation: violation.step)
 

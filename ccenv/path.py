@@ -18,6 +18,10 @@ MBPS_IN_BPS = 125_000.0
 DEFAULT_MSS_BYTES = 1500.0
 MAX_FLOWS = 64
 GRID_TOLERANCE = 1e-6
+# What a path may hold: far beyond any network, and so that no product or quotient of its numbers leaves what a float can hold.
+SHORTEST_S, LONGEST_S = 1e-9, 1e9
+SLOWEST_BPS, FASTEST_BPS = 1e-9, 1e18
+FEWEST_BYTES, MOST_BYTES = 1e-9, 1e18
 
 
 class Workload(StrictModel):
@@ -80,9 +84,9 @@ class FlowPath(StrictModel):
         workload: what the application offers.
     """
 
-    rtt_s: float = Field(gt=0, allow_inf_nan=False)
-    jitter_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    start_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    rtt_s: float = Field(ge=SHORTEST_S, le=LONGEST_S, allow_inf_nan=False)
+    jitter_s: float = Field(default=0.0, ge=0, le=LONGEST_S, allow_inf_nan=False)
+    start_s: float = Field(default=0.0, ge=0, le=LONGEST_S, allow_inf_nan=False)
     stop_s: float = Field(math.inf, gt=0)
     loss_budget: float = Field(0.0, ge=0, lt=1)
     workload: Workload = Workload()
@@ -91,8 +95,8 @@ class FlowPath(StrictModel):
 class RateChange(StrictModel):
     """From time_s on the link rate is link_rate_Bps ([CCmatic] App. H)."""
 
-    time_s: float = Field(gt=0, allow_inf_nan=False)
-    link_rate_Bps: float = Field(gt=0, allow_inf_nan=False)
+    time_s: float = Field(gt=0, le=LONGEST_S, allow_inf_nan=False)
+    link_rate_Bps: float = Field(ge=SLOWEST_BPS, le=FASTEST_BPS, allow_inf_nan=False)
 
 
 class Path(StrictModel):
@@ -109,14 +113,14 @@ class Path(StrictModel):
         link_rate_max_Bps: largest rate that the ``strong`` model may choose (None: C).
     """
 
-    link_rate_Bps: float = Field(gt=0, allow_inf_nan=False)
-    buffer_bytes: float = Field(math.inf, gt=0)
-    mss_bytes: float = Field(DEFAULT_MSS_BYTES, gt=0, allow_inf_nan=False)
+    link_rate_Bps: float = Field(ge=SLOWEST_BPS, le=FASTEST_BPS, allow_inf_nan=False)
+    buffer_bytes: float = Field(math.inf, ge=FEWEST_BYTES)
+    mss_bytes: float = Field(DEFAULT_MSS_BYTES, ge=FEWEST_BYTES, le=MOST_BYTES, allow_inf_nan=False)
     flows: tuple[FlowPath, ...] = Field(min_length=1, max_length=MAX_FLOWS)
     red: RedParameters | None = None
     rate_changes: tuple[RateChange, ...] = ()
-    link_rate_min_Bps: float | None = Field(None, gt=0, allow_inf_nan=False)
-    link_rate_max_Bps: float | None = Field(None, gt=0, allow_inf_nan=False)
+    link_rate_min_Bps: float | None = Field(None, ge=SLOWEST_BPS, le=FASTEST_BPS, allow_inf_nan=False)
+    link_rate_max_Bps: float | None = Field(None, ge=SLOWEST_BPS, le=FASTEST_BPS, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _consistent(self) -> Path:

@@ -52,6 +52,8 @@ class TraceHeader(StrictModel):
         steps_per_rtt: K, steps per smallest Rm.
         dt_s: length of a step; follows from path and K.
         history: ``"empty"``: nothing happened before row 0; ``"free"``: rows before 0 are unknown (solver traces, cut-outs).
+        past_rows: rows before the one at which the trace proper begins: a solver's counterexample says there how its start came
+            about, with bytes that the sender's rule did not choose.
         senders: one name per flow.
         adversary: name of the network player.
         seed: of the run, or None where there is none.
@@ -67,6 +69,7 @@ class TraceHeader(StrictModel):
     steps_per_rtt: int = Field(ge=1, strict=True)
     dt_s: float = Field(gt=0, allow_inf_nan=False)
     history: Literal["empty", "free"] = "empty"
+    past_rows: int = Field(default=0, ge=0, strict=True)
     senders: tuple[str, ...]
     adversary: str
     seed: int | None = Field(default=None, ge=0, strict=True)
@@ -121,6 +124,8 @@ class Trace:
         expected = dict.fromkeys(PER_FLOW, (rows, n_flows)) | dict.fromkeys(PER_PATH, (rows,))
         for name, shape in expected.items():
             _check_values(name, getattr(self, name), shape, may_be_infinite=name in MAY_BE_INFINITE)
+        if self.header.past_rows > rows - 2:
+            raise TraceError(f"header: past_rows is {self.header.past_rows}; a trace of {rows} rows has at most {rows - 2}")
         for name, array in self.beliefs.items():
             if not _BELIEF_NAME.fullmatch(name):
                 raise TraceError(f"belief name {name!r} is not allowed: letters, digits and _, at most 40")
@@ -130,6 +135,11 @@ class Trace:
     def n_steps(self) -> int:
         """T, the number of steps."""
         return int(self.G.shape[0]) - 1
+
+    @property
+    def start_row(self) -> int:
+        """Row at which the trace proper begins, after its past."""
+        return self.header.past_rows
 
     @property
     def n_flows(self) -> int:

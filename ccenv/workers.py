@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, InputError, require_extra, unknown_name
+from ccenv.interrupts import become_worker
 
 BACKENDS = ("processes", "ray")
 MOST_JOBS = 256
 DIED = "a worker died (killed, or out of memory); what was stored is kept: run the same command again"
+
+_QUIET = "ignore:resource_tracker:UserWarning"
 
 Result = Callable[[], Any]
 """Waits for a task and returns its result."""
@@ -82,20 +86,51 @@ class Workers:
         self._open = []
 
 
+class ProcessPool:
+    """Worker processes that end with this one, however it ends.
+
+    Each holds the reading end of a pipe whose writing end only this process has: the system closes it at our end.
+
+    Attributes:
+        executor: runs the tasks.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        """Prepare so many workers; they start with the tasks."""
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        # The helper of multiprocessing that outlives a killed process, for a moment, tidies up after it: nothing to warn of.
+        if _QUIET not in sys.warnoptions:
+            sys.warnoptions.append(_QUIET)  # what it is started with
+        context = multiprocessing.get_context("spawn")
+        reading, self._writing = context.Pipe(duplex=False)
+        self.executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=become_worker, initargs=(reading,))
+
+    def end(self) -> None:
+        """End all workers at once, also those that are busy."""
+        # The executor has no public way to end a busy worker before Python 3.14.
+        for process in list((getattr(self.executor, "_processes", None) or {}).values()):
+            process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Wait for what runs, drop what waits, and end the workers."""
+        self.executor.shutdown(wait=True, cancel_futures=True)
+        self._writing.close()
+
+
 class _Processes:
     """A pool of processes."""
 
     def __init__(self, jobs: int) -> None:
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        self.pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+        self.pool = ProcessPool(jobs)
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return self.pool.submit(work, *arguments)
+            return self.pool.executor.submit(work, *arguments)
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
 
@@ -112,14 +147,11 @@ class _Processes:
         busy = [task for task in tasks if not task.done() and not task.cancel()]
         if not busy:
             return False
-        # The executor has no public way to end a busy worker before Python 3.14.
-        for process in list(getattr(self.pool, "_processes", {}).values()):
-            process.terminate()
-        self.shutdown()
+        self.pool.end()
         return True
 
     def shutdown(self) -> None:
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        self.pool.close()
 
 
 class _Ray:
@@ -128,12 +160,8 @@ class _Ray:
     def __init__(self, jobs: int) -> None:
         import ray
 
-        self.ray = ray
         self.started = not ray.is_initialized()
-        if self.started:
-            address = os.environ.get("RAY_ADDRESS")
-            local: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **local)
+        self.ray = start_ray(jobs, os.environ.get("RAY_ADDRESS")) if self.started else ray
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return self.ray.remote(num_cpus=1, max_retries=0)(_call).remote(work, arguments)

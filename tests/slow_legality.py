@@ -18,10 +18,13 @@ def is_legal(trace: Trace, tolerance: float = 1e-9) -> bool:
     E = [[a - lost for a, lost in zip(A[k], L[k], strict=True)] for k in range(trace.n_steps + 1)]
     beta = path.buffer_bytes
 
-    stake = [Q(1)]
+    eps, largest = [], Q(0)
     for k in range(trace.n_steps + 1):
-        stake.append(max(stake[-1], *(sum(abs(x) for x in curve[k]) for curve in (A, L, S)), abs(G[k])))
-    eps = [Q(tolerance) * x for x in stake[1:]]
+        largest = max(largest, *(sum(abs(x) for x in curve[k]) for curve in (A, L, S)), abs(G[k]))
+        stake = abs(G[k] - sum(E[k]))
+        for i in flows:
+            stake += abs(E[k][i] - S[k][i]) + (abs(A[k][i] - A[k - 1][i]) if k else 0)
+        eps.append(Q(tolerance) * stake + (1024 + 2 * k) * Q(2) ** -52 * largest)
 
     if max(abs(x) for row in (A[0], L[0], F[0], S[0]) for x in row) > eps[0] or abs(G[0]) > eps[0]:
         return False

@@ -154,6 +154,20 @@ def test_constraints_are_exact_versions() -> None:
         assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*", line), line
 
 
+def test_the_lock_has_a_hash_for_every_pin_but_torch() -> None:
+    locked: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
+        if pin := re.fullmatch(r"([A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*) \\", line):
+            locked[pin[1]] = hashes = []
+        elif not line.startswith("#"):
+            found = re.fullmatch(r" +--hash=sha256:([0-9a-f]{64})(?: \\)?", line)
+            assert found, line
+            hashes.append(found[1])
+    assert all(locked.values())
+    pinned = {f"{canonicalize_name(name)}=={version}" for name, version in pins().items() if name != "torch"}
+    assert {f"{canonicalize_name(pin.split('==')[0])}=={pin.split('==')[1]}" for pin in locked} == pinned
+
+
 def test_torch_is_requested_by_exact_version() -> None:
     assert pins()["torch"] == "2.13.0"
 

@@ -74,19 +74,15 @@ AGENTS.add(
 
 _ZOO = "ccenv.agents.learned.zoo:"
 for _name, _tag, _summary in (
-    ("learned_nominal", "learned", "policy by PPO: score 0.974, worst utilisation found 0.491"),
-    ("learned_robust", "learned", "policy by PPO and rounds against attacks: score 0.964, worst utilisation found 0.955"),
-    ("learned_low_delay", "learned", "policy by PPO that pays for delay: queue 0.102 BDP, worst utilisation found 0.036"),
-    ("learned_nominal_d4", "distilled", "program distilled from learned_nominal: score 0.977, worst utilisation found 0.805"),
-    ("learned_robust_d4", "distilled", "program distilled from learned_robust: score 0.953, worst utilisation found 0.990"),
-    (
-        "learned_low_delay_d4",
-        "distilled",
-        "program from learned_low_delay: queue 0.033 BDP, worst utilisation found 0.753",
-    ),
-    ("learned_nominal_u54", "distilled", "program with utilisation 0.54 proved: score 0.966, worst utilisation found 0.829"),
-    ("learned_nominal_u70", "distilled", "program with utilisation 0.70 proved: score 0.967, worst utilisation found 0.853"),
-    ("learned_nominal_u78", "distilled", "program with utilisation 0.78 proved: score 0.964, worst utilisation found 0.851"),
+    ("learned_nominal", "learned", "policy by PPO (figures: docs/learning.md)"),
+    ("learned_robust", "learned", "policy by PPO and rounds against attacks"),
+    ("learned_low_delay", "learned", "policy by PPO that pays for queue and delay"),
+    ("learned_nominal_d4", "distilled", "program distilled from learned_nominal (figures: docs/distillation.md)"),
+    ("learned_robust_d4", "distilled", "program distilled from learned_robust, polished against attacks too"),
+    ("learned_low_delay_d4", "distilled", "program distilled from learned_low_delay"),
+    ("learned_nominal_u54", "distilled", "program with lemmas for 0.54 of the link (what is proved: docs/distillation.md)"),
+    ("learned_nominal_u70", "distilled", "program with lemmas for 0.70 of the link"),
+    ("learned_nominal_u78", "distilled", "program with lemmas for 0.78 of the link"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
 

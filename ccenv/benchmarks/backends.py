@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ccenv.benchmarks.players import Player
+from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, require_extra
+from ccenv.workers import ProcessPool
 
 Record = dict[str, Any]
 DIED = "a worker process died; finished cells are kept: run the same command again"
@@ -73,9 +74,7 @@ def ray(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
 
     started = not cluster.is_initialized()
     if started:
-        address = os.environ.get("RAY_ADDRESS")
-        local_options: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
-        cluster.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **local_options)
+        start_ray(workers, os.environ.get("RAY_ADDRESS"))
     try:
         remote = cluster.remote(num_cpus=1, max_retries=2)(_task)
         pending = [remote.remote(task) for task in _tasks(cells)]
@@ -104,18 +103,18 @@ def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> 
     Raises:
         CcenvError: if a worker dies.
     """
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures import as_completed
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPool(workers)
     try:
-        for task in as_completed([pool.submit(work, item) for item in items]):
+        for task in as_completed([pool.executor.submit(work, item) for item in items]):
             yield task.result()
+        pool.close()
     except BrokenProcessPool:
         raise CcenvError(DIED) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.end()  # nothing is left to wait for: all is done, or the rest is not wanted any more
 
 
 def _tasks(cells: Sequence[AnyCell]) -> list[list[AnyCell]]:

@@ -151,10 +151,10 @@ def play(cell: Cell, adversary: Adversary | None = None) -> Trace:
     )
     try:
         engine.advance(cell.steps)
+        trace = engine.trace(0)
+        violations = check_trace(trace)
     except CcenvError as error:
         raise EngineError(f"cell {cell.name}: {error}") from None
-    trace = engine.trace(0)
-    violations = check_trace(trace)
     if violations:
         raise EngineError(f"cell {cell.name}: the trace is not legal: {violations[0].message}")
     return trace

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import locked, make_folder, write_atomic
 from ccenv.foreign import is_version, parse_json, read_json
 
-MANIFEST, CELLS, LOCK = "manifest.json", "cells.jsonl", ".lock"
+MANIFEST, CELLS = "manifest.json", "cells.jsonl"
 FORMAT, FORMAT_VERSION = "ccenv-bench", 1
 
 
@@ -35,23 +34,9 @@ class RunFolder:
         self.path = path
         make_folder(path)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder against a second run; the system lets go of it when the process ends, however it ends.
-
-        Raises:
-            CcenvError: if another run holds it.
-        """
-        import fcntl
-
-        with open(self.path / LOCK, "w", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise CcenvError(
-                    f"{self.path}: another benchmark run is writing here; wait for it or give another --out"
-                ) from None
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the folder against a second run. Raises CcenvError if another run holds it."""
+        return locked(self.path, "benchmark run")
 
     def clear(self) -> None:
         """Forget all results."""

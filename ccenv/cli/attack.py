@@ -25,7 +25,7 @@ def command(
     ],
     *,
     model: Annotated[str, typer.Option(help="Network model: cbr_delay, ccac or strong.")] = "ccac",
-    path: Annotated[str, typer.Option(help="deep | shallow | long_jitter | infinite (docs/adversaries.md).")] = "deep",
+    path: Annotated[str, typer.Option(help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md).")] = "deep",
     link_rate_mbps: Annotated[float | None, typer.Option(help="C instead of the path's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
     jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
@@ -56,6 +56,7 @@ def command(
     from ccenv.adversaries.search import PANEL, attack
     from ccenv.adversaries.search.store import AttackFolder
     from ccenv.agents import make_sender
+    from ccenv.agents.learned.scenes import trained_on_scenes
     from ccenv.benchmarks.hashing import code_hash, hash_of, sender_hash
     from ccenv.cli.progress import progress_bar
 
@@ -74,14 +75,15 @@ def command(
         "calm_rtts": calm_rtts,
     }
     key = hash_of({**settings, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
-    folder = AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh)
-    with progress_bar(f"attack {sender.name}") as show:
-        result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
-    data = folder.finish(result)
+    with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh) as folder:
+        with progress_bar(f"attack {sender.name}") as show:
+            result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
+        data = folder.finish(result)
+    met = trained_on_scenes(agent)
     if json:
-        print_json(data)
+        print_json(data | {"trained_on_scenes": met})
     else:
-        _print(result)
+        _print(result, met or [])
         print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}")
     broken = [finding for finding in result.by_adversary.values() if not finding.legal]
     if broken:
@@ -124,7 +126,9 @@ def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     return [f"{name}:ratio={ratio:g}" if name in NEEDS_RATIO else name for name in adversaries]
 
 
-def _print(result: AttackResult) -> None:
+def _print(result: AttackResult, trained_on: list[str]) -> None:
+    from ccenv.adversaries.search import scene_of, scene_set
+
     rows = []
     for name, finding in result.by_adversary.items():
         failed = [key for key, held in finding.preconditions.items() if held is False]
@@ -132,5 +136,9 @@ def _print(result: AttackResult) -> None:
         told = "; ".join(ratio + [f"not {key}" for key in failed])
         rows.append([name, finding.worst_utilisation, finding.legal, finding.flow_steps, finding.seconds, told])
     scene = result.scene
-    title = f"{result.sender} on {scene.model}: worst utilisation {result.worst_utilisation:.4f}, by {result.worst_adversary}"
+    known = scene_of(scene.path)
+    where = f"{scene.model}, another path" if known is None else f"{scene.model}, {scene_set(known)} scene {known}"
+    if known in trained_on:
+        where += ", which it was trained against"
+    title = f"{result.sender} on {where}: worst utilisation {result.worst_utilisation:.4f}, by {result.worst_adversary}"
     print_table(title, ["adversary", "utilisation", "legal", "flow-steps", "seconds", ""], rows)

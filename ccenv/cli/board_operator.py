@@ -82,13 +82,15 @@ def evaluate(
     Example: ccenv board evaluate --backend processes
     """
     from ccenv.cli.progress import progress_bar
-    from ccenv.errors import InputError
+    from ccenv.errors import InputError, require_extra
     from ccenv.leaderboard.evaluate import evaluate as run
     from ccenv.leaderboard.evaluate import outcome, tasks_of
     from ccenv.leaderboard.plan import make_stages
 
     if budget < 0:
         raise InputError(f"--budget is {budget:g}; it must be at least 0 seconds")
+    if budget:
+        require_extra("z3", "verify")  # before suites are played for minutes
     home = home_of(board, database)
     stored = []
     with home.open_existing() as store:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, unknown_name
 from ccenv.model import MODELS, Model
 from ccenv.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from ccenv.sender import MlpSender
 
 SUITES = "ccenv.benchmarks.suites"
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "synth", "verify", "ode")}
@@ -75,10 +79,15 @@ def _agent_text(entry: Entry) -> str:
         first = f"{pseudo_code(sender.start)}\n\nuntil the first large loss, then\n\n" if sender.start else ""
         return first + pseudo_code(sender.program)
     if isinstance(sender, MlpSender):
-        sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
-        layers = " -> ".join(str(size) for size in sizes)
-        return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
+        return policy_text(sender)
     return _source_text(entry)
+
+
+def policy_text(sender: MlpSender) -> str:
+    """Describe a policy in one line."""
+    sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
+    layers = " -> ".join(str(size) for size in sizes)
+    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
 
 
 def _adversaries() -> list[Item]:
@@ -163,19 +172,34 @@ def list_command(
 
 
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name from ccenv list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A name from ccenv list, a file, or the folder of a run.")],
     kind: Annotated[str | None, typer.Option(help="Look in one kind only: " + " | ".join(KINDS))] = None,
     json: JsonOption = False,
 ) -> None:
     """Show one thing: pseudo-code of a program, source of a CCA or adversary, moves of a model, YAML of a config, page of an env.
 
+    A file or folder is shown by what it holds: a program, policy, trace, suite, config, or the results of a run.
+
     Example: ccenv show cc_probe_drain
+
+    ccenv show runs/bench/quick
     """
     candidates = [item for each in ([kind] if kind else KINDS) for item in _items(each)]
     # A config is also found without its folder, unless the short name is something else's full name.
     found = [item for item in candidates if item.name == name] or [
         item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name
     ]
+    if not found and kind is None and Path(name).exists():
+        from ccenv.cli.shown_files import show_path
+
+        kind, text = show_path(Path(name))
+        if json:
+            print_json({"name": name, "kind": kind, "text": text})
+        else:
+            print_text(text)
+        return
+    if not found and kind is None and len(Path(name).parts) > 1:
+        raise InputError(f"{name}: there is no such file, and no name {name!r} in ccenv list")
     if not found:
         raise unknown_name("name", name, {item.name for item in candidates})
     if len(found) > 1:

@@ -19,6 +19,7 @@ from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import parse_json, read_json
+from ccenv.interrupts import end_with_parent
 
 STAGES = "stages.json"
 FORMAT = "ccenv-demo"
@@ -182,7 +183,7 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
 def _run(stage: Stage) -> dict[str, Any]:
     """Run a stage as a command of its own, so that what the reader copies is what was run; progress goes to the terminal."""
     command = [sys.executable, "-m", "ccenv.cli.main", *stage.arguments, "--json"]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False, preexec_fn=end_with_parent)
     if ended.returncode == _INTERRUPTED:
         raise KeyboardInterrupt
     try:

@@ -72,5 +72,5 @@ def command(
         print_text(proof["pseudo_code"])
         said = f"utilisation >= {proof['utilisation']}: {proof['verdict']}"
         rows.append([proof["name"], proof["score"], proof["worst_utilisation"], said])
-    print_table("distillation", ["sender", "score", "worst utilisation", "proof"], rows)
+    print_table("distillation", ["sender", "score", "worst utilisation, report scenes", "lemmas"], rows)
     print_text(f"wrote {folder}/report.md; a program is a sender: ccenv verify envelope {result['file']}")

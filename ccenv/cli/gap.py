@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,8 +37,10 @@ def command(
 
     Example: ccenv gap cc_qdel cc_probe_drain
     """
-    from ccenv.adversaries.search import PANEL
-    from ccenv.adversaries.search.gap import adversary_gap
+    from ccenv.adversaries.search import PANEL, scene_of, scene_set
+    from ccenv.adversaries.search.gap import adversary_gap, gap_path
+    from ccenv.agents import make_sender
+    from ccenv.agents.learned.scenes import trained_on_scenes
     from ccenv.benchmarks.provenance import machine, versions
     from ccenv.cli.progress import progress_bar
     from ccenv.errors import require_extra
@@ -55,14 +57,18 @@ def command(
             time_limit_s=time_limit,
             report=show,
         )
-    asked = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed, "adversaries": list(PANEL)}
-    data = {**asked, "machine": machine(), "versions": versions(), "rows": [row.to_dict() for row in rows]}
+    path = gap_path(buffer)
+    asked: dict[str, Any] = {"buffer": buffer, "T": samples, "budget_flow_steps": budget, "seed": seed}
+    asked |= {"adversaries": list(PANEL), "path": path.to_dict(), "scene": scene_of(path), "scene_set": scene_set(scene_of(path))}
+    met = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
+    told = [row.to_dict() | {"trained_on_scenes": met[row.sender]} for row in rows]
+    data = {**asked, "machine": machine(), "versions": versions(), "rows": told}
     if output is not None:
         write_atomic(output, (json_module.dumps(to_plain(data), indent=1, allow_nan=False) + "\n").encode())
     if json:
         print_json(data)
     else:
-        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "gap", "adversary", "legal"]
+        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "cold", "gap", "adversary", "legal"]
         table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
         print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
         if output is not None:

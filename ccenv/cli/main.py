@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,6 +14,7 @@ import typer
 
 from ccenv import __version__
 from ccenv.errors import CcenvError, did_you_mean
+from ccenv.interrupts import interrupted, watch
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -110,23 +113,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: without the program's name; by default those of the process.
+        arguments: without the program's name; by default those of the process, which is then ended by SIGINT and SIGTERM within
+            a second.
 
     Returns:
-        Exit code: 0, 1 where a check says no, 2 for an error (one line on stderr), 130 after Ctrl-C.
+        Exit code: 0, 1 where a check says no, 2 for an error (one line on stderr), 130 after Ctrl-C, 143 after SIGTERM.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    watched = watch() if arguments is None else None
     try:
-        code = _run(given)
+        code = _outcome(given)
+    except Exception:
+        if watched is None or watched.signal is None:
+            raise
+        code = EXIT_INTERRUPTED  # what was cut off may fail in any way
+    if watched is not None and watched.signal is not None:
+        watched.end()
+    if code == EXIT_INTERRUPTED:
+        print("ccenv: interrupted; run the same command again: what can be resumed, resumes", file=sys.stderr)
+    return code
+
+
+def _outcome(arguments: list[str]) -> int:
+    """Run the command line and turn what it raises into an exit code, with one line for an error."""
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
     except CcenvError as error:
         return _fail(str(error))
     except typer.TyperException as error:  # wrong usage
         return _fail(error.format_message())
     except (KeyboardInterrupt, typer.Abort):
-        code = EXIT_INTERRUPTED
-    if code == EXIT_INTERRUPTED:
-        print("ccenv: interrupted; run the same command again: what can be resumed, resumes", file=sys.stderr)
-    return code
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        return _fail(_system_error(error))
+
+
+def _system_error(error: OSError) -> str:
+    """Say what the system refused: a read-only or full disk, a missing right."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}"
+    if any(frame.f_globals.get("__name__") == "numba.core.caching" for frame, _ in traceback.walk_tb(error.__traceback__)):
+        from numba import config
+
+        where = config.CACHE_DIR or "the folder of the package; NUMBA_CACHE_DIR names another"
+        return f"compiled kernels cannot be stored in {where} ({reason})"
+    return f"the system refused to read or write ({reason}): is the disk full, is it read-only?"
 
 
 def _run(arguments: list[str]) -> int:
@@ -139,7 +173,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    if message:  # empty where Typer has printed the help instead
+    if message and not interrupted():  # empty where Typer has printed the help instead
         print("ccenv: error: " + " ".join(message.split()), file=sys.stderr)
     return EXIT_ERROR
 

@@ -54,8 +54,9 @@ def print_json(value: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text as it is."""
+    """Print text as it is, at once: also where a signal ends the command, what is done has been said."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -57,7 +57,8 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
     run, difference = engine_replay(trace)
     data = {
         "sender": ", ".join(trace.header.senders),
-        "steps": trace.n_steps,
+        "steps": trace.n_steps - trace.start_row,
+        "steps_before": trace.start_row,
         "legal": not check_trace(trace),
         "reproduced": difference <= REPLAY_TOLERANCE,
         "relative_difference": difference,
@@ -96,13 +97,16 @@ def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]
 
 
 def _used(trace: Trace) -> float | None:
-    """Return bytes delivered over C*(T - D), as the properties count utilisation; None of a trace that is no longer than D."""
-    jitter = trace.grid.jitter_steps[0]
-    if trace.n_steps <= jitter:
+    """Return bytes delivered over C*(T - D), as the properties count utilisation; None of a trace that is no longer than D.
+
+    Here and below a trace is what comes after its past.
+    """
+    steps = trace.n_steps - trace.start_row - trace.grid.jitter_steps[0]
+    if steps <= 0:
         return None
-    can = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * (trace.n_steps - jitter)
-    return float((trace.S[-1] - trace.S[0]).sum()) / can
+    can = float(trace.link_rate_Bps[-1]) * trace.header.dt_s * steps
+    return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / can
 
 
 def _inflight(trace: Trace) -> float:
-    return float((trace.E - trace.S).sum(axis=1).max()) / trace.header.path.bdp_bytes
+    return float((trace.E - trace.S)[trace.start_row :].sum(axis=1).max()) / trace.header.path.bdp_bytes

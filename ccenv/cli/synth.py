@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.errors import InputError
+from ccenv.errors import InputError, require_extra
+from ccenv.files import locked
 
 if TYPE_CHECKING:
     from ccenv.synth.query import Query
@@ -66,6 +67,7 @@ def command(
     pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
     pipeline |= {"--bounds": bounds > 0, "--lemmas": lemmas > 0, "--report": report is not None}
     if len(words) == 3 and words[0] == "why":
+        require_extra("z3", "verify")
         _refuse("why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain})
         return _why(load_query(words[1]), words[2], output, json)
     if len(words) != 1:
@@ -79,7 +81,8 @@ def command(
         return _plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
+    with locked(run_folder(query, output), "synthesis"):
+        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:
@@ -89,10 +92,10 @@ def _refuse(what: str, given: dict[str, bool]) -> None:
 
 
 def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
-    from ccenv.smt.solvers import check_second_solver, version_of
+    from ccenv.smt.solvers import check_second_solver
     from ccenv.synth.query import MOST_SECONDS
 
-    version_of("z3")
+    require_extra("z3", "verify")
     check_second_solver(recheck)
     for option, value in limits.items():
         if value is not None and not 0 < value <= MOST_SECONDS:

@@ -85,7 +85,7 @@ def show(file: FileArgument, json: JsonOption = False) -> None:
     from ccenv.trace import load_trace
 
     trace = load_trace(file)
-    summary = _summary(trace)
+    summary = summary_of(trace)
     if json:
         print_json(summary)
         return
@@ -99,7 +99,8 @@ def show(file: FileArgument, json: JsonOption = False) -> None:
         print_table("flows", list(flows[0]), [list(flow.values()) for flow in flows])
 
 
-def _summary(trace: Trace) -> dict[str, object]:
+def summary_of(trace: Trace) -> dict[str, object]:
+    """Return who played, on which path, and what came of it."""
     header = trace.header
     duration_s = float(trace.times_s[-1])
     delivered = trace.S[-1] - trace.S[0]

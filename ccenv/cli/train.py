@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A shipped config (ccenv list configs) or a YAML file.")],
+    config: Annotated[
+        str | None, typer.Argument(metavar="CONFIG", help="A shipped config (ccenv list configs) or a YAML file.")
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as with --set: what a sweep passes.")
     ] = None,
@@ -32,17 +34,31 @@ def command(
     restart: Annotated[bool, typer.Option("--restart", help="Discard what the folder holds of an earlier run.")] = False,
     seeds: Annotated[str | None, typer.Option(metavar="S,S,...", help="Train once per seed, one after the other.")] = None,
     record: Annotated[Path | None, typer.Option(help="Add results, and an attack on each sender, to this JSON file.")] = None,
+    shipped: Annotated[bool, typer.Option("--shipped", help="All shipped configs with their seeds; needs --record.")] = False,
+    page: Annotated[Path | None, typer.Option(help="With --shipped: put the record's tables into this page.")] = None,
+    jobs: Annotated[int, typer.Option(help="With --shipped: runs at a time.")] = 1,
     json: JsonOption = False,
 ) -> None:
     """Train a sender or a network; the same command goes on with an interrupted run (docs/training.md).
 
     Example: ccenv train configs/train/quick_sender.yaml --set seed=1
+    Example: ccenv train --shipped --record docs/data/learning.json --page docs/learning.md --jobs 2
     """
     from ccenv.errors import InputError
     from ccenv.training.config import load_config, load_data
     from ccenv.training.run import default_folder, train
 
     overrides = [*(set_ or ()), *(assignments or ())]
+    if shipped:
+        if config is not None or record is None or seeds is not None or restart:
+            raise InputError("--shipped trains all configs with their own seeds: give --record, no CONFIG, --seeds or --restart")
+        _shipped(record, page, out, overrides, jobs, json)
+        return
+    if config is None:
+        raise InputError("a CONFIG is missing: a shipped one (ccenv list configs) or a YAML file; or --shipped for all")
+    for option, given in (("--page", page is not None), ("--jobs", jobs != 1)):
+        if given:
+            raise InputError(f"{option} is for --shipped")
     numbers = [] if seeds is None else seeds.split(",")
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"--seeds {seeds!r}: whole numbers with commas between them are needed, such as 0,1,2")
@@ -74,6 +90,23 @@ def command(
         _print(chosen, result)
 
 
+def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
+    from ccenv.cli.progress import progress_bar
+    from ccenv.training.record_page import check_page, write_table
+    from ccenv.training.shipped import DEFAULT_FOLDER, train_shipped
+
+    if page is not None:
+        check_page(page)
+    with progress_bar("train shipped configs") as report:
+        n_runs = train_shipped(record, out or DEFAULT_FOLDER, overrides=overrides, jobs=jobs, report=report)
+    if page is not None:
+        write_table(record, page)
+    if json:
+        print_json({"record": str(record), "runs": n_runs})
+    else:
+        print_text(f"wrote {record}: {n_runs} runs")
+
+
 def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path | None, json: bool) -> None:
     from ccenv.cli.progress import progress_bar
     from ccenv.config import validate
@@ -96,7 +129,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
         title = (
             f"{config.name}, seed {config.seed}: {result.iterations} iterations, {result.steps} steps in {result.seconds:.1f} s"
         )
-        print_table(title, ["sender on held-out paths", "value"], asdict(result.evaluation).items())
+        print_table(title, ["sender in its own world, on paths for reports", "value"], asdict(result.evaluation).items())
         print_text(f"wrote {result.folder}")
 
 
@@ -105,7 +138,7 @@ def _print(config: TrainConfig, result: Result) -> None:
         print_text(f"went on from step {result.resumed_from_steps}")
     stopped = ", stopped early" if result.stopped_early else ""
     title = f"{config.name}, seed {config.seed}: {result.steps} steps in {result.seconds:.1f} s{stopped}"
-    print_table(title, ["on held-out paths", "value"], asdict(result.evaluation).items())
+    print_table(title, ["in its own world, on paths for reports", "value"], asdict(result.evaluation).items())
     use = f"ccenv bench run quick --agent {result.folder}"
     if config.trains == "network":
         use = f"ccenv attack {config.environment.senders[0]} --adversary {result.folder}"
@@ -130,7 +163,7 @@ def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
         def report(progress: Progress) -> None:
             nonlocal held_out
             if progress.evaluation_score == progress.evaluation_score:  # a number: an evaluation was made
-                held_out = f", held out {progress.evaluation_score:.3f}"
+                held_out = f", paths for selection {progress.evaluation_score:.3f}"
             text = f"train {config.name}: score {progress.reward:.3f}{held_out}"
             bar.update(task, completed=progress.steps, description=text)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.errors import InputError, did_you_mean, unknown_name
+from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -44,7 +44,9 @@ def command(
     prop: Annotated[
         str,
         typer.Option(
-            "--property", help="invariant, utilisation, inflight, queue, rtt, loss, loss_events, loss_amount, steady_*, fairness."
+            "--property",
+            help="invariant, utilisation, utilisation_with_timeouts, utilisation_or_rise, inflight, queue, rtt, loss,"
+            " loss_events, loss_amount, steady_*, fairness.",
         ),
     ] = "invariant",
     samples: Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")] = None,
@@ -85,6 +87,7 @@ def command(
 
     ccenv verify aimd --property fairness --at-most 32 --T 6
     """
+    from ccenv.smt.claims import DEFAULT_SAMPLES, SAMPLES
     from ccenv.smt.store import Store
     from ccenv.smt.verifier import Verifier
     from ccenv.workers import Workers
@@ -92,6 +95,7 @@ def command(
     action, name = _split(words)
     _refuse_unused(context, action, prop)
     _check_limits(time_limit, recheck, cubes, budget)
+    require_extra("z3", "verify")
     limits = {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": cache, "folder": str(output), "cubes": cubes}
     if action == "lemmas":
         return _lemmas(name, samples, setting, bisect, limits, (jobs, backend), json)
@@ -110,7 +114,7 @@ def command(
             model,
             buffer,
             prop,
-            samples or 7,
+            samples or SAMPLES.get(prop, DEFAULT_SAMPLES),
             setting,
             thresholds,
             (upper, lambda_form, loss_detection),
@@ -154,13 +158,13 @@ def _check_limits(time_limit: float, recheck: str | None, cubes: int, budget: fl
 
 
 def _fraction(text: str | None, option: str, most: int | None = None) -> Fraction | None:
-    from fractions import Fraction
+    from ccenv.foreign import fraction_of
 
     if text is None:
         return None
     try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        value = fraction_of(text, option)
+    except InputError:
         raise InputError(f"{option} is {text!r}; a number such as 0.5 or 1/2 is needed") from None
     if value < 0:
         raise InputError(f"{option} is {text}; it must not be negative")
@@ -212,6 +216,7 @@ def _query(
 ) -> int:
     from ccenv.smt.catalog import smt_sender
     from ccenv.smt.claims import Thresholds, build_claim
+    from ccenv.smt.endless import ramp
     from ccenv.smt.report import about_run, decide_claim
 
     sender = smt_sender(name)
@@ -223,6 +228,8 @@ def _query(
     threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
     outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
     data = outcome.to_dict() | {"sender": sender.name, "model": model, "buffer": buffer, "property": prop}
+    if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
+        data["ramp"] = ramp(queries[0].setting, sender, thresholds[0])
     data |= {"setting_name": chosen, "encoding": str(type(sender).__doc__).split("\n", 1)[0]} | about_run(setting)
     if json:
         print_json(data)
@@ -317,9 +324,10 @@ def _fairness(
 def _envelope(
     name: str, samples: int | None, setting: str | None, budget: float, limits: dict[str, Any], where: tuple[int, str], json: bool
 ) -> int:
+    from ccenv.smt.endless import SAMPLES
     from ccenv.smt.envelope import EnvelopeRun, run_envelope
 
-    run = EnvelopeRun(name, samples or 7, setting, budget, **limits)
+    run = EnvelopeRun(name, samples or SAMPLES, setting, budget, **limits)
     progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")
     data = run_envelope(run, *where, progress)
     if json:

@@ -1,4 +1,4 @@
-"""Checks of the curve engine's arguments, before a kernel runs."""
+"""Checks of the curve engine's arguments before a kernel runs, and the error of one that stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccenv.errors import InputError, did_you_mean
+from ccenv.adversary import Adversary
+from ccenv.engine.curve_network import ERROR_ADVERSARY, ERROR_SENDER
+from ccenv.errors import EngineError, InputError, did_you_mean
+from ccenv.sender import Sender
 
 
 def one_density(steps_per_rtt: int | Sequence[int]) -> int:
@@ -38,3 +41,25 @@ def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise InputError("initial_C_L_Bps must be finite and not negative")
     return array.reshape(n_envs, 1) if array.ndim == 1 else array
+
+
+def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:
+    """Return the error of the first environment that has one.
+
+    Args:
+        env: (B,) ENV_DTYPE.
+        senders: one row of N per environment.
+        adversaries: one per environment.
+        H: length of the rings in steps.
+    """
+    b = int(np.flatnonzero(env["error"])[0])
+    ev = env[b]
+    flow, time_s = int(ev["error_flow"]), float(ev["error_step"] * ev["dt_s"])
+    if ev["error"] == ERROR_SENDER:
+        what = f"sender {senders[b][flow].name!r} set a window or rate that is not a positive number"
+    elif ev["error"] == ERROR_ADVERSARY:
+        what = f"adversary {adversaries[b].name!r} made a move that is not a number >= 0"
+    else:
+        what = f"bytes were in flight for longer than the rings' {H} steps reach; a larger history_rtts is needed"
+    which = "" if flow < 0 else f"flow {flow}, "
+    return EngineError(f"{what} (environment {b}, {which}at {time_s:.6g} s)")

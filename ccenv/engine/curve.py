@@ -12,9 +12,8 @@ import numpy as np
 
 from ccenv.adversary import Adversary
 from ccenv.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
-from ccenv.engine.checks import flow_matrix, one_density, require_choice, require_seed
+from ccenv.engine.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
 from ccenv.engine.curve_kernel import RUN_DTYPE, advance_parallel, advance_range
-from ccenv.engine.curve_network import ERROR_SENDER
 from ccenv.engine.initial import reset_envs, reset_flows
 from ccenv.engine.layout import (
     ENV_DTYPE,
@@ -30,7 +29,7 @@ from ccenv.engine.paths import PathArrays
 from ccenv.engine.players import AdversaryTable, SenderTable
 from ccenv.engine.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.tracing import Recorder, build_trace
-from ccenv.errors import EngineError, InputError, did_you_mean
+from ccenv.errors import InputError, did_you_mean
 from ccenv.model import Model, get_model
 from ccenv.path import Path
 from ccenv.programs import INPUTS
@@ -127,15 +126,19 @@ class CurveEngine:
         p = self._arrays
         rtt = self._longest_lag_steps(p)
         jitter = int(p.jitter_steps.max())
-        probe = int(self._senders.probe_rtts.max()) * rtt
         window = (self.belief_settings.window_rtts if self.belief_settings else 1) * rtt
-        need = max(window + rtt, 2 * rtt + jitter + probe + 2)
+        need = max(window + rtt, self._reach_steps(p))
         if history_rtts is not None:
             return ring_length(max(need, math.ceil(history_rtts * rtt)))
         slowest = p.slowest_rate_Bps()
         queue_s = np.minimum(p.buffer_bytes, DEEP_BUFFER_RTTS * p.link_rate_Bps * p.dt_s * rtt) / slowest
         queue_steps = math.ceil(float((queue_s / p.dt_s).max()))
         return ring_length(max(need, min(queue_steps, 4 * DEEP_BUFFER_RTTS * rtt) + 4 * rtt + 2 * jitter + 3))
+
+    def _reach_steps(self, p: PathArrays) -> int:
+        """Return how many steps back a step on some paths reads, queues and belief windows aside: those fit the rings."""
+        probe = int(self._senders.probe_rtts.max()) * self._longest_lag_steps(p)
+        return 2 * self._longest_lag_steps(p) + int(p.jitter_steps.max()) + probe + 2
 
     def _longest_lag_steps(self, p: PathArrays) -> int:
         """Return the longest time from delivery to feedback that the senders can have on some paths."""
@@ -224,9 +227,9 @@ class CurveEngine:
             self._recorder.clear(which)
 
     def _fits(self, paths: PathArrays) -> None:
-        need = 2 * self._longest_lag_steps(paths) + int(paths.jitter_steps.max()) + 2
-        if need > self._H // 2:
-            raise InputError(f"paths need rings of {2 * need} steps; the engine was built with {self._H}")
+        need = max(2 * (2 * self._longest_lag_steps(paths) + int(paths.jitter_steps.max()) + 2), self._reach_steps(paths))
+        if need > self._H:
+            raise InputError(f"paths need rings of {need} steps; the engine was built with {self._H}")
 
     def _write_views(self, which: np.ndarray) -> None:
         p = self._arrays
@@ -305,7 +308,7 @@ class CurveEngine:
         else:
             advance_range(0, self.n_envs, *arguments)
         if self._env["error"].any():
-            self._raise_error()
+            raise engine_error(self._env, self.senders, self.adversaries, self._H)
 
     def _take_actions(self, actions: np.ndarray) -> None:
         if actions.shape != (self.n_envs, self.n_flows):
@@ -315,16 +318,6 @@ class CurveEngine:
             raise InputError("an action (sending rate in bytes/s) is not positive")
         rates = self._flow["rate_Bps"].reshape(self.n_envs, self.n_flows)
         rates[external] = actions[external]
-
-    def _raise_error(self) -> None:
-        b = int(np.flatnonzero(self._env["error"])[0])
-        ev = self._env[b]
-        flow, time_s = int(ev["error_flow"]), float(ev["error_step"] * ev["dt_s"])
-        if ev["error"] == ERROR_SENDER:
-            who = f"sender {self.senders[b][flow].name!r} set a window or rate that is not a positive number"
-        else:
-            who = f"adversary {self.adversaries[b].name!r} made a move that is not a number >= 0"
-        raise EngineError(f"{who} (environment {b}, flow {flow}, at {time_s:.6g} s)")
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a named field of all flows, shape (B, N); names are those of ``layout.FLOW_DTYPE``."""

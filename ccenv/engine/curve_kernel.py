@@ -15,7 +15,6 @@ from ccenv.engine.calls import call_1, load, store
 from ccenv.engine.curve_decision import choose_rate, close_interval, decide_by_program, play_policy
 from ccenv.engine.curve_network import (
     admit_tokens,
-    at,
     early_drop_share,
     fifo_position,
     fifo_share,
@@ -29,6 +28,7 @@ from ccenv.engine.curve_network import (
 )
 from ccenv.engine.curve_transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
 from ccenv.engine.layout import ADVERSARY_KINDS, FLOW_RINGS, SENDER_KINDS
+from ccenv.engine.rings import at, keep_env_cursors, keep_flow_cursors
 
 # Everything a run needs besides the records, one record. Addresses are of the first element of the named arrays.
 RUN_DTYPE = np.dtype(
@@ -72,7 +72,7 @@ _RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", 
 WASTE, RATE, FIRST_SERVICE = 0, 1, 2
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def advance_range(  # type: ignore[no-untyped-def]
     first, last, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
@@ -108,6 +108,7 @@ def advance_range(  # type: ignore[no-untyped-def]
 
         for step in range(n_steps):
             k = ev.step + 1
+            keep_env_cursors(ev, k, mask)
 
             # Moves of the network for this step.
             if kind == _SCRIPTED:
@@ -154,9 +155,11 @@ def advance_range(  # type: ignore[no-untyped-def]
             # 1. Send; non-congestive loss and RED take their share on the way to the queue.
             early_drop = early_drop_share(ev) if ev.has_red == 1 else 0.0
             X = ev.enqueued_bytes
+            tie_before_bytes = TIE * X
             kept_total = 0.0
             for i in range(N):
                 fl = flow[r0 + i]
+                keep_flow_cursors(fl, ring, (r0 + i) * FLOW_RINGS * H + 3 * H, k, mask)
                 if k == fl.start_step + 1:
                     reset_beliefs(fl, mss_bytes)
                     fl.last_ack_step = k - 1
@@ -177,7 +180,7 @@ def advance_range(  # type: ignore[no-untyped-def]
                         fl.rate_Bps = choose_rate(ev, fl, k - 1, mlp_weights, mlp_shapes, own_observation, own_scratch)
                     else:
                         close_interval(fl, k - 1)
-                send(fl, k, dt_s)
+                send(fl, k, dt_s, tie_before_bytes)
                 kept = lose_on_the_way(fl, flow_moves[r0 + i], early_drop)
                 kept_total += kept
                 X += kept
@@ -190,7 +193,7 @@ def advance_range(  # type: ignore[no-untyped-def]
             if run.recording == 1:
                 env_log[b, k].link_rate_Bps = rate
                 for j in range(max(k - D, 0), k + 1):  # later steps may still lower the newest D
-                    env_log[b, j].G = load(env_ring, at(g_at, j, mask)) - ev.token_offset_bytes
+                    env_log[b, j].G = load(env_ring, at(g_at, j, mask))
 
             # 4. Drop-tail.
             overflow = overflow_of(X, G, ev.buffer_bytes, kept_total)
@@ -253,7 +256,7 @@ def advance_range(  # type: ignore[no-untyped-def]
                     fl.heard_step = n
                 newly, lost, newest_loss, timeout = 0.0, 0.0, np.int64(-1), False
                 if n >= 1:
-                    newly = acknowledge(fl, ring, base, e_at, n, k, mask, dt_s, tie_bytes)
+                    newly = acknowledge(ev, fl, i, ring, base, e_at, n, k, mask, dt_s, tie_bytes)
                     if newly > 0.0 and fl.hold_window_steps > 0:
                         adjust_hold(fl, k)
                     lost, newest_loss, timeout = find_losses(
@@ -298,7 +301,7 @@ def advance_range(  # type: ignore[no-untyped-def]
             ev.step = k
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
+@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
 def advance_parallel(  # type: ignore[no-untyped-def]
     n_chunks, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,

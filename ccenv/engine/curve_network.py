@@ -7,14 +7,9 @@ from numba import njit
 
 from ccenv.beliefs import TIE
 from ccenv.engine.calls import call_2, call_3, load, store
+from ccenv.engine.rings import at
 
-ERROR_SENDER, ERROR_ADVERSARY = 1, 2
-
-
-@njit(cache=True, inline="always")
-def at(base, n, mask):  # type: ignore[no-untyped-def]
-    """Return where step n of a ring lies."""
-    return base + (n & mask)
+ERROR_SENDER, ERROR_ADVERSARY, ERROR_RINGS = 1, 2, 3
 
 
 @njit(cache=True, inline="always")
@@ -107,24 +102,27 @@ def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):  #
         waste: share of the spare tokens to waste.
     """
     if hoards and k > D:
-        late = load(env_ring, at(g_at, k - D, mask)) - ev.token_offset_bytes - X
+        late = load(env_ring, at(g_at, k - D, mask)) - X
         if late > 0.0:  # wasted at k - D, when nothing waited
-            ev.token_offset_bytes += late
-            ev.tokens_bytes -= late
+            store(env_ring, at(g_at, k - D, mask), X)  # not by subtraction: the round-off of spare tokens may be above X
+            for j in range(k - D + 1, k):
+                where = at(g_at, j, mask)
+                store(env_ring, where, max(X, load(env_ring, where) - late))
+            ev.tokens_bytes = max(X, ev.tokens_bytes - late)
     before = ev.tokens_bytes
     G = before + rate_Bps * ev.dt_s
     ev.capacity_bytes += rate_Bps * ev.dt_s
     if G > X:
         if hoards and waste < 1.0:
-            G -= waste * (G - X)
+            G = max(X, G - waste * (G - X))
         else:
             G = X
         if before > G:  # tokens kept from earlier steps were thrown away: they had been wasted then
             for j in range(max(k - D, 0), k):
                 where = at(g_at, j, mask)
-                store(env_ring, where, min(load(env_ring, where), G + ev.token_offset_bytes))
+                store(env_ring, where, min(load(env_ring, where), G))
     ev.tokens_bytes = G
-    store(env_ring, at(g_at, k, mask), G + ev.token_offset_bytes)
+    store(env_ring, at(g_at, k, mask), G)
     return G
 
 
@@ -133,7 +131,7 @@ def served_by_tokens(ev, env_ring, g_at, k, mask, D, u):  # type: ignore[no-unty
     """Return the total service of CCAC at step k: u from the least to the most that the law allows."""
     lower = ev.served_bytes
     if k > D:
-        lower = max(lower, load(env_ring, at(g_at, k - D, mask)) - ev.token_offset_bytes)
+        lower = max(lower, load(env_ring, at(g_at, k - D, mask)))
     upper = min(ev.tokens_bytes, ev.enqueued_bytes)
     return upper if u >= 1.0 else max(lower, min(upper, lower + u * (upper - lower)))
 
@@ -148,6 +146,8 @@ def fifo_position(ev, env_ring, e_total_at, k, mask, departed):  # type: ignore[
     after = load(env_ring, at(e_total_at, t, mask))
     if departed < after and t > 0:
         before = load(env_ring, at(e_total_at, t - 1, mask))
+        if departed < before:
+            fail(ev, ERROR_RINGS, -1, k)
         return (departed - before) / (after - before)
     return 1.0
 

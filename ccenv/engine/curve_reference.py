@@ -6,13 +6,14 @@ Numbers may be floats or ``fractions.Fraction``: with fractions, recorded moves 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from ccenv.adversary import Adversary, RecordedAdversary, ScriptedAdversary
 from ccenv.beliefs import TIE, BeliefSettings
-from ccenv.engine.curve_reference_flow import ReferenceFlow, new_record
+from ccenv.engine.curve_reference_flow import CRUMB_TIES, ReferenceFlow, new_record
 from ccenv.engine.signals import MOVE, VIEW
 from ccenv.model import get_model
 from ccenv.path import Path, grid_of
@@ -53,6 +54,7 @@ class ReferenceCurveEngine:
         self.settings, self.initial_C_L_Bps, self.rto_min_s = settings, initial_C_L_Bps, rto_min_s
         self.k = 0
         self.G: list[Any] = [0]
+        self.totals: list[Any] = [0]  # E of all flows together
         self.C: list[Any] = []
         self.red_average: Any = 0
         self.flows = [ReferenceFlow(i, f, s, self) for i, (f, s) in enumerate(zip(path.flows, senders, strict=True))]
@@ -107,7 +109,7 @@ class ReferenceCurveEngine:
             return low + rate_move * (high - low)
         rate = path.link_rate_Bps
         for change in path.rate_changes:
-            if math.ceil(change.time_s / self.dt_s - 1e-9) < k:
+            if max(1, math.ceil(change.time_s / self.dt_s - 1e-9)) < k:
                 rate = change.link_rate_Bps
         return rate
 
@@ -139,6 +141,7 @@ class ReferenceCurveEngine:
             share = overflow * (b / sum(kept)) if overflow > 0 else 0
             f.E.append(f.E[-1] + b - share)
             f.L[-1] = f.L[-1] + share
+        self.totals.append(self._enqueued(k))
         self._serve(k, G, service)
         self.k = k
         exact = isinstance(self.dt_s, Fraction)
@@ -157,7 +160,9 @@ class ReferenceCurveEngine:
         for i, f in enumerate(self.flows):
             if k == f.start + 1:
                 f.begin()
-            room = max(0, min(f.cwnd, f.receive_window) - (f.A[-1] - f.acked - f.found_lost))
+            room = min(f.cwnd, f.receive_window) - (f.A[-1] - f.acked - f.found_lost)
+            if room <= (0 if isinstance(self.dt_s, Fraction) else CRUMB_TIES * TIE * self.totals[k - 1]):
+                room = 0
             sent = min(f.rate * self.dt_s, room, f.offered(k))
             f.A.append(f.A[-1] + sent)
             free = 0
@@ -175,11 +180,12 @@ class ReferenceCurveEngine:
         if self._hoards and k > D:
             late = self.G[k - D] - X
             if late > 0:  # not used within D: wasted at k - D
-                for j in range(k - D, k):
-                    self.G[j] -= late
+                self.G[k - D] = X
+                for j in range(k - D + 1, k):
+                    self.G[j] = max(X, self.G[j] - late)
         G = self.G[k - 1] + C * self.dt_s
         if G > X:
-            G = G - waste * (G - X) if self._hoards and waste < 1 else X
+            G = max(X, G - waste * (G - X)) if self._hoards and waste < 1 else X
             for j in range(max(k - D, 0), k):
                 self.G[j] = min(self.G[j], G)
         self.G.append(G)
@@ -205,8 +211,8 @@ class ReferenceCurveEngine:
         """Return E_i(tau) per flow, where the total E reached ``departed`` at tau."""
         if len(self.flows) == 1:
             return [departed]
-        totals = [self._enqueued(x) for x in range(k + 1)]
-        t = next((x for x in range(k + 1) if totals[x] >= departed), k)
+        totals = self.totals
+        t = min(k, bisect_left(totals, departed))
         if t == 0 or totals[t] <= departed:
             return [max(f.E[t], f.P[-1]) for f in self.flows]
         fraction = (departed - totals[t - 1]) / (totals[t] - totals[t - 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ccenv.engine.curve_reference import ReferenceCurveEngine
 
 LOSS_DETECTION_SEGMENTS = 3
+CRUMB_TIES = 2
 
 
 def new_record(dtype: np.dtype) -> Any:
@@ -162,7 +164,7 @@ class ReferenceFlow:
             lost = self.L[reach] - self.found_lost
             if lost > 0:
                 newest = max(x for x in range(self.loss_step, reach + 1) if x == self.loss_step or self.L[x] > self.L[x - 1])
-                self.found_lost += lost
+                self.found_lost = self.L[reach]
             self.loss_step = reach
         return max(lost, 0), newest, timeout
 
@@ -195,7 +197,7 @@ class ReferenceFlow:
 
     def _acknowledge(self, n: int, k: int) -> None:
         served = self.S[n]
-        p = next((x for x in range(1, n + 1) if self.E[x] >= served - self.beliefs.tie_bytes), n)
+        p = min(n, bisect_left(self.E, served - self.beliefs.tie_bytes, 1))
         sent_at: Any = p
         if self.E[p] > served and self.E[p] > self.E[p - 1]:
             sent_at = p - 1 + max(0, (served - self.E[p - 1]) / (self.E[p] - self.E[p - 1]))

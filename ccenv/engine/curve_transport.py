@@ -7,13 +7,15 @@ from numba import njit
 
 from ccenv.beliefs import TIE
 from ccenv.engine.calls import call_2, load
-from ccenv.engine.curve_network import ERROR_SENDER, at, fail
+from ccenv.engine.curve_network import ERROR_RINGS, ERROR_SENDER, fail
 from ccenv.engine.holds import next_hold
 from ccenv.engine.layout import WORKLOADS
+from ccenv.engine.rings import at, oldest_cursor
 
 # A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
 # (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.
 LOSS_DETECTION_SEGMENTS = 3.0
+CRUMB_TIES = 2.0  # room in a window below so many ties is round-off: bytes too few for an ACK would get no RTT of their own
 PHASE_TIE = 1e-9  # in steps: a phase that ends on a grid point ends there, whatever the round-off
 
 _RATE, _ON_OFF, _FINITE = (WORKLOADS[k] for k in ("rate", "on_off", "finite"))
@@ -35,17 +37,19 @@ def offered_bytes(fl, k, dt_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def send(fl, k, dt_s):  # type: ignore[no-untyped-def]
+def send(fl, k, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
     """Send what rate, windows and workload allow in step k."""
-    window = min(fl.cwnd_bytes, fl.receive_window_bytes)
-    sent = min(fl.rate_Bps * dt_s, max(0.0, window - (fl.A - fl.acked_bytes - fl.found_lost_bytes)))
+    room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
+    if room <= CRUMB_TIES * tie_bytes:
+        room = 0.0
+    sent = min(fl.rate_Bps * dt_s, room)
     sent = min(sent, offered_bytes(fl, k, dt_s))
     fl.A += sent
     fl.sent_bytes = sent
 
 
 @njit(cache=True, error_model="numpy")
-def acknowledge(fl, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
+def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
     """Take in S(n); return the newly acknowledged bytes."""
     served = load(ring, at(s_at, n, mask))
     newly = served - fl.acked_bytes
@@ -58,6 +62,8 @@ def acknowledge(fl, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ign
     fl.delay_floor_steps = n - p
     after = load(ring, at(e_at, p, mask))
     before = load(ring, at(e_at, p - 1, mask))
+    if before > served + tie_bytes:  # sent before the oldest step that a cursor may stand at
+        fail(ev, ERROR_RINGS, flow, k)
     sent_at = float(p)
     if after > served and after > before:
         sent_at = p - 1 + max(0.0, (served - before) / (after - before))
@@ -111,12 +117,16 @@ def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_byt
     newest = np.int64(-1)
     lost = 0.0
     if reach > fl.loss_step:
-        lost = load(ring, at(l_at, reach, mask)) - fl.found_lost_bytes
+        all_lost = load(ring, at(l_at, reach, mask))
+        lost = all_lost - fl.found_lost_bytes
         if lost > 0.0:
             newest = reach
             while newest > fl.loss_step and not load(ring, at(l_at, newest, mask)) > load(ring, at(l_at, newest - 1, mask)):
                 newest -= 1
-            fl.found_lost_bytes += lost
+            if newest == fl.loss_step:
+                newest = fl.unfound_loss_step
+            fl.found_lost_bytes = all_lost
+        fl.unfound_loss_step = -1
         fl.loss_step = reach
     return lost, newest, timeout
 
@@ -142,7 +152,7 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
     ack.rtt_s = fl.rtt_now_steps * dt_s
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
-    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, n - mask + fl.lag_steps)
+    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, oldest_cursor(k, mask))  # older: bytes fewer than a tie
     known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
     ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight

@@ -91,6 +91,7 @@ def reset_flows(
     flow["sender_index"][rows] = senders.index[which].ravel()
     flow["cwnd_bytes"][rows] = np.inf
     flow["recovery_step"][rows] = -1
+    flow["unfound_loss_step"][rows] = -1
     flow["rtt_min_steps"][rows] = np.inf
     flow["rtt_now_steps"][rows] = flow["rtt_steps"][rows]
     flow["probe_window_steps"][rows] = senders.probe_rtts[which].ravel() * flow["rtt_steps"][rows]

@@ -35,7 +35,6 @@ ENV_DTYPE = np.dtype(
         ("link_rate_now_Bps", "<f8"),
         ("enqueued_bytes", "<f8"),  # total E
         ("tokens_bytes", "<f8"),  # G
-        ("token_offset_bytes", "<f8"),  # what expiry took off all of G that is still in the ring
         ("served_bytes", "<f8"),  # total S
         ("capacity_bytes", "<f8"),  # integral of the link rate since the start
         ("red_average_bytes", "<f8"),
@@ -82,7 +81,9 @@ FLOW_DTYPE = np.dtype(
         ("acked_bytes", "<f8"),
         ("found_lost_bytes", "<f8"),
         ("ack_sent_step", "<i8"),  # step in which the newest acknowledged byte was sent
-        ("loss_step", "<i8"),  # losses up to this step are found
+        ("loss_step", "<i8"),  # losses up to this step are found, or noted in the next field
+        ("unfound_loss_step", "<i8"),  # newest step with a loss that left the rings before it was found; -1: none
+        ("stale_step", "<i8"),  # first step at which a cursor of the rings may be stale
         ("recovery_step", "<i8"),  # step at which the newest loss episode was found
         ("round_end_bytes", "<f8"),
         ("last_ack_step", "<i8"),
@@ -129,6 +130,19 @@ FLOW_DTYPE = np.dtype(
 # Per flow: S twice, E, L, P. Per environment: G, total E.
 FLOW_RINGS = 5
 ENV_RINGS = 2
+
+# Fields that index the rings from one step to the next. ccenv.engine.rings moves each of them up before it gets stale.
+FLOW_CURSORS = ("ack_sent_step", "loss_step", "judged_step")
+ENV_CURSORS = ("fifo_step",)
+# Fields that are compared with steps or count them and never index a ring.
+FLOW_STEPS = (
+    "rtt_steps", "jitter_steps", "lag_steps", "start_step", "stop_step", "decision_step", "unfound_loss_step", "stale_step",
+    "recovery_step",
+    "last_ack_step", "rtt_now_steps", "rtt_min_steps", "delay_floor_steps", "srtt_steps", "rttvar_steps", "timeout_step",
+    "utilised_run_steps", "idle_run_steps", "probe_window_steps", "hold_steps", "hold_target_steps", "hold_window_steps",
+    "hold_until_step", "hold_rtt_min_steps", "heard_step",
+)  # fmt: skip
+ENV_STEPS = ("jitter_steps", "step", "error_step")
 
 # What a run records per step and flow, and per step.
 RECORD_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes", "C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rtt_s")

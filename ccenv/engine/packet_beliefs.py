@@ -28,6 +28,7 @@ from ccenv.engine.observation import N_OBSERVATION
 from ccenv.engine.packet_layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.players import check_policy, stack_senders
+from ccenv.engine.rings import keep_flow_cursors
 from ccenv.engine.signals import state_record
 from ccenv.programs import INPUTS
 from ccenv.sender import ClassicSender, MlpSender, ProgramSender
@@ -96,6 +97,7 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
     beliefs.sent_bytes = flow.sent_bytes - beliefs.A
     beliefs.A = flow.sent_bytes
     beliefs.acked_bytes = flow.acked_count * beliefs.mss_bytes
+    keep_flow_cursors(beliefs, ring, l_at, k, mask)
     store(ring, e_at + (k & mask), flow.sent_bytes - lost_bytes)
     store(ring, l_at + (k & mask), lost_bytes)
     # What a proxy holds ACKs for beyond (or below) the Rm that the sender goes by: known, as in the curve engine.
@@ -110,7 +112,7 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
             store(ring, x & mask, value)
             store(ring, (x & mask) + mask + 1, value)
         beliefs.heard_step = n
-        p = max(beliefs.ack_sent_step, k - mask)
+        p = beliefs.ack_sent_step
         while p < n and load(ring, e_at + (p & mask)) < served:
             p += 1
         beliefs.ack_sent_step = p

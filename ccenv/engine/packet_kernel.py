@@ -63,7 +63,7 @@ def take_cca(run, fl, state):  # type: ignore[no-untyped-def]
         run.error_flow = fl.index
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def advance(  # type: ignore[no-untyped-def]
     runs, links, flows, pipes, boxes, grids, states, words, templates, sender_calls, acks, losses, ticks, views, moves,
     changes, flow_log, link_log, until_s, max_events,

@@ -14,6 +14,7 @@ from ccenv.model import Model
 from ccenv.path import FlowPath, Path, RateChange, RedParameters, Workload, grid_of
 
 NEVER = 2**62  # a step that no run reaches
+ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
 
 
 @dataclass
@@ -112,11 +113,11 @@ class PathArrays:
         if len(counts) != 1:
             raise InputError(f"a batch needs at least one path and one number of flows; got {sorted(counts)}")
         grids = [grid_of(path, steps_per_rtt) for path in paths]
-        longest = max([1, *(len(path.rate_changes) for path in paths)])
-        changes = np.zeros((len(paths), longest, 2))
-        for b, (path, grid) in enumerate(zip(paths, grids, strict=True)):
-            for j, change in enumerate(path.rate_changes):
-                changes[b, j] = np.ceil(change.time_s / grid.dt_s - 1e-9), change.link_rate_Bps
+        on_grid = [_changes_on_grid(path, grid.dt_s) for path, grid in zip(paths, grids, strict=True)]
+        changes = np.zeros((len(paths), max([1, *map(len, on_grid)]), 2))
+        for row, rates in zip(changes, on_grid, strict=True):
+            row[: len(rates)] = list(rates.items()) or np.zeros((0, 2))
+        active = [[_active_steps(f, g.dt_s) for f in p.flows] for p, g in zip(paths, grids, strict=True)]
 
         def per_path(get: Callable[[Path], float]) -> np.ndarray:
             return np.array([get(path) for path in paths], dtype=np.float64)
@@ -138,11 +139,11 @@ class PathArrays:
             red_weight=per_path(lambda p: p.red.weight if p.red else 0.0),
             has_red=np.array([p.red is not None for p in paths], np.int64),
             rate_changes=changes,
-            n_rate_changes=np.array([len(p.rate_changes) for p in paths], np.int64),
+            n_rate_changes=np.array([len(rates) for rates in on_grid], np.int64),
             rtt_steps=np.array([g.rtt_steps for g in grids], np.int64),
             jitter_steps=np.array([g.jitter_steps for g in grids], np.int64),
-            start_step=per_flow(lambda f, dt: math.ceil(f.start_s / dt - 1e-9), np.int64),
-            stop_step=per_flow(lambda f, dt: NEVER if math.isinf(f.stop_s) else math.floor(f.stop_s / dt + 1e-9), np.int64),
+            start_step=np.array(active, np.int64)[:, :, 0],
+            stop_step=np.array(active, np.int64)[:, :, 1],
             loss_budget=per_flow(lambda f, dt: f.loss_budget),
             workload=per_flow(lambda f, dt: WORKLOADS[f.workload.kind], np.int64),
             workload_a=per_flow(lambda f, dt: _workload_numbers(f.workload)[0]),
@@ -220,6 +221,22 @@ class PathArrays:
             link_rate_min_Bps=low if low != rate else None,
             link_rate_max_Bps=high if high != rate else None,
         )
+
+
+def _changes_on_grid(path: Path, dt_s: float) -> dict[int, float]:
+    """Return the link rate after each step that ends with a change; of changes within one step the last one holds."""
+    return {max(1, _steps_up_to(c.time_s, dt_s)): c.link_rate_Bps for c in path.rate_changes}
+
+
+def _active_steps(flow: FlowPath, dt_s: float) -> tuple[int, int]:
+    """Return the steps after which a flow starts and stops; both are the first one if it stops before that ends."""
+    start, stop = _steps_up_to(flow.start_s, dt_s), math.floor(min(flow.stop_s / dt_s + ROUNDING, NEVER))
+    return (start, stop) if stop > 0 else (max(1, start), 1)
+
+
+def _steps_up_to(time_s: float, dt_s: float) -> int:
+    """Return the first step that ends at a time or after it."""
+    return math.ceil(min(time_s / dt_s - ROUNDING, NEVER))
 
 
 def _workload_numbers(workload: Workload) -> tuple[float, float]:

@@ -22,6 +22,7 @@ from ccenv.sender import Sender
 from ccenv.trace import Trace
 
 SEED_LIMIT = 2**53
+HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.training.path_sets); no random seed is one of them
 _KEYS = ("_seed", "_lane", "_episode")
 _COUNTERS = ("elapsed", "_length", "_sums")
 _FLOW_COUNTS = ("S", "L", "acked", "delay_byte_s")
@@ -108,7 +109,7 @@ class Core:
         which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         self._episode[which] += 1
         if seed is None and not self._seeded:
-            seed = secrets.randbelow(SEED_LIMIT)
+            seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
             self._seed[which] = _checked_seed(int(seed))
             self._lane[which] = which
@@ -195,6 +196,11 @@ class Core:
     def env(self, name: str) -> np.ndarray:
         """Return a copy of a field of all environments, (B,)."""
         return _joined([engine.env(name) for engine in self._engines])
+
+    @property
+    def delivered_bytes(self) -> np.ndarray:
+        """Bytes that each flow got delivered in its episode so far, (B, N)."""
+        return self._read_counts()["S"].copy()
 
     @property
     def queue_bytes(self) -> np.ndarray:

@@ -42,9 +42,9 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     ``ccenv/Network-v0``.
 
     ## Rewards
-    Each sender: the weighted sum (``reward``) of the terms of its own flow; its utilisation is its share of the link, so that
-    the shares of all flows add up to the link's utilisation. Network: with ``game="zero_sum"`` minus the sum of the senders'
-    rewards; with ``game="general"`` the weighted sum (``network_reward``) of the terms of all flows together.
+    Each sender: the weighted sum (``reward``) of the terms of its own flow (``jain``: of all flows); its utilisation is its share
+    of the link, so that the shares of all flows add up to the link's utilisation. Network: with ``game="zero_sum"`` minus the sum
+    of the senders' rewards; with ``game="general"`` the weighted sum (``network_reward``) of the terms of all flows together.
 
     ## Starting State
     As in Sender-v0.

@@ -21,7 +21,8 @@ class RewardWeights(StrictModel):
         queue: bytes waiting at the bottleneck at the end of the step / (C*Rm).
         loss: bytes lost in the step / bytes that the link could carry in it; for steps of one Rm that is loss / (C*Rm).
         delay: mean queueing and jitter delay of the bytes acknowledged in the step / Rm.
-        jain: Jain's fairness index of the bytes delivered in the step; 1 for a single flow.
+        jain: Jain's fairness index of the bytes that all flows of the path got delivered in the step, whoever is rewarded: a
+            flow alone has no share to be fair with, and gets 1.
     """
 
     utilisation: float = Field(default=1.0, allow_inf_nan=False)
@@ -44,33 +45,36 @@ def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignor
         capacity_bytes: (B,) bytes that the link could carry in the step.
         queue: (B,) bytes waiting at the end of the step / (C*Rm).
         rtt_s: (B, N) Rm.
-        groups: (G, N) bool, the flows that each row of terms is about.
+        groups: (G, N) bool, the flows that each row of terms is about; Jain's index is of all flows.
 
     Returns:
         (B, G, len(TERMS)) terms.
     """
     out = np.empty((rtt_s.shape[0], groups.shape[0], _N_TERMS))
+    n_flows = rtt_s.shape[1]
     for b in range(rtt_s.shape[0]):
+        total = 0.0
+        squares = 0.0
+        for i in range(n_flows):
+            total += counts[0, b, i]
+            squares += counts[0, b, i] ** 2
+        jain = total * total / (n_flows * squares) if squares > 0.0 else 1.0
         for g in range(groups.shape[0]):
             served = 0.0
-            squares = 0.0
             lost = 0.0
             acked = 0.0
             delay = 0.0
-            n = 0
-            for i in range(rtt_s.shape[1]):
+            for i in range(n_flows):
                 if groups[g, i]:
                     served += counts[0, b, i]
-                    squares += counts[0, b, i] ** 2
                     lost += counts[1, b, i]
                     acked += counts[2, b, i]
                     delay += counts[3, b, i] / rtt_s[b, i]
-                    n += 1
             out[b, g, _UTILISATION] = served / capacity_bytes[b]
             out[b, g, _QUEUE] = queue[b]
             out[b, g, _LOSS] = lost / capacity_bytes[b]
             out[b, g, _DELAY] = delay / acked if acked > 0.0 else 0.0
-            out[b, g, _JAIN] = served * served / (n * squares) if squares > 0.0 else 1.0
+            out[b, g, _JAIN] = jain
     return out
 
 

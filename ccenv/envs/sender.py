@@ -53,7 +53,8 @@ class SenderEnv(TaskEnv):
     ## Rewards
     The weighted sum of named terms (``reward``), by default utilisation - 0.1*queue - loss, where utilisation is bytes
     delivered / bytes that the link could carry, queue is bytes waiting / (C*Rm), loss is bytes lost / bytes that the link
-    could carry. ``delay`` and ``jain`` have weight 0. With several controlled flows it is their common reward.
+    could carry. ``delay`` and ``jain`` have weight 0; ``jain`` compares the bytes delivered to all flows of the path, also those
+    that are not controlled. With several controlled flows it is their common reward.
 
     ## Starting State
     An idle path. Half of the episodes start at a C_L drawn from [MSS/Rm, C] (a flow that knows its path), the others at

@@ -9,13 +9,13 @@ imports or unpickles anything, and no name from data joins a folder except throu
 - :mod:`ccenv.foreign.json_text`: :func:`parse_json`, :class:`JsonRules`, :data:`STRANGER`
 - :mod:`ccenv.foreign.yaml_text`: :func:`parse_yaml`, :func:`read_yaml`
 - :mod:`ccenv.foreign.archive`: :func:`read_archive`, :func:`read_arrays`
-- :mod:`ccenv.foreign.numbers`: :func:`whole_of`, :func:`float_of`, :func:`is_finite`
+- :mod:`ccenv.foreign.numbers`: :func:`whole_of`, :func:`float_of`, :func:`fraction_of`, :func:`is_finite`
 """
 
 from ccenv.foreign.archive import read_archive, read_arrays
 from ccenv.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
 from ccenv.foreign.names import is_file, is_folder, resolve_inside, shown
-from ccenv.foreign.numbers import float_of, is_finite, whole_of
+from ccenv.foreign.numbers import float_of, fraction_of, is_finite, whole_of
 from ccenv.foreign.reading import read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
 from ccenv.foreign.yaml_text import parse_yaml, read_yaml
 
@@ -24,6 +24,7 @@ __all__ = [
     "JsonRules",
     "depth_of",
     "float_of",
+    "fraction_of",
     "is_file",
     "is_finite",
     "is_folder",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 from ccenv.errors import InputError
@@ -28,6 +29,31 @@ def float_of(text: str, where: str) -> float:
     if not math.isfinite(number):
         raise InputError(
             f"{where}: number {shown(text, 32)} is not allowed: at most {MAX_CHARS} characters, below 1.8e308 in size"
+        )
+    return number
+
+
+def fraction_of(value: Any, where: str) -> Fraction:
+    """Return a number given as such or as text, ``"27/40"`` or ``"0.675"``, exactly.
+
+    Raises:
+        InputError: if it is no number, has more than 40 digits on a side of ``/``, or a float could not hold it. Without these
+            bounds ``"1e999999999"`` would be computed digit by digit.
+    """
+    if isinstance(value, str):
+        number = None
+        over, slash, under = value.partition("/")
+        if slash and _WHOLE.fullmatch(over) and _WHOLE.fullmatch(under) and int(under):
+            number = Fraction(int(over), int(under))
+        elif not slash and len(value) <= MAX_CHARS and _DECIMAL.fullmatch(value) and math.isfinite(float(value)):
+            number = Fraction(value)
+    elif isinstance(value, Fraction):
+        return value
+    else:
+        number = Fraction(str(value)) if is_finite(value) else None
+    if number is None:
+        raise InputError(
+            f"{where}: {shown(value, 48)} is not a number; allowed are such as 3, 0.5 or 27/40, of at most 40 digits"
         )
     return number
 

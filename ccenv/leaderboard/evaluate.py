@@ -16,9 +16,9 @@ from typing import Any
 
 from ccenv.benchmarks.backends import BACKENDS
 from ccenv.errors import InputError, require_extra, unknown_name
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import locked, make_folder, write_atomic
 from ccenv.leaderboard.failure import FAILURE, failure_slot, store_failure
-from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.home import WORK, Home
 from ccenv.leaderboard.limits import Failed, Limits, Worker
 from ccenv.leaderboard.stages import Content, Job, Stage
 from ccenv.leaderboard.store import Store, Stored, TakenError
@@ -110,7 +110,7 @@ def evaluate(
         list: the records that were stored.
 
     Raises:
-        CcenvError: if the board or its folder fails; what was stored before stays.
+        CcenvError: if the board or its folder fails, what was stored before stays; or if another process evaluates this board.
     """
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
@@ -118,7 +118,9 @@ def evaluate(
         require_extra("ray", "rllib")
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1")
-    return _evaluate(store, home, tasks, backend, workers, progress, limits or Limits())
+    # Unfinished work of one evaluation is where the next one goes on, and is deleted when it is done: one at a time.
+    with locked(home.folder / WORK, "evaluation of this board"):
+        return _evaluate(store, home, tasks, backend, workers, progress, limits or Limits())
 
 
 def _evaluate(

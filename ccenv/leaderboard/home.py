@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder
+from ccenv.files import locked, make_folder, write_atomic
 from ccenv.leaderboard.head import HEAD, Memory
 from ccenv.leaderboard.records import DATABASE
 from ccenv.leaderboard.store import Store, sqlite_url
 
+WORK = "work"
 _SECRET_BYTES = 32
 
 
@@ -49,24 +50,25 @@ class Home:
 
     def work(self, submission: str) -> FilePath:
         """Return the folder of unfinished work on a submission."""
-        return self.folder / "work" / submission[:16]
+        return self.folder / WORK / submission[:16]
 
     def new_secret(self, number: int) -> bytes:
-        """Return the secret of a round; drawn from the system and kept in a file that only its owner reads, once."""
+        """Return the secret of a round that is not stored yet; drawn from the system, in a file that only its owner reads.
+
+        A whole secret that is there already stays: it is of a start that was interrupted, or of another process that begins the
+        same round. One that is not whole was never committed to, because a round is stored after its secret.
+
+        Raises:
+            CcenvError: if it cannot be written.
+        """
         file = self._secret_file(number)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return self.secret(number)  # of a start that was interrupted before the round was stored
-        except OSError as error:
-            raise CcenvError(f"{file}: cannot be written ({error.strerror})") from None
-        with os.fdopen(handle, "w", encoding="ascii") as out:
-            secret = os.urandom(_SECRET_BYTES)
-            out.write(secret.hex() + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        return secret
+        with locked(file.parent, "beginning of a round", wait=True):
+            try:
+                return self.secret(number)
+            except CcenvError:
+                secret = os.urandom(_SECRET_BYTES)
+                write_atomic(file, f"{secret.hex()}\n".encode(), mode=0o600)
+                return secret
 
     def secret(self, number: int) -> bytes:
         """Return the secret of a round. Raises CcenvError if its file is missing or damaged."""

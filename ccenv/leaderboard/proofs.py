@@ -13,9 +13,9 @@ from ccenv.benchmarks.provenance import now
 from ccenv.config import validate
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
-from ccenv.leaderboard.records import VERIFICATION, Verification
+from ccenv.leaderboard.records import ENDLESS, EXCUSED, VERIFICATION, Verification
 
-_NEEDED = ("sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
+_NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
 
 
 def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
@@ -34,11 +34,14 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
     missing = [key for key in _NEEDED if key not in report]
     if missing:
         raise InputError(f"{where}: not a report of ccenv verify: {missing[0]!r} is missing")
+    if report["promises"] != ENDLESS:
+        raise InputError(f"{where}: a report of promises {report['promises']!r}, not {ENDLESS}: make it again with this ccenv")
     sender = make_sender(agent or str(report["sender"]))
     if sender.name != report["sender"]:
         raise InputError(f"{where}: a report about {report['sender']!r}, not about {sender.name!r}")
     trace = report.get("trace")
     data = {
+        "format_version": ENDLESS,
         "agent": sender.name,
         "agent_sha256": sender_hash(sender),
         "model": report["model"],
@@ -47,7 +50,7 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
         "steps": report["T"],
         "setting": report["setting_name"],
         "verdict": report["verdict"],
-        "bound": report.get("bound"),
+        "bound": None if report["property"] in EXCUSED else report.get("bound"),
         "queries": [_query(query, where) for query in report["queries"]],
         "reason": report.get("reason", ""),
         "seconds": report["seconds"],

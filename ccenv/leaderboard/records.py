@@ -41,7 +41,14 @@ def _only_one(version: object) -> object:
     return version
 
 
+def _one_or_two(version: object) -> object:
+    if not is_version(version, 1, 2):
+        raise ValueError("this ccenv reads versions 1 and 2")
+    return version
+
+
 VersionOne = Annotated[Literal[1], BeforeValidator(_only_one)]
+VersionOneOrTwo = Annotated[Literal[1, 2], BeforeValidator(_one_or_two)]
 
 
 class Player(StrictModel):
@@ -132,6 +139,15 @@ class Manifest(StrictModel):
     references: list[dict[str, Any]]
 
 
+ENDLESS = 2
+"""From this version of promises on, a bound holds of an endless run."""
+
+EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
+"""Properties of one trace that any progress excuses (``ccenv.smt.claims.EXCUSED``)."""
+
+EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
+
+
 class ProofQuery(StrictModel):
     """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
 
@@ -155,10 +171,11 @@ class Verification(StrictModel):
         solver: name and version.
         trace: file name of the counterexample beside the record, for ``refuted``.
         finished_at: when the record was made.
+        format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
     """
 
     format: Literal["ccenv-verification"] = "ccenv-verification"
-    format_version: VersionOne = 1
+    format_version: VersionOneOrTwo = 1
     agent: Label
     agent_sha256: Sha256
     model: Label
@@ -176,9 +193,15 @@ class Verification(StrictModel):
     finished_at: Moment
 
     @property
+    def excused(self) -> bool:
+        """Whether any progress excuses a trace: then the bound is none of a run."""
+        return self.property_name in (EXCUSED if self.format_version >= ENDLESS else EXCUSED_IN_VERSION_1)
+
+    @property
     def question(self) -> str:
         """The question in a line."""
-        return f"{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
+        excuse = "or any progress, one trace of " if self.excused else ""
+        return f"{excuse}{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
 
 
 class EnvelopeRow(StrictModel):
@@ -203,8 +226,14 @@ class EnvelopeRow(StrictModel):
 
 
 class Envelope(StrictModel):
-    """What a solver proved about a submission within a budget; no rows where it has no encoding."""
+    """What a solver proved about a submission within a budget; no rows where it has no encoding.
 
+    Attributes:
+        promises: version of what the rows say (``ccenv.smt.endless.VERSION``). Rows of version 1 were excused by any rise or fall
+            in every trace, for ever: they are shown as such and are no bounds of a run.
+    """
+
+    promises: VersionOneOrTwo = 1
     rows: tuple[EnvelopeRow, ...]
     reason: Text
     solver: Text
@@ -213,6 +242,11 @@ class Envelope(StrictModel):
     budget_s: float
     seconds: float
     recorded_at: Moment
+
+    @property
+    def bounds(self) -> tuple[EnvelopeRow, ...]:
+        """The rows that speak about endless runs: none of version 1."""
+        return self.rows if self.promises >= ENDLESS else ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ccenv.benchmarks.store import CELLS, parse_cells
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.errors import EngineError, InputError, NoEncodingError, require_extra
 from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.records import ENDLESS
 from ccenv.leaderboard.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store import Store
 from ccenv.leaderboard.submit import Entrant
@@ -215,7 +216,7 @@ class EnvelopeStage:
     """
 
     budget_s: float
-    samples: int = 7
+    samples: int = 9
     name = "envelope"
     kind = ENVELOPE
     track = "sender"
@@ -234,6 +235,7 @@ class EnvelopeStage:
         spec = job.entrant.write_player(job.folder / "player")
         content = {**job.head, "stage": self.name, "T": self.samples, "budget_s": self.budget_s, "machine": machine()}
         content["player_sha256"] = sender_hash(job.entrant.player)  # type: ignore[arg-type]
+        content["promises"] = ENDLESS
         return EnvelopeWork(content, str(job.folder / self.name), spec, job.workers or 1)
 
 

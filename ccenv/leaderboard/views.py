@@ -83,15 +83,18 @@ def headline(entry: Entry) -> dict[str, Any] | None:
     Of an envelope this is the utilisation that is proved on CCAC with any buffer; of single questions the first.
     """
     if entry.envelope is not None and entry.envelope.envelope.rows:
-        rows = entry.envelope.envelope.rows
+        envelope = entry.envelope.envelope
+        rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC}
+        if not rows:
+            return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **about}
         proved = sum(row.bound is not None for row in rows)
         best = next((r for r in rows if (r.model, r.buffer, r.metric) == ("ccac", "arbitrary", USED)), rows[0])
         text = f"{proved} of {len(rows)} bounds proved"
-        about = {"envelope": True, "encoding": entry.player.kind == CLASSIC}
         return {"verdict": best.verdict, "bound": best.bound, "text": text, **about}
     if entry.verifications:
         result = entry.verifications[0].result
-        return {"verdict": result.verdict, "bound": result.bound, "text": result.question, "envelope": False, "encoding": False}
+        bound = None if result.excused else result.bound
+        return {"verdict": result.verdict, "bound": bound, "text": result.question, "envelope": False, "encoding": False}
     return None
 
 
@@ -284,7 +287,7 @@ def _proved_utilisation(board: Board) -> dict[str, float]:
     for entry in board.entries.values():
         if entry.player.kind == CLASSIC or entry.submission is None:
             continue
-        for row in entry.envelope.envelope.rows if entry.envelope is not None else ():
+        for row in entry.envelope.envelope.bounds if entry.envelope is not None else ():
             if (row.model, row.buffer, row.metric) == ("ccac", "arbitrary", USED) and row.bound is not None:
                 out[board.records.players[entry.submission.submission]] = row.bound
     return out

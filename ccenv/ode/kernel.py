@@ -137,7 +137,7 @@ def _record(n: int, cfg: Any, flows: Any, links: Any, flow_trace: Any, link_trac
         link_trace[row, k, 2] = links[k].loss
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flow_trace: Any, link_trace: Any) -> tuple[int, int]:
     """Run one configuration in place. Return (step, flow) of a divergence, or (0, 0).
 
@@ -226,7 +226,7 @@ def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flo
     return 0, 0
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
+@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
 def run_batch(
     cfgs: Any, flows: Any, flow_start: Any, links: Any, link_start: Any, hop_link: Any, hop_steps: Any, hop_start: Any
 ) -> Any:

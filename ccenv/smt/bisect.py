@@ -60,7 +60,7 @@ def bisect(
         start: a value believed to hold, tried first.
 
     Returns:
-        Bracket: a value that was not decided ends the search on its side; it is never a bound.
+        Bracket: a value that was not decided is never a bound; the search goes on between it and what was proved.
 
     Raises:
         InputError: for an empty range.
@@ -88,12 +88,15 @@ def bisect(
         seen = ask(weakest)
     if seen != "verified":
         return bracket
-    if bracket.refuted is None and ask(strongest) != "refuted":
+    if bracket.refuted is None and ask(strongest) == "verified":
         return bracket
-    while bracket.proved is not None and bracket.refuted is not None and abs(bracket.refuted - bracket.proved) > precision:
-        middle = _on_grid((bracket.proved + bracket.refuted) / 2, precision)
-        if middle in (bracket.proved, bracket.refuted) or ask(middle) == "unknown":
+    beyond = strongest if bracket.refuted is None else bracket.refuted
+    while bracket.proved is not None and abs(beyond - bracket.proved) > precision:
+        middle = _on_grid((bracket.proved + beyond) / 2, precision)
+        if middle in (bracket.proved, beyond):
             break
+        if ask(middle) != "verified":
+            beyond = middle
     return bracket
 
 

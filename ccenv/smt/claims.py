@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ccenv.errors import InputError, unknown_name
-from ccenv.smt import beliefs, properties
+from ccenv.smt import beliefs, endless, properties
 from ccenv.smt.algebra import Formula, all_of, any_of, implies
 from ccenv.smt.encode import AnySender, Needs, SmtSender
 from ccenv.smt.properties import Objectives, Property
@@ -94,8 +94,8 @@ def _soundness(setting: Setting) -> Query:
     claim = Property(
         "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
     )
-    # Any sender: the claim is about the network and the belief rules alone, so what a sender did before does not matter.
-    return Query("beliefs stay consistent", replace(setting, sent_before_at_most=None), AnySender(), claim)
+    # Any sender and any past: the claim is about the network and the belief rules alone, so what came before does not matter.
+    return Query("beliefs stay consistent", replace(setting, sent_before_at_most=None, past_steps=0), AnySender(), claim)
 
 
 def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -112,29 +112,44 @@ def full_invariant(setting: Setting, sender: SmtSender, thresholds: Thresholds) 
 
 
 def utilisation(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """S(T-1) - S(0) >= f*C*(T-1-D), or the sender makes progress (rate or window higher at the end, or beliefs shrink)."""
+    """Of the link f*C is used in the long run of an endless run on which no belief times out."""
     f = _required(thresholds.at_least, "utilisation", "--at-least")
+    return [Query("utilisation", setting, sender, endless.utilisation(setting, sender, f))]
+
+
+def utilisation_with_timeouts(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    """The same where C_L and C_U time out at the end of each trace, as their rule says."""
+    f = _required(thresholds.at_least, "utilisation_with_timeouts", "--at-least")
+    timed = endless.endless_setting(setting, sender, timeouts=True)
+    timed = replace(timed, beliefs=replace(setting.beliefs, timeout=timed.beliefs.timeout))
+    return [Query("utilisation with timeouts", timed, sender, endless.utilisation(timed, sender, f))]
+
+
+def utilisation_or_rise(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
+    """S(T-1) - S(0) >= f*C*(T-1-D), or rate or window are higher at the end, or beliefs shrink: of one trace only.
+
+    The claim of CCAC and the excuse of (5.3). Any rise excuses, so it promises nothing for an endless run.
+    """
+    f = _required(thresholds.at_least, "utilisation_or_rise", "--at-least")
 
     def holds(v: View) -> Formula:
         series = v.cwnd if v.cwnd is not None else v.rate
         ramps = series[v.last] > series[properties.FIRST]
         return any_of([properties.utilisation(v, f), ramps, properties.beliefs_shrink(v)])
 
-    return [_simple("utilisation", f"at least {f} of the link is used, or the sender ramps up", setting, sender, holds)]
+    return [_simple("utilisation or rise", f"at least {f} of the link is used, or the sender ramps up", setting, sender, holds)]
 
 
 def inflight(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """A - L - S <= x*C*(Rm+D) at every sample, or something falls."""
+    """A - L - S <= x*C*(Rm+D) for ever, from a path at rest."""
     x = _required(thresholds.at_most, "inflight", "--at-most")
-    text = f"at most {x} C(Rm+D) in flight, or rate, inflight or queue fall"
-    return [_simple("inflight", text, setting, sender, lambda v: any_of([properties.inflight(v, x), properties.falls(v)]))]
+    return [Query("inflight", setting, sender, endless.inflight(setting, sender, x))]
 
 
 def queue(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """E - G <= x*C*(Rm+D) at every sample, or something falls."""
+    """E - G <= x*C*(Rm+D) for ever, from a path at rest."""
     x = _required(thresholds.at_most, "queue", "--at-most")
-    text = f"at most {x} C(Rm+D) wait for the link, or rate, inflight or queue fall"
-    return [_simple("queue", text, setting, sender, lambda v: any_of([properties.queue(v, x), properties.falls(v)]))]
+    return [Query("queue", setting, sender, endless.queue(setting, sender, x))]
 
 
 def loss(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -156,17 +171,11 @@ def loss_amount(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> 
 
 
 def rtt(setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
-    """The RTT stays below Rm + x*Rm, x a whole number of steps, or rate, inflight or queue fall."""
+    """The RTT stays below Rm + x*Rm for ever, x a whole number of steps, from a path at rest."""
     x = _required(thresholds.at_most, "rtt", "--at-most")
     if x.denominator != 1 or x < 1:
         raise InputError(f"property 'rtt' counts whole steps of Rm: --at-most is {x}, it must be 1, 2, ...")
-    steps = int(x)
-
-    def holds(v: View) -> Formula:
-        return any_of([properties.rtt(v, steps), properties.falls(v)])
-
-    text = f"the newest byte waits less than {steps} Rm, or rate, inflight or queue fall"
-    return [_simple("rtt", text, setting, sender, holds, Needs(delays=frozenset({steps})))]
+    return [Query("rtt", setting, sender, endless.waits_below(setting, sender, int(x)))]
 
 
 def _simple(
@@ -192,6 +201,8 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
     "invariant": invariant,
     "full_invariant": full_invariant,
     "utilisation": utilisation,
+    "utilisation_with_timeouts": utilisation_with_timeouts,
+    "utilisation_or_rise": utilisation_or_rise,
     "inflight": inflight,
     "queue": queue,
     "rtt": rtt,
@@ -199,6 +210,15 @@ CLAIMS: Mapping[str, Callable[[Setting, SmtSender, Thresholds], list[Query]]] = 
     "loss_events": loss_events,
     "loss_amount": loss_amount,
 }
+
+
+EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
+"""Claims about one trace that any progress excuses: what they say is no bound of a run."""
+
+SAMPLES = {"utilisation": endless.SAMPLES, "utilisation_with_timeouts": 11}
+"""T where none is given; with time-outs 10 Rm, the period of the engine's."""
+
+DEFAULT_SAMPLES = 7
 
 
 def build_claim(name: str, setting: Setting, sender: SmtSender, thresholds: Thresholds) -> list[Query]:
@@ -210,7 +230,7 @@ def build_claim(name: str, setting: Setting, sender: SmtSender, thresholds: Thre
     """
     if name not in CLAIMS:
         raise unknown_name("property", name, CLAIMS)
-    taken = {"utilisation": "--at-least", "invariant": "", "full_invariant": ""}.get(name, "--at-most")
+    taken = "--at-least" if name.startswith("utilisation") else "" if name.endswith("invariant") else "--at-most"
     for option, value in (("--at-least", thresholds.at_least), ("--at-most", thresholds.at_most)):
         if value is not None and option != taken:
             raise InputError(f"property {name!r} does not take {option}")

@@ -44,8 +44,16 @@ class EngineSender:
         self.lost_before = 0.0
 
     def __call__(self, engine: CurveEngine, t: int, origin_bytes: float) -> float:
-        """Read the engine at sample t - 1, and return the bytes of step t."""
-        if t > 1:
+        """Read the engine at sample t - 1, and return the bytes of step t.
+
+        Args:
+            engine: about to run step t.
+            t: step of the trace, from 1.
+            origin_bytes: what the engine had delivered by sample 0.
+        """
+        if t == 1:
+            self.lost_before = float(engine.flow("L")[0, 0])
+        else:
             self._read(engine, t - 1, origin_bytes)
         self.state = advance(self.run, t, self.decide_step, self.state)
         return float(self.run.sent[t]) * self.bdp_bytes

@@ -236,9 +236,10 @@ def _closed(wanted: Needs, setting: Setting) -> Needs:
 def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool) -> View:
     n = setting.samples
     first_delays = _first_delays(setting, wanted)
-    look_back = max([0, *wanted.delays, *first_delays])
-    if setting.sent_before_at_most is not None:
+    look_back = setting.past_steps + max([0, *wanted.delays, *first_delays])
+    if setting.sent_before_at_most is not None and not setting.past_steps:
         look_back = max(look_back + 1, HISTORY_STEPS)
+    before = range(setting.past_steps)
     view = View(
         setting=setting,
         alpha=make.real("alpha"),
@@ -254,6 +255,10 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool
         loss_seen=[False] * n,
         late=[{m: make.boolean(f"late_{t}_{m}") for m in sorted(wanted.delays)} for t in range(n)],
         first_late=[{m: make.boolean(f"first_late_{t}_{m}") for m in first_delays} for t in range(n)],
+        G_before=make.series("G_before", setting.past_steps),
+        S_before=make.series("S_before", setting.past_steps),
+        late_before=[{m: make.boolean(f"late_before_{k}_{m}") for m in sorted(wanted.delays)} for k in before],
+        first_late_before=[{m: make.boolean(f"first_late_before_{k}_{m}") for m in first_delays} for k in before],
     )
     for name in BOUNDS:
         if name in wanted.bounds:

@@ -1,7 +1,7 @@
-"""The verified envelope of a sender: what can be proved of it on each model and buffer, within a budget of solver time.
+"""The verified envelope of a sender: what can be promised of it on each model and buffer, within a budget of solver time.
 
-Each entry is the best constant x of "on every trace of T samples with consistent beliefs on which no belief moves, the objective
-holds with x or the sender makes progress towards it", found by bisection. What the budget does not decide stays unknown.
+Each entry is the best constant x of a promise about endless runs on which no belief times out (:mod:`ccenv.smt.endless`), found
+by bisection. What the budget does not decide stays unknown.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, unknown_name
-from ccenv.smt import properties
-from ccenv.smt.algebra import Formula, any_of
+from ccenv.smt import endless
 from ccenv.smt.bisect import Best, bisect
 from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import BELIEF_BOUNDS, starts_consistent
-from ccenv.smt.encode import Needs, SmtSender
+from ccenv.smt.encode import SmtSender
 from ccenv.smt.properties import Property
 from ccenv.smt.report import about_run, write_counterexample
 from ccenv.smt.setting import Setting, named_setting
 from ccenv.smt.store import Store
 from ccenv.smt.verifier import Query, Result, Verdict, Verifier
-from ccenv.smt.view import View
 from ccenv.workers import Workers
 
 MODELS = ("ideal", "cbr_delay", "ccac")
@@ -44,7 +41,7 @@ class Metric:
         low: smallest value tried.
         high: largest value tried.
         precision: of the bisection.
-        holds: (view, x) -> objective with x, or progress.
+        promise: (setting, sender, x) -> what the solver decides.
     """
 
     name: str
@@ -53,37 +50,13 @@ class Metric:
     low: Fraction
     high: Fraction
     precision: Fraction
-    holds: Callable[[View, Fraction], Formula]
+    promise: Callable[[Setting, SmtSender, Fraction], Property]
 
 
 _METRICS = (
-    Metric(
-        "utilisation",
-        "fraction of C",
-        "largest",
-        Fraction(1, 64),
-        Fraction(1),
-        Fraction(1, 64),
-        lambda v, x: any_of([properties.utilisation(v, x), properties.rises(v)]),
-    ),
-    Metric(
-        "inflight",
-        "C (Rm + D)",
-        "smallest",
-        Fraction(1, 4),
-        Fraction(16),
-        Fraction(1, 16),
-        lambda v, x: any_of([properties.inflight(v, x), properties.falls(v)]),
-    ),
-    Metric(
-        "loss per Rm",
-        "C Rm",
-        "smallest",
-        Fraction(0),
-        Fraction(4),
-        Fraction(1, 16),
-        lambda v, x: any_of([properties.loss_per_step(v, Fraction(0), x), properties.falls(v)]),
-    ),
+    Metric("utilisation", "fraction of C", "largest", Fraction(1, 64), Fraction(1), Fraction(1, 64), endless.utilisation),
+    Metric("inflight", "C (Rm + D)", "smallest", Fraction(1, 4), Fraction(16), Fraction(1, 8), endless.inflight),
+    Metric("loss per Rm", "C Rm", "smallest", Fraction(0), Fraction(4), Fraction(1, 16), endless.loss_per_step),
 )
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
@@ -107,7 +80,7 @@ class EnvelopeRun:
     """
 
     sender: str
-    samples: int = 7
+    samples: int = endless.SAMPLES
     setting: str | None = None
     budget_s: float = 300.0
     time_limit_s: float = 600.0
@@ -143,8 +116,8 @@ def run_envelope(
         progress: called with each row, in the order of the table.
 
     Returns:
-        dict: sender, T and ``rows``: name, model, buffer, metric, unit, verdict, bound, beyond, paper, seconds, trace. All of it
-        can be written as JSON.
+        dict: sender, T, ``promises`` (version of what entries say) and ``rows``: name, model, buffer, metric, unit, verdict,
+        bound, beyond, paper, seconds, trace; ``ramp`` where a utilisation is proved. All of it can be written as JSON.
     """
     sender = smt_sender(run.sender)
     bound = sender.largest_rate()
@@ -203,6 +176,8 @@ def _cell(cell: _Cell) -> dict[str, Any]:
     if bracket.undecided:
         row["reason"] = bracket.evidence[str(bracket.undecided[-1])]
     if bracket.proved is not None:
+        if metric.name == "utilisation":
+            row["ramp"] = endless.ramp(endless.endless_setting(setting, sender), sender, bracket.proved)
         row["query_sha256"] = bracket.evidence[str(bracket.proved)]
         if run.recheck is not None:
             row |= _recheck(ask(bracket.proved, run.recheck))
@@ -236,16 +211,9 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
 
 
 def envelope_query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
-    """Return the query of one entry: on every trace on which no belief moves, the metric holds with a value, or progress."""
-    window = sender.needs(setting).probe_window
-    claim = Property(
-        metric.name,
-        f"{metric.name}: {float(value)} {metric.unit} or progress, where no belief moves",
-        lambda v: metric.holds(v, value),
-        Needs(BELIEF_BOUNDS) | sender.needs(setting),
-        lambda v: starts_consistent(v, window),
-    )
-    return Query(metric.name, setting, sender, claim, "constant")
+    """Return the query of one entry: the metric's promise with a value, beliefs read as the engine reads them."""
+    read = endless.endless_setting(setting, sender)
+    return Query(metric.name, read, sender, metric.promise(read, sender, value))
 
 
 def _recheck(again: Result | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ccenv.errors import CcenvError
 from ccenv.programs import Program, decide
-from ccenv.smt.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER, Setting, TimeoutRule
+from ccenv.smt.setting import Setting, TimeoutRule
 from ccenv.smt.view import View
 
 Values = Mapping[str, Any]
@@ -53,6 +53,11 @@ class Run:
         self.past: list[Fraction] = []
         while f"E_before_{len(self.past)}" in values:
             self.past.append(number(values, f"E_before_{len(self.past)}"))
+        before = range(setting.past_steps)
+        self.G_past = [number(values, f"G_before_{k}") for k in before]
+        self.S_past = [number(values, f"S_before_{k}") for k in before]
+        self.late_past = [_flags(values, "late_before", k) for k in before]
+        self.first_late_past = [_flags(values, "first_late_before", k) for k in before]
         self.E = [number(values, "E_0")]
         self.sent: list[Any] = [None]
         self.lost: list[Any] = [None]
@@ -86,8 +91,10 @@ def replay(setting: Setting, values: Values, bounds: frozenset[str], probe_windo
     Raises:
         ReplayError: naming the law or variable that disagrees, where and by how much.
     """
+    from ccenv.smt.exact_past import check_start
+
     run = Run(setting, values, bounds)
-    _check_start(run)
+    check_start(run)
     state: dict[str, Any] = {}
     for t in range(1, setting.samples):
         state = advance(run, t, decide_step, state)
@@ -158,6 +165,8 @@ def _program_inputs(run: Run, t: int) -> dict[str, Any]:
 
 def _step_utilised(run: Run, x: int) -> bool:
     if x < 0:
+        if run.setting.past_steps:
+            return run.enqueued(x) > run.S[x + run.d] or run.loss_seen[0]
         return bool(run.values.get("utilised_before", False))
     lost = run.lost_at_0 if x == 0 else run.lost[x] > 0
     return run.E[x] > run.S[x + run.d] or lost
@@ -169,43 +178,6 @@ def _arrive(run: Run, t: int) -> None:
     entered = min(wanted, room)
     run.lost.append(wanted - entered)
     run.E.append(entered)
-
-
-def _check_start(run: Run) -> None:
-    law("segment size", 0, 0 < run.alpha < LARGEST_ALPHA, run.alpha)
-    if run.beta is not None:
-        wanted: dict[Any, bool] = {
-            "small": run.beta == SMALL_BUFFER,
-            "large": run.beta >= LARGE_BUFFER_RTTS * (1 + run.d),
-            "arbitrary": run.beta > 0,
-        }
-        law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
-        law("drop-tail at sample 0", 0, run.E[0] <= run.G[0] + run.beta, run.E[0])
-        law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
-    law("S(0) = 0", 0, run.S[0] == 0, run.S[0])
-    law("S <= G", 0, run.S[0] <= run.G[0], run.S[0])
-    law("S <= A - L", 0, run.S[0] <= run.E[0], run.S[0])
-    law("S(0) >= G(0) - C*D", 0, run.S[0] >= run.G[0] - run.d, run.S[0])
-    if run.setting.model != "ccac":
-        law("an empty queue keeps no tokens", 0, run.G[0] <= run.E[0], run.G[0])
-    limit = run.setting.sent_before_at_most
-    curve = [run.E[0], *run.past]
-    for k in range(len(run.past)):
-        sent = curve[k] - curve[k + 1]
-        law("sending before the trace", -k, sent >= 0, sent)
-        law("largest rate before the trace", -k, limit is None or sent <= limit[0] + limit[1] * run.alpha, sent)
-    if run.setting.delay_rule == "sound":
-        for m, flag in run.late[0].items():
-            law(f"delay of {m} steps at sample 0", 0, not flag or run.S[0] <= run.enqueued(-m), run.S[0])
-    if limit is not None:
-        for m, flag in run.late[0].items():
-            waited = run.S[0] < run.enqueued(-1) and run.S[0] <= run.enqueued(-1 - m)
-            law(f"delay of {m} steps at sample 0 on a known past", 0, flag or not waited, run.S[0])
-    for lower, upper in (("C_L", "C_U"),):
-        if lower in run.beliefs:
-            law("C_L(0) >= MSS/Rm", 0, run.beliefs[lower][0] >= run.alpha, run.beliefs[lower][0])
-            if upper in run.beliefs:
-                law("C_L(0) <= C_U(0)", 0, run.beliefs[lower][0] <= run.beliefs[upper][0], run.beliefs[lower][0])
 
 
 def _check_moves(run: Run, t: int) -> None:
@@ -328,6 +300,10 @@ def _as_view(run: Run) -> View:
         first_late=run.first_late,
         cwnd=run.cwnd,
         extra=dict(run.kept),
+        G_before=run.G_past,
+        S_before=run.S_past,
+        late_before=run.late_past,
+        first_late_before=run.first_late_past,
     )
     for name, series in run.beliefs.items():
         setattr(view, name, series)

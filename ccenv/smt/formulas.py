@@ -14,11 +14,13 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
+from ccenv.foreign import fraction_of
 from ccenv.smt import properties
 from ccenv.smt.algebra import Formula, Term, all_of, any_of, negate
 from ccenv.smt.view import View
 
 Numbers = Mapping[str, Fraction]
+MAX_CASES = 26  # of a premise: each becomes a query, lettered a to z
 
 
 @dataclass(frozen=True)
@@ -169,14 +171,21 @@ def cases_of(data: Any, states: Mapping[str, Any]) -> list[Any]:
     A disjunction, or the negation of a conjunction, gives one case per part; a conjunction the combinations of its parts' cases.
     """
     if isinstance(data, str):
-        return cases_of(states[data], states) if data in states and len(cases_of(states[data], states)) > 1 else [data]
+        cases = cases_of(states[data], states) if data in states else []
+        return cases if len(cases) > 1 else [data]
     ((key, value),) = data.items()
     if key == "any":
-        return [case for part in value for case in cases_of(part, states)]
+        parts = [case for part in value for case in cases_of(part, states)]
+        if len(parts) > MAX_CASES:
+            raise InputError(f"a formula has {len(parts)} cases; at most {MAX_CASES} are allowed")
+        return parts
     if key == "all":
         combined: list[list[Any]] = [[]]
         for part in value:
-            combined = [[*done, case] for done in combined for case in cases_of(part, states)]
+            cases = cases_of(part, states)
+            if len(combined) * len(cases) > MAX_CASES:
+                raise InputError(f"a formula has more than {MAX_CASES} cases: alternatives within one 'all' multiply")
+            combined = [[*done, case] for done in combined for case in cases]
         return [{"all": parts} for parts in combined]
     if key == "not":
         inner = states.get(value, value) if isinstance(value, str) else value
@@ -207,12 +216,12 @@ def read_number(value: Any, where: str, numbers: Numbers) -> Fraction:
     """Return a number given as such, as text or as a constant's name."""
     if isinstance(value, str) and value in numbers:
         return numbers[value]
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise InputError(f"{where}: {value!r} is not a number")
     try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"{where}: {unknown_name('number or constant', str(value), numbers)}") from None
+        return fraction_of(value, where)
+    except InputError:
+        if not isinstance(value, str):
+            raise
+        raise InputError(f"{where}: {unknown_name('number or constant', value, numbers)}") from None
 
 
 def _condition(name: str, where: str, states: Mapping[str, Any]) -> Condition:

@@ -43,50 +43,56 @@ def origin(v: View) -> Iterator[Formula]:
 
 def token_rate(v: View) -> Iterator[Formula]:
     """At most C tokens are admitted per unit of time (B.4)."""
-    for t in range(1, v.setting.samples):
-        yield v.G[t] <= v.G[t - 1] + 1
+    for t in v.setting.times[1:]:
+        yield v.admitted(t) <= v.admitted(t - 1) + 1
 
 
 def tokens_monotone(v: View) -> Iterator[Formula]:
     """Admitted tokens are not taken back (B.4, W grows at most at rate C)."""
-    for t in range(1, v.setting.samples):
-        yield v.G[t] >= v.G[t - 1]
+    for t in v.setting.times[1:]:
+        yield v.admitted(t) >= v.admitted(t - 1)
 
 
 def service_monotone(v: View) -> Iterator[Formula]:
     """Delivered bytes stay delivered."""
-    for t in range(1, v.setting.samples):
-        yield v.S[t] >= v.S[t - 1]
+    for t in v.setting.times[1:]:
+        yield v.delivered(t) >= v.delivered(t - 1)
 
 
 def service_within_tokens(v: View) -> Iterator[Formula]:
     """S(t) <= G(t) (B.1)."""
-    for t in range(v.setting.samples):
-        yield v.S[t] <= v.G[t]
+    for t in v.setting.times:
+        yield v.delivered(t) <= v.admitted(t)
 
 
 def service_within_arrivals(v: View) -> Iterator[Formula]:
     """S(t) <= A(t) - L(t) (B.2)."""
-    for t in range(v.setting.samples):
-        yield v.S[t] <= v.E[t]
+    for t in v.setting.times:
+        yield v.delivered(t) <= v.enqueued(t)
 
 
 def jitter_bound(v: View) -> Iterator[Formula]:
-    """S(t) >= G(t - D) (B.3). Before the trace the law is loosest if no token was wasted: G(-D) = G(0) - C*D."""
-    d = v.setting.jitter_steps
-    for t in range(v.setting.samples):
-        yield v.S[t] >= (v.G[t - d] if t >= d else v.G[0] - d)
+    """S(t) >= G(t - D) (B.3). Before the first sample the law is loosest if no token was wasted: G falls by C per step."""
+    d, first = v.setting.jitter_steps, v.setting.times[0]
+    for t in v.setting.times:
+        yield v.delivered(t) >= (v.admitted(t - d) if t - d >= first else v.admitted(first) - d)
 
 
 def no_waste_while_queued(v: View) -> Iterator[Formula]:
     """Tokens are wasted only if all bytes have tokens: W(t) > W(t-1) => A - L <= G (B.5, B.6)."""
-    for t in range(1, v.setting.samples):
-        yield implies(v.G[t] < v.G[t - 1] + 1, v.E[t] <= v.G[t])
+    for t in v.setting.times[1:]:
+        yield implies(v.admitted(t) < v.admitted(t - 1) + 1, v.enqueued(t) <= v.admitted(t))
 
 
 def waste_when_empty(v: View) -> Iterator[Formula]:
-    """CBR: an empty queue keeps no credit, so tokens are wasted exactly when the queue would go negative ([CCmatic] s.3)."""
-    yield v.G[0] <= v.E[0]
+    """CBR: an empty queue keeps no credit, so tokens are wasted exactly when the queue would go negative ([CCmatic] s.3).
+
+    In the known past E(t) stands for E(t-1) + sent: they differ only where bytes were lost, and there the queue was not empty.
+    """
+    first = v.setting.times[0]
+    yield v.admitted(first) <= v.enqueued(first)
+    for t in range(first + 1, 1):
+        yield v.admitted(t) == smaller(v.admitted(t - 1) + 1, v.enqueued(t))
     for t in range(1, v.setting.samples):
         yield v.G[t] == smaller(v.G[t - 1] + 1, v.E[t - 1] + v.sent[t])
 
@@ -97,41 +103,67 @@ def drop_tail(v: View) -> Iterator[Formula]:
         for t in range(1, v.setting.samples):
             yield v.E[t] == v.E[t - 1] + v.sent[t]
         return
-    yield v.E[0] <= v.G[0] + v.beta
+    for t in range(v.setting.times[0], 1):
+        yield v.enqueued(t) <= v.admitted(t) + v.beta
     yield implies(v.lost_at_0, v.E[0] == v.G[0] + v.beta)
+    if v.setting.past_steps:
+        yield implies(v.loss_seen[0], v.enqueued(-1) == v.admitted(-1) + v.beta)
     for t in range(1, v.setting.samples):
         yield v.E[t] == smaller(v.E[t - 1] + v.sent[t], v.G[t] + v.beta)
 
 
 def past_sending(v: View) -> Iterator[Formula]:
-    """The sender sent at least nothing before the trace, or at most what the setting allows."""
-    limit = v.setting.sent_before_at_most
+    """The sender sent at least nothing before the trace, and in the known past at most what the setting allows.
+
+    What was lost in a step was sent in it too, so a step with loss filled the buffer with less than that.
+    """
+    setting = v.setting
+    limit = setting.sent_before_at_most
     earlier = [v.E[0], *v.E_before]
-    for now, before in pairwise(earlier):
+    for k, (now, before) in enumerate(pairwise(earlier)):
         yield before <= now
-        if limit is not None:
-            yield now - before <= limit[0] + limit[1] * v.alpha
+        if limit is not None and (k < setting.past_steps or not setting.past_steps):
+            most = limit[0] + limit[1] * v.alpha
+            yield now - before <= most
+            if setting.has_loss and k < setting.past_steps and k < 2:
+                yield implies(v.lost_at_0 if k == 0 else v.loss_seen[0], now - before < most)
+        if setting.past_start == "empty" and k >= setting.past_steps:
+            yield before == now
+
+
+def empty_start(v: View) -> Iterator[Formula]:
+    """Where the past starts empty, nothing was sent, served or lost by its first sample."""
+    if v.setting.past_start == "empty":
+        first = v.setting.times[0]
+        yield v.delivered(first) == v.enqueued(first)
+        yield v.admitted(first) == v.enqueued(first)
 
 
 def delay_of_newest(v: View) -> Iterator[Formula]:
     """late[t][m]: the newest byte delivered by sample t was sent m or more steps before; unchanged while nothing is delivered.
 
-    Where the setting knows the steps before the trace, the same link also ruled them. Then the newest byte was delivered at
-    sample 0 or -1 if bytes that were sent by -1 are still missing: S(-2) = S(0) would need G(-2) = G(-1) = S(0) by the jitter
-    bound, so a whole step of tokens wasted, so an empty queue at -1. Hence S(0) < E(-1) and S(0) <= E(-1-m) make it late.
+    Where the setting bounds what was sent before the trace without knowing its past sample by sample, the same link also ruled
+    it. Then the newest byte was delivered at sample 0 or -1 if bytes that were sent by -1 are still missing: S(-2) = S(0) would
+    need G(-2) = G(-1) = S(0) by the jitter bound, so a whole step of tokens wasted, so an empty queue at -1. Hence S(0) < E(-1)
+    and S(0) <= E(-1-m) make it late.
     """
-    for t, flags in enumerate(v.late):
+    setting = v.setting
+    first = setting.times[0]
+    for t in setting.times:
+        flags = v.newest_late(t)
         for m, flag in flags.items():
-            if t == 0:
-                # The newest byte may be stale at sample 0, so only one direction is sure.
-                if v.setting.delay_rule == "sound":
-                    yield implies(flag, v.S[0] <= v.enqueued(-m))
-                if v.setting.sent_before_at_most is not None:
+            if t == first:
+                # The newest byte may be stale at the first sample, so only one direction is sure.
+                if setting.past_start == "empty":
+                    yield negate(flag)
+                elif setting.delay_rule == "sound":
+                    yield implies(flag, v.delivered(t) <= v.enqueued(t - m))
+                if setting.sent_before_at_most is not None and not setting.past_steps:
                     yield implies(all_of([v.S[0] < v.enqueued(-1), v.S[0] <= v.enqueued(-1 - m)]), flag)
-            elif m <= t or v.setting.delay_rule == "sound":
-                served = v.S[t] > v.S[t - 1]
-                yield implies(served, same_truth(flag, v.S[t] <= v.enqueued(t - m)))
-                yield implies(negate(served), same_truth(flag, v.late[t - 1][m]))
+            elif m <= t or setting.delay_rule == "sound":
+                served = v.delivered(t) > v.delivered(t - 1)
+                yield implies(served, same_truth(flag, v.delivered(t) <= v.enqueued(t - m)))
+                yield implies(negate(served), same_truth(flag, v.newest_late(t - 1)[m]))
             else:
                 yield implies(v.S[t] == v.S[t - 1], same_truth(flag, v.late[t - 1][m]))
         yield from _longer_is_rarer(flags)
@@ -142,12 +174,16 @@ def delay_of_newest(v: View) -> Iterator[Formula]:
 
 def delay_of_first(v: View) -> Iterator[Formula]:
     """first_late[t][m]: the first byte delivered in (t-1, t] was not yet sent m or more steps before t."""
-    for t, flags in enumerate(v.first_late):
+    first = v.setting.times[0]
+    for t in v.setting.times:
+        flags = v.oldest_late(t)
         for m, flag in flags.items():
-            if t > 0:
-                served = v.S[t] > v.S[t - 1]
-                yield implies(served, same_truth(flag, v.S[t - 1] < v.enqueued(t - m)))
-                yield implies(negate(served), same_truth(flag, v.first_late[t - 1][m]))
+            if t > first:
+                served = v.delivered(t) > v.delivered(t - 1)
+                yield implies(served, same_truth(flag, v.delivered(t - 1) < v.enqueued(t - m)))
+                yield implies(negate(served), same_truth(flag, v.oldest_late(t - 1)[m]))
+            elif v.setting.past_start == "empty":
+                yield negate(flag)
         yield from _longer_is_rarer(flags)
 
 
@@ -185,6 +221,7 @@ ALWAYS: tuple[Law, ...] = (
     jitter_bound,
     drop_tail,
     past_sending,
+    empty_start,
     delay_of_newest,
     delay_of_first,
 )

@@ -160,6 +160,7 @@ def load_suite(name: str) -> LoadedSuite:
     in_file = suite.sender.endswith(".json")
     sender = smt_sender(str(resolve_inside(file.parent, suite.sender, f"{file.name}: sender")) if in_file else suite.sender)
     loaded = LoadedSuite(suite, sender, file)
+    _check_formulas(suite, file.name)
     for lemma in suite.lemmas:
         check_given(loaded, lemma)
         lemma_queries(loaded, lemma, suite_setting(loaded, "sound", 3), constants_of(suite, "sound"))
@@ -167,6 +168,16 @@ def load_suite(name: str) -> LoadedSuite:
             raise InputError(f"{file.name}: lemma {lemma.name}: bound {lemma.bound!r} is not among the constants")
     _check_lengths(suite, file.name)
     return loaded
+
+
+def _check_formulas(suite: Suite, file: str) -> None:
+    """Compile every formula, before anything takes one apart."""
+    numbers = constants_of(suite, "sound")
+    parts = [(name, formula) for name, formula in suite.states.items()]
+    for lemma in suite.lemmas:
+        parts += [(lemma.name, formula) for formula in (lemma.premise, *lemma.conclusion)]
+    for name, formula in parts:
+        compile_formula(formula, f"{file}: {name}", numbers, suite.states)
 
 
 def _check_lengths(suite: Suite, file: str) -> None:
@@ -294,6 +305,8 @@ def _lemma_query(
         chosen = replace(chosen, beliefs=replace(chosen.beliefs, timeout=TIMEOUT_PRESETS[lemma.timeout_preset]))
     if lemma.buffer is not None:
         chosen = replace(chosen, buffer=lemma.buffer)
+    if not _obeys_its_rate(loaded, case):
+        chosen = replace(chosen, sent_before_at_most=None)
     claim = Property(
         lemma.name,
         f"{text_of(told, numbers, states)} => {text_of(part, numbers, states)}",
@@ -302,6 +315,12 @@ def _lemma_query(
         lambda v: all_of([premise(v, 0), assumed(v, v.last)]),
     )
     return Query(name, chosen, loaded.sender, claim)
+
+
+def _obeys_its_rate(loaded: LoadedSuite, premise: Any) -> bool:
+    """Return whether a premise says that what the sender's largest rate rests on is true: else it may have sent more before."""
+    read = loaded.sender.needs(Setting(loaded.suite.model)).bounds & {"C_L", "C_L_lambda"}
+    return {f'"{bound}_true"' for bound in read} <= conjuncts_of(premise, loaded.suite.states)
 
 
 def uses_constant(loaded: LoadedSuite, lemma: Lemma, name: str) -> bool:

@@ -34,14 +34,16 @@ class Moves:
     """What network and sender do, step by step, to run a solver trace from an empty path.
 
     Attributes:
-        network: (PREFIX_STEPS + T - 1, 2 + 2 N): u_w, rate (unused), u_s (of flow 0), and free loss per flow, each in [0, 1].
-        rates_Bps: (PREFIX_STEPS + T - 1, N) what the senders send per step.
+        network: (prefix + rows - 1, 2 + 2 N): u_w, rate (unused), u_s (of flow 0), and free loss per flow, each in [0, 1].
+        rates_Bps: (prefix + rows - 1, N) what the senders send per step.
         offset_bytes: (N,) what the engine's curves are above the trace's (S there is 0 at row 0).
+        prefix_steps: steps that build the state of row 0; none for a trace that starts empty.
     """
 
     network: np.ndarray
     rates_Bps: np.ndarray
     offset_bytes: np.ndarray
+    prefix_steps: int
 
 
 def moves_of(trace: Trace) -> Moves:
@@ -50,6 +52,7 @@ def moves_of(trace: Trace) -> Moves:
     Two steps of prefix reach the initial state: one full step delivered at once, then a step that leaves the trace's queue (or
     tokens in stock) and its undelivered bytes; several flows send them in the proportion of what waits at row 0. From there u_w
     is the share of the spare tokens wasted, u_s the place of S in its legal band, and a free loss its share of what may be lost.
+    A trace that starts empty needs no prefix.
 
     Raises:
         InputError: for a trace on another grid or of another model.
@@ -64,15 +67,17 @@ def moves_of(trace: Trace) -> Moves:
     sent, free = np.diff(trace.A, axis=0), np.diff(trace.L_free, axis=0)
     jitter = trace.grid.jitter_steps[0] > 0
     # A backlog that was never served needs more than one full step; the second prefix step may send any amount.
-    offset = 2 * step_bytes - G[0]
+    prefix = 0 if header.history == "empty" else PREFIX_STEPS
+    offset = 2 * step_bytes - G[0] if prefix else 0.0
     prefix_sent = [step_bytes, E[0] + offset - step_bytes]
-    if prefix_sent[1] < 0:
+    if prefix and prefix_sent[1] < 0:
         raise InputError("the trace starts with more than one step of tokens in stock")
-    network = np.zeros((PREFIX_STEPS + len(G) - 1, 2 + 2 * n))
-    network[0, 2] = 1.0
-    network[1, 2] = _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
+    network = np.zeros((prefix + len(G) - 1, 2 + 2 * n))
+    if prefix:
+        network[0, 2] = 1.0
+        network[1, 2] = _share(S[0] + offset, step_bytes, min(G[0], E[0]) + offset)
     for t in range(1, len(G)):
-        row = network[PREFIX_STEPS + t - 1]
+        row = network[prefix + t - 1]
         spare = max(0.0, G[t - 1] + step_bytes - (E[t - 1] + sent[t - 1].sum() - free[t - 1].sum()))
         row[0] = _share(G[t - 1] + step_bytes - G[t], 0.0, spare)
         low = max(S[t - 1], G[t - 1]) if jitter else S[t - 1]
@@ -80,15 +85,16 @@ def moves_of(trace: Trace) -> Moves:
         for i in np.flatnonzero(free[t - 1] > 0):
             budget = header.path.flows[i].loss_budget * (trace.A[t, i] + offset * mix[i]) - trace.L_free[t - 1, i]
             row[2 + n + i] = _share(free[t - 1, i], 0.0, min(sent[t - 1, i], budget))
-    rates = np.vstack([np.outer(prefix_sent, mix), sent]) / header.dt_s
-    return Moves(network, np.maximum(rates, SMALLEST_RATE_Bps), offset * mix)
+    rates = np.vstack([np.outer(prefix_sent[:prefix], mix), sent]) / header.dt_s
+    return Moves(network, np.maximum(rates, SMALLEST_RATE_Bps), offset * mix, prefix)
 
 
 def as_adversary(trace: Trace, name: str = "solver") -> RecordedAdversary:
-    """Return a trace's network moves as an adversary for one flow, repeated period after period, without the prefix."""
+    """Return a trace's network moves as an adversary for one flow, repeated period after period, without prefix and past."""
     if trace.n_flows != 1:
         raise InputError(f"moves of a trace with {trace.n_flows} flows cannot play against one sender")
-    return RecordedAdversary(name, moves_of(trace).network[PREFIX_STEPS:], periodic=True)
+    moves = moves_of(trace)
+    return RecordedAdversary(name, moves.network[moves.prefix_steps + trace.start_row :], periodic=True)
 
 
 def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, float]:
@@ -117,14 +123,15 @@ def engine_replay(trace: Trace, decide: Decide | None = None) -> tuple[Trace, fl
         history_rtts=_history_rtts(trace),
         record=True,
     )
+    begins = moves.prefix_steps + trace.start_row
     for step, rates in enumerate(moves.rates_Bps):
         actions = rates[None]
-        if decide is not None and step >= PREFIX_STEPS:
-            offered = decide(engine, step - PREFIX_STEPS + 1, float(moves.offset_bytes[0]))
+        if decide is not None and step >= begins:
+            offered = decide(engine, step - begins + 1, float(moves.offset_bytes[0] + trace.S[trace.start_row, 0]))
             actions = np.array([[max(offered / trace.header.dt_s, SMALLEST_RATE_Bps)]])
         engine.advance(1, actions=actions)
     run = engine.trace(0)
-    cut = _cut(run, trace, moves.offset_bytes)
+    cut = _cut(run, trace, moves)
     scale = max(1.0, float(np.abs(trace.A).max()), float(np.abs(trace.G).max()))
     difference = max(float(np.abs(getattr(cut, name) - getattr(trace, name)).max()) for name in ("A", "L", "S", "G"))
     return cut, difference / scale
@@ -136,8 +143,8 @@ def _history_rtts(trace: Trace) -> float:
     return min(LONGEST_HISTORY_RTTS, 4 * (most + len(trace.G)) + 64)
 
 
-def _cut(run: Trace, like: Trace, offset: np.ndarray) -> Trace:
-    rows = slice(PREFIX_STEPS, None)
+def _cut(run: Trace, like: Trace, moves: Moves) -> Trace:
+    rows, offset = slice(moves.prefix_steps, None), moves.offset_bytes
     header = like.header.model_copy(update={"notes": "replayed in the curve engine", "senders": run.header.senders})
     return Trace(
         header=header,

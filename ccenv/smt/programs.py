@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from ccenv.errors import ProgramError
 from ccenv.programs import Branch, Expression, Leaf, Program, Rule
-from ccenv.smt.algebra import Formula, Term, any_of, choose, larger
+from ccenv.smt.algebra import Formula, Term, any_of, choose, larger, same_truth
 from ccenv.smt.setting import LARGEST_ALPHA
 from ccenv.smt.view import View
 
@@ -65,6 +65,8 @@ def sends(v: View, program: Program) -> Iterator[Formula]:
     longest = longest_hold(program)
     held = v.extra.get("held")
     yield v.rate[0] >= v.alpha
+    if v.setting.past_steps and "utilised_before" in v.extra:
+        yield same_truth(v.extra["utilised_before"][0], v.step_utilised(-1))
     for t in range(1, v.setting.samples):
         decided = larger(rule_rate(program.rule, v, t - 1), v.alpha)
         if held is None:

@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
-from ccenv.foreign import is_version, read_json
+from ccenv.foreign import fraction_of, is_version, read_json
 from ccenv.smt.algebra import Formula, Term, larger
 from ccenv.smt.encode import Needs, Variables
 from ccenv.smt.exact import DecideStep, Decision, number
@@ -149,7 +149,7 @@ def load_relu(file: FilePath) -> ReluSender:
 def _weight(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"weight {value!r} is neither an integer nor a text")
-    return Fraction(value)
+    return fraction_of(value, "weight")
 
 
 def _dot(row: tuple[Fraction, ...], values: list[Any]) -> Any:

@@ -12,8 +12,10 @@ from typing import Any
 from ccenv import __version__
 from ccenv.errors import CcenvError
 from ccenv.smt.closed_loop import run_in_engine
+from ccenv.smt.endless import VERSION
 from ccenv.smt.export import as_trace
 from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.reach import find_past
 from ccenv.smt.setting import Setting
 from ccenv.smt.solvers import version_of
 from ccenv.smt.two_flow import TwoFlowQuestion
@@ -95,6 +97,7 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
         broken = results[-1]
         query = queries[len(results) - 1]
         outcome.trace, outcome.details["replay"] = write_counterexample(query, broken, folder, name)
+        outcome.details["reachable"] = outcome.details["replay"]["reachable"]
         outcome.details["violates"] = query.claim.text
     return outcome
 
@@ -116,23 +119,25 @@ def _query_record(query: Query, result: Result) -> dict[str, Any]:
 
 
 def write_counterexample(query: Query, result: Result, folder: FilePath, name: str) -> tuple[str, dict[str, Any]]:
-    """Write a counterexample as a trace file and run it in the curve engine.
+    """Look for a legal past of a counterexample, write both as a trace file and run them in the curve engine.
 
     Returns:
-        tuple: the file, and how the engine compares.
+        tuple: the file, and how the engine compares and whether a legal past leads there (:mod:`ccenv.smt.reach`).
 
     Raises:
         CcenvError: if the folder cannot be written.
     """
+    reach = find_past(query, result)
+    query, result, setting = reach.query, reach.result, reach.query.setting
     if result.view is None:
         raise CcenvError(f"{name}: no counterexample to write")
-    setting = query.setting
-    trace = as_trace(result.view, query.sender.name, f"violates: {query.claim.text} (T = {setting.samples})")
+    notes = f"violates: {query.claim.text} (T = {setting.samples}); sample 0 is row {setting.past_steps}"
+    trace = as_trace(result.view, query.sender.name, notes)
     stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
     file = _save(trace, folder, stem)
     window = (query.sender.needs(setting) | query.claim.needs).probe_window
     replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
-    return file, replay
+    return file, replay | reach.to_dict()
 
 
 def decide_fairness(question: TwoFlowQuestion, folder: FilePath, time_limit_s: float, seed: int = 0) -> Outcome:
@@ -153,6 +158,7 @@ def decide_fairness(question: TwoFlowQuestion, folder: FilePath, time_limit_s: f
         trace = as_two_flow_trace(question.setting, result.values, question.name, f"violates: {question.claim}")
         stem = f"{question.name}-two-flows-T{question.setting.samples}-{result.evidence['sha256'][:8]}"
         outcome.trace = _save(trace, folder, stem)
+        outcome.details["reachable"] = "unknown"  # a past of two flows is not looked for
         outcome.details["violates"] = question.claim
         outcome.details["replay"] = {"exact": "laws and both senders reproduced in rational numbers"}
         if result.fluid:
@@ -181,6 +187,7 @@ def about_run(setting: Setting) -> dict[str, Any]:
     """Return what a report must say about where and with what it was made."""
     return {
         "T": setting.samples,
+        "promises": VERSION,
         "setting": setting.to_dict(),
         "ccenv_version": __version__,
         "solver": version_of("z3"),

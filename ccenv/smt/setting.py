@@ -21,6 +21,7 @@ LARGE_BUFFER_RTTS = Fraction(3)
 """beta >= 3*C*(Rm + D) ([CCmatic] s.6.1)."""
 
 LONGEST_TRACE = 40
+LONGEST_PAST = 64
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,15 @@ class Setting:
         delay_rule: ``sound``: delays of bytes sent before the trace are those of some legal past; ``artefact``: the published
             rules (every delay, up to T steps, grows by at most one step per step and is at most beta/C + D), which exclude
             legal traces.
-        sent_before_at_most: None, or (a, b): in each of the three steps before the trace the sender sent at most
-            a*C*Rm + b*MSS.
+        sent_before_at_most: None, or (a, b): in each known step before the trace the sender sent at most a*C*Rm + b*MSS.
         beliefs: belief rules.
         broken: names of laws that are left out, for mutation tests only.
         loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
             a retransmission time-out (:mod:`ccenv.smt.loss_detection`). What beliefs call a loss is the oracle's in both.
+        past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
+            the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
+        past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
+            nothing was sent before.
     """
 
     model: str = "ccac"
@@ -97,6 +101,8 @@ class Setting:
     beliefs: BeliefRules = field(default_factory=BeliefRules)
     broken: frozenset[str] = frozenset()
     loss_detection: Literal["oracle", "dupacks"] = "oracle"
+    past_steps: int = 0
+    past_start: Literal["any", "empty"] = "any"
 
     def __post_init__(self) -> None:
         """Refuse what no encoding exists for."""
@@ -110,6 +116,12 @@ class Setting:
             raise unknown_name("loss detection", self.loss_detection, LOSS_DETECTIONS)
         if not 3 <= self.samples <= LONGEST_TRACE:
             raise InputError(f"T is {self.samples}; it must be 3 to {LONGEST_TRACE} samples")
+        if not 0 <= self.past_steps <= LONGEST_PAST:
+            raise InputError(f"past_steps is {self.past_steps}; it must be 0 to {LONGEST_PAST}")
+        if self.past_steps and self.delay_rule == "artefact":
+            raise InputError("the published delay rule says nothing about a past; past_steps must be 0")
+        if self.past_start == "empty" and not self.past_steps:
+            raise InputError("past_start 'empty' needs past_steps of 1 or more")
 
     @property
     def jitter_steps(self) -> int:
@@ -120,6 +132,11 @@ class Setting:
     def has_loss(self) -> bool:
         """Whether the buffer is finite."""
         return self.buffer != "infinite"
+
+    @property
+    def times(self) -> range:
+        """Sample indices of the known past and the trace: -past_steps to T - 1."""
+        return range(-self.past_steps, self.samples)
 
     def without_timeout(self) -> Setting:
         """Return the same setting with bounds that only tighten."""
@@ -138,14 +155,15 @@ class Setting:
 
 SETTINGS = ("sound", "artefact", "history")
 HISTORY_STEPS = 3
+"""Known steps before the trace in ``sound`` and ``history``: more do not change the bounds of cc_qdel."""
 
 
 def named_setting(name: str, base: Setting, largest_rate: tuple[Fraction, Fraction] | None = None) -> Setting:
     """Apply one of the three named treatments of what happened before the trace.
 
     Args:
-        name: ``sound``; ``artefact``, the published delay rule; ``history``: sound, and in each of the three steps before the
-            trace the sender obeyed its own largest rate.
+        name: ``sound``: in each of the last steps before the trace the network obeyed its laws; ``artefact``, the published
+            delay rule; ``history``: sound, and in each of those steps the sender obeyed its own largest rate.
         base: the setting to change.
         largest_rate: (a, b) of a sender that never exceeds a*C + b*MSS/Rm while its beliefs are consistent; ``history`` needs
             it. cc_qdel has (2, 0): it sends at most 2*C*Rm per step.
@@ -158,9 +176,10 @@ def named_setting(name: str, base: Setting, largest_rate: tuple[Fraction, Fracti
     if name == "history":
         if largest_rate is None:
             raise InputError("setting 'history' needs a sender whose rate is bounded by C_L and MSS/Rm alone; use 'sound'")
-        return replace(base, delay_rule="sound", sent_before_at_most=largest_rate)
-    rule: Literal["sound", "artefact"] = "artefact" if name == "artefact" else "sound"
-    return replace(base, delay_rule=rule, sent_before_at_most=None)
+        return replace(base, delay_rule="sound", sent_before_at_most=largest_rate, past_steps=HISTORY_STEPS)
+    if name == "artefact":
+        return replace(base, delay_rule="artefact", sent_before_at_most=None, past_steps=0)
+    return replace(base, delay_rule="sound", sent_before_at_most=None, past_steps=HISTORY_STEPS)
 
 
 def _plain(value: Any) -> Any:

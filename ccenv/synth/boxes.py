@@ -41,7 +41,7 @@ def _first_program(box, row) -> None:  # type: ignore[no-untyped-def]
         row[hole] = _lowest(box[hole])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def first_programs(boxes) -> np.ndarray:  # type: ignore[no-untyped-def]
     """Return (n, HOLES) int64: the first program of each box."""
     out = np.zeros((len(boxes), HOLES), np.int64)
@@ -71,7 +71,7 @@ def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: 
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def masks_at(conditions, points) -> np.ndarray:  # type: ignore[no-untyped-def]
     """Return (n,) masks: which conditions on bounds hold at each of (n, 3) points C_L, C_U, MSS/Rm."""
     out = np.zeros(len(points), np.uint64)
@@ -152,7 +152,7 @@ def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:  # type: ig
     return size
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, most):  # type: ignore[no-untyped-def]
     """Refute boxes until none is left, ``pending`` is full, the stack has no room or ``most`` boxes were looked at.
 

@@ -114,7 +114,7 @@ def _between(values: list[Fraction]) -> Iterator[Fraction]:
         yield from (value, value + (after - value) / 3, value + (after - value) * 2 / 3)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def _signatures(truths, same, rows, out) -> None:  # type: ignore[no-untyped-def]
     one = np.uint64(1)
     for i in range(len(rows)):

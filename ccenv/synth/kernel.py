@@ -93,7 +93,7 @@ def _delay(trace, t: int, E, S, before: int) -> int:  # type: ignore[no-untyped-
     return min(max(trace.delay_at[t], t), most)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type: ignore[no-untyped-def]
     """Run one candidate on one trace.
 
@@ -228,7 +228,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
     return MISSED if large and not falls else SURVIVES
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:  # type: ignore[no-untyped-def]
     """Run one trace against many candidates; returns how many it breaks.
 
@@ -250,7 +250,7 @@ def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:  # ty
     return broken
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def score(traces, goals, shape, candidates, conditions, rates, out) -> None:  # type: ignore[no-untyped-def]
     """Run many traces against many candidates: out (n_traces, n_candidates) int8 is filled with what each does."""
     for i in range(len(traces)):

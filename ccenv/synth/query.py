@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel, find_data, shipped_names, validate
 from ccenv.errors import InputError
-from ccenv.foreign import read_yaml
+from ccenv.foreign import fraction_of, read_yaml
 from ccenv.programs import UNIT_OF
 from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting
 from ccenv.synth.classes import LARGEST_SPACE, check_four, count_classes
@@ -35,12 +35,10 @@ _UNITS = {"MSS": "mss", "C*Rm": "rtt", "C*(Rm+D)": "bdp"}
 
 def read_fraction(value: Any) -> Fraction:
     """Read a number given as 1, 0.5 or '3/2'."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
-        raise ValueError("a number such as 1, 0.5 or 3/2 is needed")
     try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise ValueError("a number such as 1, 0.5 or 3/2 is needed") from None
+        return fraction_of(value, "number")
+    except InputError:
+        raise ValueError("a number such as 1, 0.5 or 3/2 is needed, of at most 40 digits") from None
 
 
 def read_amount(value: Any) -> Amount:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ccenv.errors import require_extra
-from ccenv.training.config import OffPolicySettings, PpoSettings, TrainConfig
+from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings
+from ccenv.training.config import TrainConfig
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")

@@ -20,7 +20,7 @@ from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.foreign import is_finite, is_version, read_bounded, read_json, resolve_inside, shown
 
-FORMAT, VERSION = "ccenv-checkpoint", 3
+FORMAT, VERSION = "ccenv-checkpoint", 4
 STATE = "state.json"
 MAX_TENSOR_BYTES = 2 << 30  # memories of off-policy learners are the largest part
 

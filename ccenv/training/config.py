@@ -10,115 +10,25 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
+from ccenv.adversaries.search.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_of, scene_set
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.mlp import MAX_WIDTH
 from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.settings import EXTERNAL, EnvSettings
-from ccenv.errors import InputError
+from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
+from ccenv.path import Path
+from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
 _OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
 
 
-class PpoSettings(StrictModel):
-    """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) as Stable-Baselines3 implements it.
-
-    Attributes:
-        n_steps: environment steps per environment and iteration.
-        batch_size: samples per gradient step.
-        n_epochs: passes over the samples of an iteration.
-        learning_rate: of Adam.
-        gamma: discount per environment step.
-        gae_lambda: of the generalised advantage estimate.
-        clip_range: of the probability ratio.
-        entropy_weight: of the entropy bonus.
-        value_weight: of the value loss.
-        max_gradient_norm: larger gradients are scaled down.
-        hidden: widths of the hidden layers of policy and value network.
-        activation: ``"tanh"`` or ``"relu"``.
-        log_std: initial logarithm of the standard deviation of the actions.
-    """
-
-    n_steps: int = Field(default=32, ge=2)
-    batch_size: int = Field(default=1024, ge=2)
-    n_epochs: int = Field(default=5, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-    gamma: float = Field(default=0.95, ge=0, le=1)
-    gae_lambda: float = Field(default=0.9, ge=0, le=1)
-    clip_range: float = Field(default=0.2, gt=0, allow_inf_nan=False)
-    entropy_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    value_weight: float = Field(default=0.5, ge=0, allow_inf_nan=False)
-    max_gradient_norm: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    hidden: tuple[int, ...] = Field(default=(64, 64), min_length=1, max_length=5)
-    activation: Literal["tanh", "relu"] = "tanh"
-    log_std: float = Field(default=-0.7, ge=-10, le=2)
-
-    @model_validator(mode="after")
-    def _widths(self) -> PpoSettings:
-        check_widths(self.hidden)
-        return self
-
-
-class OffPolicySettings(StrictModel):
-    """What SAC and TD3 have in common. Hidden layers are tanh: the kernel has one activation, and it squashes actions.
-
-    Attributes:
-        n_steps: environment steps per environment and iteration.
-        gradient_steps: gradient steps per iteration.
-        batch_size: samples per gradient step.
-        buffer_size: samples that are remembered.
-        learning_starts: steps of random actions at first.
-        learning_rate: of Adam.
-        gamma: discount per environment step.
-        tau: how far the target networks follow per gradient step.
-        hidden: widths of the hidden layers of actor and critics.
-    """
-
-    n_steps: int = Field(default=4, ge=1)
-    gradient_steps: int = Field(default=16, ge=1)
-    batch_size: int = Field(default=256, ge=2)
-    buffer_size: int = Field(default=65_536, ge=256, le=4_194_304)
-    learning_starts: int = Field(default=4096, ge=0)
-    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-    gamma: float = Field(default=0.95, ge=0, le=1)
-    tau: float = Field(default=0.02, gt=0, le=1)
-    hidden: tuple[int, ...] = Field(default=(64, 64), min_length=1, max_length=4)
-
-    @model_validator(mode="after")
-    def _widths(self) -> OffPolicySettings:
-        check_widths(self.hidden)
-        return self
-
-
-class SacSettings(OffPolicySettings):
-    """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905); the entropy weight adapts itself.
-
-    Attributes:
-        initial_entropy_weight: where it starts.
-    """
-
-    initial_entropy_weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
-
-
-class Td3Settings(OffPolicySettings):
-    """Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477).
-
-    Attributes:
-        noise_std: standard deviation of the noise on actions.
-        policy_delay: critic updates per actor update.
-    """
-
-    noise_std: float = Field(default=0.2, ge=0, allow_inf_nan=False)
-    policy_delay: int = Field(default=2, ge=1)
-
-
-def check_widths(hidden: tuple[int, ...]) -> None:
-    """Raise ValueError for hidden layers that the kernel cannot evaluate."""
-    if not all(1 <= width <= MAX_WIDTH for width in hidden):
-        raise ValueError(f"hidden {list(hidden)}: widths must lie in 1 to {MAX_WIDTH}, what the kernel can evaluate")
+def _kept_for_reports(where: str, name: str) -> str:
+    allowed = ", ".join(SCENE_SETS[TRAINING])
+    return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
 
 
 class Stage(StrictModel):
@@ -156,7 +66,7 @@ class RobustSettings(StrictModel):
         share: share of the environments that play against the pool; 0: none, and no attack (a control run).
         log_std: logarithm of the standard deviation of the actions, set anew when the rounds start.
         searches: adversaries of ``ccenv attack`` that give periodic moves.
-        paths: on these paths of ``ccenv attack``.
+        paths: on these scenes of ``ccenv attack``; worst cases are published on the others.
         budget_flow_steps: of each search.
         keep: newest patterns in the pool.
         policies: adversary policies (files, registered names) that are always in the pool.
@@ -172,18 +82,28 @@ class RobustSettings(StrictModel):
     keep: int = Field(default=8, ge=1, le=256)
     policies: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _training_scenes(self) -> RobustSettings:
+        for name in self.paths:
+            if name not in PATHS:
+                raise ValueError(str(unknown_name("attack path", name, PATHS)))
+            if scene_set(name) == REPORT:
+                raise ValueError(_kept_for_reports("paths", name))
+        return self
+
     def round_at(self, step: int) -> int:
         """Return the number of the round at a step; 0: before the first."""
         return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
 
 
 class EvaluationSettings(StrictModel):
-    """Scores on held-out paths (``ccenv.training.evaluation``).
+    """Scores in the config's own world (``ccenv.training.evaluation``), on three sets of paths that share none.
 
     Attributes:
-        every_steps: steps between evaluations during training; 0: only at the end.
+        every_steps: steps between evaluations during training, on the set that the best checkpoint is chosen on and, with an
+            early stop, on the one that stops; 0: only at the end.
         n_paths: number of paths of the final evaluation.
-        n_paths_during: number of paths of the others.
+        n_paths_during: number of paths of each of the others.
     """
 
     every_steps: int = Field(default=0, ge=0)
@@ -274,6 +194,10 @@ class TrainConfig(StrictModel):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
             raise ValueError("robust training needs one flow and no curriculum")
+        for path in fixed_paths(self.environment.paths):
+            name = scene_of(path)
+            if scene_set(name) == REPORT:
+                raise ValueError(_kept_for_reports("environment.paths", str(name)))
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
@@ -320,6 +244,13 @@ class TrainConfig(StrictModel):
         if not self.early_stop.patience:
             free |= {"evaluation"}
         return self.model_dump(mode="json", exclude=free) == other.model_dump(mode="json", exclude=free)
+
+
+def fixed_paths(paths: PathDistribution | Path | tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the paths of an environment that are not drawn."""
+    if isinstance(paths, PathDistribution):
+        return ()
+    return (paths,) if isinstance(paths, Path) else paths
 
 
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:

@@ -1,4 +1,4 @@
-"""The score of a sender on fixed held-out paths, the same for learned, synthesised and classic ones."""
+"""The score of a sender on held-out paths, in its config's own world or in the one that all senders share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.adversary import Adversary
-from ccenv.envs.core import SEED_LIMIT, Core
+from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution
-from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
-from ccenv.envs.settings import EnvSettings
+from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError
 from ccenv.path import Path
 from ccenv.sender import ExternalSender, Sender
+from ccenv.training.path_sets import FIXED, PathSet, path_seed
 
-HELD_OUT_SEED = SEED_LIMIT // 2  # training seeds lie below 2**31
 MODELS = ("cbr_delay", "ccac")
+WARMUP_RTTS, MEASURE_RTTS = 60, 64
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,18 @@ class Evaluation:
     """Means over paths; every path counts the same.
 
     Attributes:
-        score: utilisation - 0.1*queue - loss, or as the weights say.
-        utilisation: bytes delivered / bytes that the link could carry.
+        score: the weighted terms of the reward; by default utilisation - 0.1*queue - loss.
+        utilisation: bytes that the evaluated flow got delivered / bytes that the link could carry; of a network, all flows'.
         queue_bdp: mean queue / (C*Rm).
-        loss: bytes lost / bytes that the link could carry.
-        delay_rtts: mean queueing and jitter delay / Rm.
+        loss: bytes that the evaluated flow lost / bytes that the link could carry.
+        delay_rtts: mean queueing and jitter delay of the evaluated flow / Rm.
         score_p5: score of the path at the 5th percentile.
         n_paths: number of paths.
+        n_flows: flows that share each path.
+        share: the evaluated flow's part of all bytes delivered; 1 alone.
+        jain: Jain's index of the bytes that the flows got delivered in the whole measured time; 1 alone.
+        link_utilisation: bytes that all flows got delivered / bytes that the link could carry.
+        path_set: which paths (``ccenv.training.path_sets``); ``"fixed"``: those of the world, on which training takes place too.
     """
 
     score: float
@@ -42,31 +47,36 @@ class Evaluation:
     delay_rtts: float
     score_p5: float
     n_paths: int
+    n_flows: int
+    share: float
+    jain: float
+    link_utilisation: float
+    path_set: str
 
 
 def evaluate_sender(
     sender: Sender,
     n_paths: int = 1024,
-    seed: int = HELD_OUT_SEED,
+    seed: int = 0,
     *,
+    path_set: PathSet = PathSet.REPORT,
     paths: PathDistribution | Path | Sequence[Path] | None = None,
     models: Sequence[str] = MODELS,
     adversary: Adversary | None = None,
     weights: RewardWeights | None = None,
-    warmup_rtts: int = 60,
-    measure_rtts: int = 64,
+    warmup_rtts: int = WARMUP_RTTS,
+    measure_rtts: int = MEASURE_RTTS,
     steps_per_rtt: int = 8,
     threads: int = 1,
 ) -> Evaluation:
-    """Score a sender that runs alone on each of many paths.
-
-    Each path starts cold (C_L is one segment per Rm, an idle link) and is measured after a warm-up.
+    """Score a sender that runs alone on each of many paths: by default in the common world, the same for all senders.
 
     Args:
         sender: any sender that decides for itself.
         n_paths: number of paths, divided among the models.
-        seed: of the paths and the network's moves.
-        paths: where the paths come from; by default ``PathDistribution`` with cold starts.
+        seed: which paths of the set, and which moves of the network.
+        path_set: where the paths come from.
+        paths: their distribution, or fixed ones; by default ``PathDistribution``.
         models: network models.
         adversary: the network's player; by default the mixture that training meets.
         weights: of the score's terms.
@@ -78,27 +88,83 @@ def evaluate_sender(
     Raises:
         InputError: for an external sender.
     """
-    if isinstance(sender, ExternalSender):
-        raise InputError("an external sender cannot be evaluated: its rate comes from outside")
-    chosen = PathDistribution(seeded_share=0.0) if paths is None else paths
-    settings = EnvSettings(
+    chosen = PathDistribution() if paths is None else paths
+    world = EnvSettings(
         paths=chosen if isinstance(chosen, (PathDistribution, Path)) else tuple(chosen),
         models=tuple(models),
+        reward=weights or RewardWeights(),
         steps_per_rtt=steps_per_rtt,
-        episode_rtts=warmup_rtts + measure_rtts,
         threads=threads,
     )
-    player = MoveMixture().adversary() if adversary is None else adversary
-    core = Core(n_paths, settings, senders=[sender], adversary=player, groups=np.ones((1, 1), np.bool_))
-    core.reset(seed=seed)
+    return evaluate_in_world(
+        world,
+        sender,
+        n_paths,
+        seed,
+        path_set=path_set,
+        adversary=adversary,
+        warmup_rtts=warmup_rtts,
+        measure_rtts=measure_rtts,
+    )
+
+
+def evaluate_in_world(
+    world: EnvSettings,
+    sender: Sender | None,
+    n_paths: int = 1024,
+    seed: int = 0,
+    *,
+    path_set: PathSet = PathSet.REPORT,
+    adversary: Adversary | None = None,
+    warmup_rtts: int = WARMUP_RTTS,
+    measure_rtts: int = MEASURE_RTTS,
+) -> Evaluation:
+    """Score a sender, or a network, where its config trains it: with its competitors, on its paths, models and grid.
+
+    Each path starts cold (C_L is one segment per Rm, an idle link) and is measured after a warm-up.
+
+    Args:
+        world: settings of the environment.
+        sender: plays the external flow; None: the world has none, and its network is what is evaluated.
+        n_paths: number of paths, divided among the models.
+        seed: which paths of the set, and which moves of the network.
+        path_set: where the paths come from.
+        adversary: the network's player; by default the world's.
+        warmup_rtts: round trips before the measurement.
+        measure_rtts: round trips measured.
+
+    Raises:
+        InputError: for an external sender, or a world that does not have one external flow where a sender is given.
+    """
+    if isinstance(sender, ExternalSender):
+        raise InputError("an external sender cannot be evaluated: its rate comes from outside")
+    external = [flow for flow, name in enumerate(world.senders) if name == EXTERNAL]
+    if len(external) != (0 if sender is None else 1):
+        wanted = "no" if sender is None else "exactly one"
+        raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")
+    senders = world.build_senders()
+    own = np.ones(len(senders), np.bool_)
+    if sender is not None:
+        senders[external[0]] = sender
+        own = np.arange(len(senders)) == external[0]
+    core = Core(
+        n_paths,
+        _measured(world, warmup_rtts + measure_rtts),
+        senders=senders,
+        adversary=world.build_adversary() if adversary is None else adversary,
+        groups=np.stack([own, np.ones_like(own)]),
+    )
+    core.reset(seed=path_seed(path_set, seed))
     for _ in range(warmup_rtts):
         core.advance()
-    terms = np.zeros((n_paths, len(TERMS)))
+    before = core.delivered_bytes
+    terms = np.zeros((2, n_paths, len(TERMS)))
     for _ in range(measure_rtts):
-        terms += core.advance()[:, 0]
+        terms += core.advance().swapaxes(0, 1)
     terms /= measure_rtts
-    scores = weigh(terms, (weights or RewardWeights()).vector())
-    mean = dict(zip(TERMS, terms.mean(axis=0).tolist(), strict=True))
+    delivered = core.delivered_bytes - before
+    scores = weigh(terms[0], world.reward.vector())
+    mean = dict(zip(TERMS, terms[0].mean(axis=0).tolist(), strict=True))
     return Evaluation(
         score=float(scores.mean()),
         utilisation=mean["utilisation"],
@@ -107,4 +173,27 @@ def evaluate_sender(
         delay_rtts=mean["delay"],
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_paths,
+        n_flows=len(senders),
+        share=float(_share(delivered, own).mean()),
+        jain=float(_jain(delivered).mean()),
+        link_utilisation=float(terms[1, :, TERMS.index("utilisation")].mean()),
+        path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
+
+
+def _measured(world: EnvSettings, rtts: int) -> EnvSettings:
+    """Return the world as it is measured: cold starts, and every path as long as the others."""
+    paths = world.paths.model_copy(update={"seeded_share": 0.0}) if isinstance(world.paths, PathDistribution) else world.paths
+    return world.model_copy(update={"paths": paths, "staggered": False, "decision_steps": None, "episode_rtts": rtts})
+
+
+def _share(delivered: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return the part of some flows in the bytes delivered, (B,); 0 where nothing was."""
+    total = delivered.sum(axis=1)
+    return np.divide(delivered[:, own].sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
+
+
+def _jain(delivered: np.ndarray) -> np.ndarray:
+    """Return Jain's index of each row, (B,); 1 where nothing was delivered, as in the reward."""
+    squares = delivered.shape[1] * (delivered**2).sum(axis=1)
+    return np.divide(delivered.sum(axis=1) ** 2, squares, out=np.ones_like(squares), where=squares > 0)

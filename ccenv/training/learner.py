@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ccenv.training.clock import Stopwatch
 from ccenv.training.config import RobustSettings, TrainConfig
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, opponents
+from ccenv.training.path_sets import PathSet, path_seed
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -69,11 +71,11 @@ class Learner:
         self.clock = Stopwatch()
         self.marks: dict[str, float] = {}
         if state is None:
-            self._task.core.reset(seed=config.seed)
+            self._task.core.reset(seed=path_seed(PathSet.TRAIN, config.seed))
         else:
             self._restore(state)
         self._look()
-        self.state = self._pack()
+        self.state = self._pending = self._pack()
 
     def _look(self) -> None:
         """Let the model see the environments as they are now."""
@@ -96,26 +98,26 @@ class Learner:
         adversaries = opponents(self.config, self._patterns) if self._round else None
         return SenderTask(self.config.num_envs, self._settings, adversaries=adversaries)
 
-    def _next_stage(self) -> bool:
-        """Change to the environments of the next iteration, where a curriculum or a round says so."""
+    def _next_stage(self, state: TrainingState) -> bool:
+        """Change to the environments of the iteration after a state, where a curriculum or a round says so."""
         step = self._model.num_timesteps
         settings, round_ = self.config.environment_at(step), _round_at(self.config, step)
         if settings == self._settings and round_ == self._round:
             return False
         if round_ > self._round and self.config.robust is not None:
-            self._start_round(round_, self.config.robust)
+            self._start_round(round_, self.config.robust, state)
         self._settings, self._round = settings, round_
         self._task = self.env.task = self._make_task()
-        self._task.core.reset(seed=self.config.seed)
+        self._task.core.reset(seed=path_seed(PathSet.TRAIN, self.config.seed))
         self._look()
         return True
 
-    def _start_round(self, round_: int, robust: RobustSettings) -> None:
+    def _start_round(self, round_: int, robust: RobustSettings, state: TrainingState) -> None:
         """Attack the sender as it is now; what is found joins the pool."""
         if self._round == 0:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
-        player = self.player()
+        player = self.player(state)
         found = find_patterns(self.config, player, round_) if isinstance(player, MlpSender) else self._patterns
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
@@ -123,10 +125,11 @@ class Learner:
     def run(self, after_iteration: AfterIteration) -> None:
         """Train to the end of the config.
 
-        ``state`` always is that of the last finished iteration, also after an exception.
+        ``state`` always is that of the last iteration that was kept, also after an exception.
 
         Args:
-            after_iteration: called after each iteration with the new state and what is known of it.
+            after_iteration: called after each iteration with the new state and what is known of it; what it does before ``keep``
+                is done again if it was interrupted. Returns whether that was enough.
 
         Raises:
             DivergedError: if weights or losses left the finite numbers; the state before that is kept.
@@ -150,9 +153,15 @@ class Learner:
             except _Enough:
                 return
 
-    def player(self) -> MlpSender | MlpAdversary:
-        """Return the policy for the engines: its mean action."""
-        weights, biases = action_layers(self._algorithm, self.state.tensors)
+    def keep(self, marks: dict[str, float] | None = None) -> None:
+        """Take the newest state for the one to go on from, with what evaluations have shown by then (None: nothing new)."""
+        if marks is not None:
+            self.marks = marks
+        self.state = self._pending = replace(self._pending, marks=dict(self.marks))
+
+    def player(self, state: TrainingState | None = None) -> MlpSender | MlpAdversary:
+        """Return the policy of a state, by default of the last one kept, for the engines: its mean action."""
+        weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
             return MlpSender(config.name, weights, biases, config.activation, OBSERVATION_VERSION)
@@ -168,22 +177,23 @@ class Learner:
             levels=self._task.levels,
         )
 
-    def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> Progress:
-        """Take the new state; return what is known of the iteration, but for the evaluation."""
+    def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> tuple[TrainingState, Progress]:
+        """Return the new state, not kept yet, and what is known of the iteration, but for the evaluation."""
         known = {name: float(value) for name, value in self._model.logger.name_to_value.items() if name.startswith("train/")}
         losses = [value for name, value in known.items() if name.endswith("loss")]
         if not (self._finite() and all(math.isfinite(loss) for loss in losses) and math.isfinite(reward)):
             raise self._diverged()
-        self.state = self._pack()
-        if self._next_stage():
-            self.state = self._pack()
+        state = self._pack()
+        if self._next_stage(state):
+            state = self._pack()
+        self._pending = state
 
         def mean(name: str) -> float:
             return float(np.mean([episode[name] for episode in episodes])) if episodes else math.nan
 
-        return Progress(
+        progress = Progress(
             steps=self._model.num_timesteps,
-            seconds=self.state.seconds,
+            seconds=state.seconds,
             reward=reward,
             utilisation=mean("utilisation"),
             queue=mean("queue"),
@@ -195,6 +205,7 @@ class Learner:
             std=known.get("train/std", math.nan),
             evaluation_score=math.nan,
         )
+        return state, progress
 
     def _pack(self) -> TrainingState:
         tensors = pack_torch(self._model.policy, self._algorithm.optimizers(self._model)) | pack_memory(self._model)
@@ -202,7 +213,7 @@ class Learner:
             tensors[_POOL] = self._patterns
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
         iteration = self._model.num_timesteps // self.config.iteration_steps
-        return TrainingState(iteration, *self.clock.read(), tensors, self.marks)
+        return TrainingState(iteration, *self.clock.read(), tensors, dict(self.marks))
 
     def _finite(self) -> bool:
         return all(bool(torch.isfinite(value).all()) for value in self._model.policy.state_dict().values())
@@ -246,8 +257,9 @@ class _Between(BaseCallback):
         return True
 
     def finish_iteration(self) -> None:
-        progress = self._learner.finish_iteration(self._reward_sum / self._steps, self._episodes)
-        enough = self._after(self._learner.state, progress)
+        state, progress = self._learner.finish_iteration(self._reward_sum / self._steps, self._episodes)
+        enough = self._after(state, progress)
+        self._learner.keep()
         self._reset()
         if enough:
             raise _Enough

@@ -30,7 +30,7 @@ class Progress:
         utilisation, queue, loss: means over the episodes that ended in the iteration.
         policy_loss, value_loss, approx_kl, explained_variance: of the last update.
         std: standard deviation of the actions.
-        evaluation_score: on held-out paths, where one was made.
+        evaluation_score: on the paths for selection, where an evaluation was made.
     """
 
     steps: int

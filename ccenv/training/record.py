@@ -1,6 +1,6 @@
-"""Record what shipped configs come to, for ``ccenv train CONFIG --seeds 0,1,2 --record docs/data/learning.json``.
+"""What trained configs come to, as a record: ``ccenv train CONFIG --seeds 0,1,2 --record FILE``; all shipped ones: ``--shipped``.
 
-Senders are attacked too (corners and CEM on the deep and the shallow path), so that nominal score and worst case stand together.
+Every number says where it is from: scores their world and set of paths, worst cases their scene, its set and how training met it.
 """
 
 from __future__ import annotations
@@ -8,59 +8,100 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from ccenv.adversaries.search import attack
+from ccenv.adversaries.search import attack, scene_set
+from ccenv.benchmarks.hashing import CELL_SOURCES
 from ccenv.benchmarks.provenance import machine, versions
+from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.files import write_atomic
+from ccenv.files import source_hash, write_atomic
 from ccenv.foreign import is_version, read_json
 from ccenv.training.config import TrainConfig
+from ccenv.training.scenes import seen
 
 if TYPE_CHECKING:
     from ccenv.training.rllib import RllibConfig, RllibResult
     from ccenv.training.run import Result
 
-FORMAT, VERSION = "ccenv-learning-record", 1
+FORMAT, VERSION = "ccenv-learning-record", 2
 ATTACK = ("corners", "cem")
-ATTACK_PATHS = ("deep", "shallow")
+ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
 ATTACK_FLOW_STEPS = 4_000_000
-TABLE_START, TABLE_END = "<!-- table of the record: ccenv.training.record.write_table -->", "<!-- end of the table -->"
-_HEAD = ("config", "learns", "seeds", "steps", "score", "utilisation", "queue (BDP)", "loss", "worst, deep", "worst, shallow")
-_TIMES = ("wall s", "CPU s")
-_SKIPPED = ("resumed_from_steps", "returns")
+# Modules here that store, show or time what the others decide; a new module counts as one that decides.
+_ASIDE = ("checkpoint", "clock", "held", "logs", "record", "record_page", "scenes", "shipped", "speed")
+_SKIPPED = ("resumed_from_steps", "returns", "folder")
+
+
+@cache
+def code_hash() -> str:
+    """Return a hash of the source files that decide what a run comes to."""
+    here = FilePath(__file__).parent.glob("*.py")
+    decide = sorted(f"training/{file.name}" for file in here if file.stem not in _ASIDE)
+    return source_hash((*CELL_SOURCES, "envs/*.py", *decide))
+
+
+def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) -> dict[str, Any]:
+    """Return what is recorded of a finished run; a sender that is trained alone is attacked for it.
+
+    Raises:
+        InputError: if the run was trained, or begun, by other code than today's.
+    """
+    from ccenv.training.run import read_code
+
+    by = read_code(result.folder)
+    if by != [code_hash()]:
+        raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --restart trains it again")
+    entry = {name: value for name, value in asdict(result).items() if name not in _SKIPPED}
+    entry |= {"seed": config.seed, "code": code_hash()}
+    if isinstance(config, TrainConfig):
+        world, entry["learns"] = config.environment, f"{config.trains}, {config.algorithm.upper()}"
+        attacked = config.trains == "sender" and len(world.senders) == 1
+    else:
+        world, entry["learns"] = config.settings(), f"{config.plays}, RLlib PPO"
+        attacked = len(world.senders) == 1
+    entry["world"] = _world(world)
+    entry["worst"] = worst_cases(str(result.folder), config) if attacked else {}
+    return entry
+
+
+def worst_cases(sender: str, config: TrainConfig | RllibConfig) -> dict[str, dict[str, Any]]:
+    """Attack a sender on each scene; return what was found, and what the scene is to its training."""
+    cases = {}
+    for scene in ATTACK_SCENES:
+        found = attack(sender, path=scene, adversaries=ATTACK, budget_flow_steps=ATTACK_FLOW_STEPS)
+        cases[scene] = {
+            "utilisation": found.worst_utilisation,
+            "adversary": found.worst_adversary,
+            "legal": found.legal,
+            "set": scene_set(scene),
+            "seen": seen(config, scene),
+        }
+    return cases
+
+
+def _world(world: EnvSettings) -> dict[str, Any]:
+    return world.model_dump(mode="json", include={"senders", "models", "steps_per_rtt", "paths"})
 
 
 def record(file: FilePath, config: TrainConfig | RllibConfig, result: Result | RllibResult) -> None:
     """Add a finished run to a record; other entries stay.
 
     Raises:
-        InputError: if the file is no record.
+        InputError: if the file is no record, or the run was made by other code.
     """
+    read_data(file)
+    add_entry(file, f"{config.name}:{config.seed}", entry_of(config, result))
+
+
+def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:
+    """Write an entry into a record; other entries stay."""
     data = read_data(file)
-    entry = {name: value for name, value in asdict(result).items() if name not in _SKIPPED}
-    entry |= {"folder": str(result.folder), "seed": config.seed}
-    if isinstance(config, TrainConfig):
-        entry["learns"] = f"{config.trains}, {config.algorithm.upper()}"
-        alone = config.trains == "sender" and len(config.environment.senders) == 1
-    else:
-        entry["learns"] = f"{config.plays}, RLlib PPO"
-        alone = True
-    if alone:
-        entry["worst_utilisation"] = attacked(str(result.folder))
-    data["runs"][f"{config.name}:{config.seed}"] = entry
+    data["runs"][key] = entry
     data |= {"versions": versions(), "machine": machine()}
     write_atomic(file, (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
-
-
-def attacked(sender: str) -> dict[str, float]:
-    """Return the lowest utilisation found on each attack path."""
-    found = {}
-    for path in ATTACK_PATHS:
-        result = attack(sender, path=path, adversaries=ATTACK, budget_flow_steps=ATTACK_FLOW_STEPS)
-        found[path] = result.worst_utilisation
-    return found
 
 
 def check_record(file: FilePath) -> None:
@@ -84,57 +125,11 @@ def read_data(file: FilePath) -> dict[str, Any]:
     return data
 
 
-def table(data: dict[str, Any]) -> str:
-    """Return a record as a table in Markdown: one row per config, means over its seeds and, of several, lowest and highest."""
-    names = [*_HEAD, *_TIMES]
-    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
-    by_config: dict[str, list[dict[str, Any]]] = {}
+def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
+    """Return the runs of each config, by seed; senders first."""
+    found: dict[str, list[dict[str, Any]]] = {}
     for key in sorted(data["runs"]):
-        by_config.setdefault(key.rpartition(":")[0], []).append(data["runs"][key])
-    for name, runs in sorted(by_config.items(), key=lambda item: (item[1][0]["learns"].partition(",")[0] == "network", item[0])):
+        found.setdefault(key.rpartition(":")[0], []).append(data["runs"][key])
+    for runs in found.values():
         runs.sort(key=lambda run: int(run["seed"]))
-        seeds = ", ".join(str(run["seed"]) for run in runs)
-        scores = [run["evaluation"] for run in runs]
-        own = "" if _is_usual(scores[0]) else " (own)"
-        attacks = [[run["worst_utilisation"][path] for run in runs if "worst_utilisation" in run] for path in ATTACK_PATHS]
-        cells = [f"`{name}`", runs[0]["learns"], seeds, f"{max(run['steps'] for run in runs):,}"]
-        cells += [_spread([s["score"] for s in scores]) + own]
-        cells += [
-            f"{_mean([s[key] for s in scores]):.{digits}f}" for key, digits in (("utilisation", 3), ("queue_bdp", 2), ("loss", 3))
-        ]
-        cells += [_spread(values) for values in attacks]
-        cells += [_spread([run[key] for run in runs if key in run], 0) for key in ("seconds", "cpu_seconds")]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the table of a record in its place on a page, between the two comments that mark it.
-
-    Raises:
-        InputError: if the page does not mark the place.
-    """
-    text = FilePath(page).read_text(encoding="utf-8")
-    before, start, rest = text.partition(TABLE_START)
-    _, end, after = rest.partition(TABLE_END)
-    if not start or not end:
-        raise InputError(f"{page}: has no place for the table, between {TABLE_START!r} and {TABLE_END!r}")
-    made = f"{before}{start}\n\n{table(read_data(FilePath(file)))}\n\n{end}{after}"
-    write_atomic(FilePath(page), made.encode())
-
-
-def _is_usual(evaluation: dict[str, float]) -> bool:
-    """Tell whether a score is that of the default reward."""
-    usual = evaluation["utilisation"] - 0.1 * evaluation["queue_bdp"] - evaluation["loss"]
-    return abs(evaluation["score"] - usual) < 1e-9
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _spread(values: Sequence[float], digits: int = 3) -> str:
-    if not values:
-        return ""
-    mean = f"{_mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    return sorted(found.items(), key=lambda item: (item[1][0]["learns"].partition(",")[0] == "network", item[0]))

@@ -19,15 +19,17 @@ import yaml
 from pydantic import Field, model_validator
 
 from ccenv.adversary import MlpAdversary
+from ccenv.cluster import start_ray
 from ccenv.config import StrictModel
 from ccenv.engine.observation import OBSERVATION_VERSION
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.sender import MlpSender
+from ccenv.training.algorithm_settings import check_widths
 from ccenv.training.clock import Stopwatch
-from ccenv.training.config import check_widths
-from ccenv.training.evaluation import Evaluation, evaluate_sender
+from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
+from ccenv.training.record import code_hash
 
 CONNECT_LIMIT_S = 5.0
 SENDER, NETWORK = "sender", "network"
@@ -104,7 +106,8 @@ class RllibResult:
         seconds: wall time of training, without Ray's start and the evaluation.
         cpu_seconds: processor time of the same in this process; with runners or learners in other processes theirs is missing.
         returns: mean episode return of sender and network in each iteration; of a zero-sum duel they mirror each other.
-        evaluation: of the sender on held-out paths.
+        evaluation: of the sender in the config's own world, on the set of paths for reports; of a duel against the usual mixture.
+        common: of the sender alone in the common world (``evaluate_sender``); None where it shares its link.
         duel: of the sender against the network that learned beside it, on paths of the environment; None without one.
     """
 
@@ -115,6 +118,7 @@ class RllibResult:
     cpu_seconds: float
     returns: list[dict[str, float | None]]
     evaluation: Evaluation
+    common: Evaluation | None
     duel: Evaluation | None
 
 
@@ -161,45 +165,35 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
             algorithm.stop()
         ray.shutdown()
     returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
-    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, *_evaluate(config, folder))
-    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed}
+    own, common, duel = _evaluate(config, folder)
+    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel)
+    record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash()]}
     write_atomic(folder / "run.json", (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
     return result
 
 
-def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evaluation | None]:
+def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evaluation | None, Evaluation | None]:
     from ccenv.adversaries.learned import load_adversary
     from ccenv.agents.learned import load_policy
 
     sender = load_policy(folder)
-    alone = evaluate_sender(sender, config.n_paths)
+    world = config.settings()
+    own = evaluate_in_world(world, sender, config.n_paths)
+    common = evaluate_sender(sender, config.n_paths) if len(world.senders) == 1 else None
     if config.plays != "duel":
-        return alone, None
-    settings = config.settings()
-    duel = evaluate_sender(
-        sender,
-        config.n_paths,
-        paths=settings.paths,
-        models=settings.models,
-        adversary=load_adversary(folder / NETWORK),
-        weights=settings.reward,
-        steps_per_rtt=settings.steps_per_rtt,
-    )
-    return alone, duel
+        return own, common, None
+    return own, common, evaluate_in_world(world, sender, config.n_paths, adversary=load_adversary(folder / NETWORK))
 
 
 def _start_ray(config: RllibConfig) -> None:
-    import ray
-
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if config.address is None:
-        ray.init(num_cpus=config.num_cpus, include_dashboard=False, **quiet)
+        start_ray(config.num_cpus)
         return
     host, colon, port = config.address.removeprefix("ray://").rpartition(":")
     try:
         if colon and port.isdigit():  # Ray itself ends the process when nobody answers
             socket.create_connection((host, int(port)), timeout=CONNECT_LIMIT_S).close()
-        ray.init(address=config.address, **quiet)
+        start_ray(address=config.address)
     except (OSError, RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CcenvError(f"no Ray cluster at address {config.address!r} ({first}); leave it out to use this machine") from None

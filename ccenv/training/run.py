@@ -8,38 +8,46 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccenv.adversary import MlpAdversary
-from ccenv.errors import InputError
-from ccenv.files import make_folder, write_atomic
-from ccenv.foreign import is_version, read_json
+from ccenv.errors import InputError, require_extra
+from ccenv.files import is_empty, locked, make_folder, write_atomic
+from ccenv.foreign import is_version, parse_json, read_json
 from ccenv.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
-from ccenv.training.evaluation import Evaluation, evaluate_sender
+from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
+from ccenv.training.path_sets import PathSet
+from ccenv.training.record import code_hash
+
+if TYPE_CHECKING:
+    from ccenv.training.learner import Learner
 
 CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
 Player = MlpSender | MlpAdversary
-FORMAT, VERSION = "ccenv-run", 1
+FORMAT, VERSION = "ccenv-run", 2
 RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run came to.
+    """What a finished run came to. Every score is measured in the config's own world.
 
     Attributes:
         folder: of the run; ``ccenv.agents.make_sender`` takes it.
         steps: environment steps.
-        seconds: wall time of training, with evaluations and attacks on the way, without the final evaluation.
+        seconds: wall time of training, with evaluations and attacks on the way, without the final evaluations.
         cpu_seconds: processor time of the same.
         resumed_from_steps: step that this call went on from; 0: from the start.
-        evaluation: on held-out paths; of a network, how its sender fares.
-        best_score: of the evaluations during training and after; its policy is in the folder ``best``.
-        best_steps: when.
-        stopped_early: the held-out score no longer rose.
+        evaluation: of the last policy, on the set of paths for reports; of a network, how its senders fare.
+        common: the same of a sender trained alone, in the common world (``evaluate_sender``); None for others.
+        best_select_score: highest score on the set of paths that checkpoints are chosen on; its policy is in the folder ``best``;
+            None without evaluations during training.
+        best_steps: when; None without.
+        best_evaluation: of that policy, on the set of paths for reports; None without.
+        stopped_early: the score on the set of paths for stopping no longer rose.
     """
 
     folder: FilePath
@@ -48,8 +56,10 @@ class Result:
     cpu_seconds: float
     resumed_from_steps: int
     evaluation: Evaluation
-    best_score: float
-    best_steps: int
+    common: Evaluation | None
+    best_select_score: float | None
+    best_steps: int | None
+    best_evaluation: Evaluation | None
     stopped_early: bool
 
 
@@ -81,22 +91,36 @@ def train(
     Raises:
         MissingExtraError: if something that it needs is not installed.
         InputError: if the folder holds something else, or a run of another config.
+        CcenvError: if another process is training in the folder.
         DivergedError: if training left the finite numbers; the last good checkpoint stays.
         KeyboardInterrupt: at Ctrl-C, after the last finished iteration has been saved.
     """
     folder = default_folder(config) if folder is None else FilePath(folder)
+    require_extra("stable_baselines3", "train")
+    require_extra("torch", "train")
+    check_logs(config.log)
+    _check_folder(folder)
+    make_folder(folder)
+    with locked(folder, "training run"):
+        return _train(config, folder, restart, report)
+
+
+def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> Result:
+    """Train in a folder that is held."""
     from ccenv.training.learner import DivergedError, Learner
 
-    check_logs(config.log)
     state = _prepare(config, folder, restart)
     learner = Learner(config, state)
     start = learner.state.iteration * config.iteration_steps
-    record = _Record(folder, config)
+    record = _Record(folder, config, read_code(folder) if start else [])
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
         if not _stopped(config, learner.marks):
             learner.run(_after_iteration(config, folder, learner, logs, report))
+        result = _result(config, folder, learner, start)
+        state = replace(learner.state, seconds=result.seconds, cpu_seconds=result.cpu_seconds)
+        _save(config, folder, state, learner.player(), FINISHED, result)
     except KeyboardInterrupt:
         _save(config, folder, learner.state, learner.player(), INTERRUPTED)
         record.write(INTERRUPTED)
@@ -108,31 +132,60 @@ def train(
     finally:
         for log in logs:
             log.close()
-    seconds, cpu_seconds = learner.clock.read()
-    player = learner.player()
-    evaluation = _evaluate(config, player, config.evaluation.n_paths)
-    steps = learner.state.iteration * config.iteration_steps
-    best = learner.marks.get("best_score", evaluation.score), int(learner.marks.get("best_steps", steps))
-    result = Result(folder, steps, seconds, cpu_seconds, start, evaluation, *best, _stopped(config, learner.marks))
-    state = replace(learner.state, seconds=seconds, cpu_seconds=cpu_seconds)
-    _save(config, folder, state, player, FINISHED, evaluation)
     shown = asdict(result)
     del shown["folder"], shown["resumed_from_steps"]
     record.write(FINISHED, **shown)
     return result
 
 
-def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingState | None:
-    """Make or check the folder; return the state to go on from."""
-    config_file = folder / CONFIG
+def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int) -> Result:
+    """Measure what a run came to; nothing is chosen by it."""
+    seconds, cpu_seconds = learner.clock.read()
+    n_paths, marks, player = config.evaluation.n_paths, learner.marks, learner.player()
+    best = read_best(folder, config) if "best_score" in marks else None
+    return Result(
+        folder=folder,
+        steps=learner.state.iteration * config.iteration_steps,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        resumed_from_steps=start,
+        evaluation=evaluate_player(config, player, n_paths, PathSet.REPORT),
+        common=evaluate_sender(player, n_paths) if _alone(config) and isinstance(player, MlpSender) else None,
+        best_select_score=marks.get("best_score"),
+        best_steps=int(marks["best_steps"]) if best else None,
+        best_evaluation=evaluate_player(config, best, n_paths, PathSet.REPORT) if best else None,
+        stopped_early=_stopped(config, marks),
+    )
+
+
+def _alone(config: TrainConfig) -> bool:
+    return config.trains == "sender" and len(config.environment.senders) == 1
+
+
+def read_best(folder: FilePath, config: TrainConfig) -> Player:
+    """Read the policy that the select set of paths chose."""
+    if config.trains == "sender":
+        from ccenv.agents.learned import load_policy
+
+        return load_policy(folder / BEST)
+    from ccenv.adversaries.learned import load_adversary
+
+    return load_adversary(folder / BEST)
+
+
+def _check_folder(folder: FilePath) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is not a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not config_file.is_file():
+    if folder.is_dir() and not is_empty(folder) and not (folder / CONFIG).is_file():
         raise InputError(f"{folder}: holds something else than a training run; choose another --out")
+
+
+def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingState | None:
+    """Check what an earlier run left; return the state to go on from."""
+    config_file = folder / CONFIG
     if restart:
         for part in (CHECKPOINT, BEST):
             shutil.rmtree(folder / part, ignore_errors=True)
-    make_folder(folder)
     state = read_checkpoint(folder / CHECKPOINT)
     if state is not None and not read_config(config_file).same_run(config):
         raise InputError(f"{folder}: holds a run of another config; choose another --out, or --restart to discard it")
@@ -150,17 +203,22 @@ def _after_iteration(
         return every > 0 and steps // every > (steps - config.iteration_steps) // every
 
     def after(state: TrainingState, progress: Progress) -> bool:
+        marks = dict(state.marks)
         if due(config.evaluation.every_steps, progress.steps):
-            player = learner.player()
-            score = _evaluate(config, player, config.evaluation.n_paths_during).score
+            player, n_paths = learner.player(state), config.evaluation.n_paths_during
+            if config.early_stop.patience:
+                _mark_stop(config, marks, evaluate_player(config, player, n_paths, PathSet.STOP).score)
+            score = evaluate_player(config, player, n_paths, PathSet.SELECT).score
             progress = replace(progress, evaluation_score=score)
-            if _mark(config, learner.marks, score, progress.steps):
+            if score > marks.get("best_score", -math.inf):
+                marks["best_score"], marks["best_steps"] = score, progress.steps
                 (folder / BEST).mkdir(exist_ok=True)
-                _save_player(folder / BEST, config, player, {"steps": progress.steps, "held_out_score": score})
+                _save_player(folder / BEST, config, player, {"steps": progress.steps, "select_score": score})
+        learner.keep(marks)
         for log in logs:
             log.write(progress)
         if due(config.checkpoint_every_steps, progress.steps):
-            _save(config, folder, state, learner.player(), RUNNING)
+            _save(config, folder, learner.state, learner.player(), RUNNING)
         if report is not None:
             report(progress)
         return _stopped(config, learner.marks)
@@ -168,36 +226,23 @@ def _after_iteration(
     return after
 
 
-def _mark(config: TrainConfig, marks: dict[str, float], score: float, steps: int) -> bool:
-    """Note a held-out score for early stopping; return whether it is the best so far."""
+def _mark_stop(config: TrainConfig, marks: dict[str, float], score: float) -> None:
+    """Note a score on the paths for stopping."""
     gained = score > marks.get("reference", -math.inf) + config.early_stop.min_gain
     marks["without_gain"] = 0 if gained else marks.get("without_gain", 0) + 1
     if gained:
         marks["reference"] = score
-    if score <= marks.get("best_score", -math.inf):
-        return False
-    marks["best_score"], marks["best_steps"] = score, steps
-    return True
 
 
 def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def _evaluate(config: TrainConfig, player: Player, n_paths: int) -> Evaluation:
-    """Score a sender on the held-out paths, or a network by what its reward says of its sender on paths of its own kind."""
-    environment = config.environment
+def evaluate_player(config: TrainConfig, player: Player, n_paths: int, path_set: PathSet) -> Evaluation:
+    """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
     if isinstance(player, MlpSender):
-        return evaluate_sender(player, n_paths, weights=environment.reward)
-    return evaluate_sender(
-        environment.build_senders()[0],
-        n_paths,
-        paths=environment.paths,
-        models=environment.models,
-        adversary=player,
-        weights=environment.reward,
-        steps_per_rtt=environment.steps_per_rtt,
-    )
+        return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
+    return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
 
 
 def _save(
@@ -206,15 +251,16 @@ def _save(
     state: TrainingState,
     player: Player,
     status: str,
-    evaluation: Evaluation | None = None,
+    result: Result | None = None,
 ) -> None:
     write_checkpoint(folder / CHECKPOINT, state)
     notes: dict[str, Any] = {
         "status": status,
         "steps": state.iteration * config.iteration_steps,
     }
-    if evaluation is not None:
-        notes["evaluation"] = asdict(evaluation)
+    if result is not None:
+        notes["evaluation"] = asdict(result.evaluation)
+        notes["common"] = None if result.common is None else asdict(result.common)
     _save_player(folder, config, player, notes)
 
 
@@ -233,7 +279,7 @@ def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: d
 class _Record:
     """run.json: what ran where, and how it ended."""
 
-    def __init__(self, folder: FilePath, config: TrainConfig) -> None:
+    def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
         from ccenv.benchmarks.provenance import machine, now, versions
 
         self._file = folder / RECORD
@@ -246,6 +292,7 @@ class _Record:
             "versions": versions(),
             "machine": machine(),
             "started": now(),
+            "code": [*(code for code in code_before if code != code_hash()), code_hash()],
             "config": config.model_dump(mode="json"),
         }
 
@@ -263,6 +310,18 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
+
+
+def read_code(folder: FilePath) -> list[str]:
+    """Return the hashes of the code that has worked on a run, oldest first; empty: unknown.
+
+    Raises:
+        InputError: if run.json is not JSON.
+    """
+    file = FilePath(folder) / RECORD
+    data = parse_json(file.read_bytes(), str(file)) if file.is_file() else {}
+    codes = data.get("code", []) if isinstance(data, dict) else []
+    return [str(code) for code in codes] if isinstance(codes, list) else []
 
 
 def read_record(folder: FilePath) -> dict[str, Any]:

@@ -1,16 +1,20 @@
 """Found against proved: the windows are those of the proofs, and a search never finds less than the solver proves."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from ccenv.adversaries.search import attack
-from ccenv.adversaries.search.game import Game
-from ccenv.adversaries.search.gap import adversary_gap
+from ccenv.adversaries.search.cold_start import worst_cold_start
+from ccenv.adversaries.search.game import Game, Scene
+from ccenv.adversaries.search.gap import adversary_gap, gap_path
 from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
 from ccenv.adversary import RecordedAdversary
+from ccenv.agents import make_sender
 from ccenv.cli.main import main
+from ccenv.path import make_path
 
 pytest.importorskip("z3")
 
@@ -84,7 +88,7 @@ def test_samples_of_a_batch_equal_those_of_its_trace():
 
 
 def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
-    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5)
+    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5, cold_ends_rtts=[9])
     envelope, steady, copa = rows
     assert steady.proved == pytest.approx(0.835)
     assert steady.refuted == pytest.approx(0.84)
@@ -92,10 +96,20 @@ def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
         assert row.holds
         assert row.legal
         assert row.found is not None
-        assert row.gap == pytest.approx(row.found - row.proved)
+        assert row.gap == pytest.approx(min(value for value in (row.found, row.cold) if value is not None) - row.proved)
         assert row.proved <= row.replayed < row.refuted
     assert copa.proved is None
     assert copa.found < 0.1
+
+
+def test_the_solver_finds_early_windows_that_no_search_finds():
+    """cc_probe_drain from an empty path: by Rm 15 a still window uses less than the .75 that searches find after the warm-up."""
+    path = make_path(link_rate_mbps=6, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
+    claim = Claim(7, still(frozenset({"C_L", "C_U"})), "still")
+    scene = Scene(make_sender("cc_probe_drain"), path, "ccac", "smt", 1, claim=claim)
+    found = worst_cold_start(scene, "cc_probe_drain", "large", Fraction(7, 10), 60, 0, ends_rtts=[15])
+    assert found.legal
+    assert 0.5 <= found.utilisation < 0.7
 
 
 def test_command_line(capsys, tmp_path):
@@ -103,6 +117,8 @@ def test_command_line(capsys, tmp_path):
     assert main(["gap", "vegas", "--budget", "200000", "--json", "-o", str(out)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert json.loads(out.read_text())["rows"] == shown["rows"]
+    assert shown["scene"] is None and shown["scene_set"] is None  # a path of its own, on which nothing is trained
+    assert shown["path"] == gap_path("large").to_dict() and shown["rows"][0]["trained_on_scenes"] == []
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkey
 
 def test_two_runs_in_one_folder(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    with folder.locked(), pytest.raises(CcenvError, match="another benchmark run is writing here"):
+    with folder.locked(), pytest.raises(CcenvError, match="another benchmark run is at work here"):
         run_suite(small_suite(), tmp_path)
 
 

@@ -1,7 +1,10 @@
 """``ccenv attack``: JSON, traces on disk, resuming, one clear line for wrong input."""
 
 import json
+from dataclasses import replace
+from importlib import import_module
 
+import numpy as np
 import pytest
 
 from ccenv.cli.main import main
@@ -49,9 +52,15 @@ def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
     assert again["by_adversary"] == first["by_adversary"]
 
 
-def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, tmp_path):
-    """At 1e17 Mbit/s a segment is less than the round-off of what was sent."""
-    code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--link-rate-mbps", "1e17", "--out", str(tmp_path / "a"))
+def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch, tmp_path):
+    """An engine that breaks a law, here by bytes that nobody sent, is not covered up."""
+
+    def check_with_bytes_too_many(trace):
+        return check_trace(replace(trace, S=trace.S + 1e9 * np.eye(len(trace.S))[:, -1:]))
+
+    module = import_module("ccenv.adversaries.search.attack")  # the package has a function of this name
+    monkeypatch.setattr(module, "check_trace", check_with_bytes_too_many)
+    code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--out", str(tmp_path / "a"))
     assert code == 1
     assert data["legal"] is False
     assert err.startswith("ccenv: not legal: corners: ")
@@ -102,7 +111,7 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
     (out / "notes.txt").write_text("mine")
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0
-    assert {file.name for file in out.iterdir()} == {"attack.json", "random_search.npz", "notes.txt"}
+    assert {file.name for file in out.iterdir()} == {".lock", "attack.json", "random_search.npz", "notes.txt"}
 
 
 def test_runs_that_would_not_fit_into_memory_are_refused(capsys, tmp_path):

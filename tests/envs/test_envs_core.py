@@ -65,10 +65,11 @@ def test_episodes_depend_on_their_three_keys_only():
 def reference_terms(counts, capacity, queue, rtt_s, groups):
     out = np.zeros((rtt_s.shape[0], len(groups), len(TERMS)))
     for b in range(rtt_s.shape[0]):
+        everyone = counts[0, b]
+        jain = everyone.sum() ** 2 / (len(everyone) * (everyone**2).sum()) if (everyone > 0).any() else 1.0
         for g, flows in enumerate(groups):
             S, L, acked, delay = counts[:, b, flows]
             share = S.sum() / capacity[b]
-            jain = S.sum() ** 2 / (len(S) * (S**2).sum()) if (S > 0).any() else 1.0
             mean_delay = (delay / rtt_s[b, flows]).sum() / acked.sum() if acked.sum() > 0 else 0.0
             out[b, g] = share, queue[b], L.sum() / capacity[b], mean_delay, jain
     return out

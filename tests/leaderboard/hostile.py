@@ -125,9 +125,7 @@ FIXTURES = (
         program("[" * 30_000),
         "30000 levels of nesting; at most 64 are allowed",
     ),
-    Hostile(
-        "not_utf8", "program", "bytes that are no UTF-8", with_file("submission.json", b'{"format":"\xff\xfe"}'), "not UTF-8"
-    ),
+    Hostile("not_utf8", "program", "no UTF-8", with_file("submission.json", b'{"format":"\xff\xfe"}'), "not UTF-8"),
     Hostile(
         "not_an_object", "program", "a list instead of an object", with_file("submission.json", b"[]"), "expected a JSON object"
     ),

@@ -73,7 +73,7 @@ def synthetic(count: int) -> Records:
         for buffer in ("infinite", "large", "small", "arbitrary")
     ]
     envelope = Envelope(
-        rows=rows, reason="", solver="z3", setting_name="history", T=7, budget_s=60, seconds=9, recorded_at=MOMENT
+        promises=2, rows=rows, reason="", solver="z3", setting_name="history", T=9, budget_s=60, seconds=9, recorded_at=MOMENT
     )
     card = {"kind": "program", "track": "sender", "licence": "MIT", "summary": "An invented sender."}
     submissions = [

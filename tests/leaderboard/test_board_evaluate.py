@@ -16,6 +16,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from ccenv.benchmarks.hashing import sender_hash
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
+from ccenv.files import is_empty
 from ccenv.foreign import parse_json
 from ccenv.leaderboard import evaluate as evaluate_module
 from ccenv.leaderboard.evaluate import evaluate, tasks_of
@@ -80,7 +81,7 @@ def test_a_submission_is_evaluated_with_its_own_seeds(home: Home, tmp_path: Path
         assert first.content["manifest"]["suite"]["seeds"] != second.content["manifest"]["suite"]["seeds"]
         assert tasks_of(store, [STAGE]) == []
         assert store.check() == 5
-    assert not any((home.folder / "work").iterdir())
+    assert is_empty(home.folder / "work")
 
 
 def test_seeds_need_the_secret_and_the_submission() -> None:

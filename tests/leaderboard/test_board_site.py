@@ -18,7 +18,7 @@ from ccenv.benchmarks.store import CELLS, MANIFEST
 from ccenv.cli.main import main
 from ccenv.errors import InputError, MissingExtraError
 from ccenv.leaderboard.board import make_board
-from ccenv.leaderboard.proofs import store_report
+from ccenv.leaderboard.proofs import record_of, store_report
 from ccenv.leaderboard.records import VERIFICATION, played_hash
 from ccenv.leaderboard.site import build_site
 from ccenv.leaderboard.sources import from_folders
@@ -36,6 +36,7 @@ def report(**changes: Any) -> dict[str, Any]:
     """What ``ccenv verify cc_qdel --json`` prints, as far as the board reads it."""
     query = {"name": "q", "claim": "objectives <or> progress", "verdict": "verified", "evidence": {"sha256": "a" * 64}}
     data = {
+        "promises": 2,
         "sender": "cc_qdel",
         "model": "ccac",
         "buffer": "infinite",
@@ -352,7 +353,9 @@ def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 REPORTS = [
     ([], "not a report"),
-    ({"verdict": "verified"}, "'sender' is missing"),
+    ({"verdict": "verified"}, "'promises' is missing"),
+    ({"verdict": "verified", "promises": 2}, "'sender' is missing"),
+    (report(promises=1), "a report of promises 1, not 2: make it again"),
     (report(queries=[{"claim": "x"}]), "a query lacks"),
     (report(queries=[]), "queries"),
     (report(verdict="yes"), "verdict"),
@@ -366,6 +369,24 @@ def test_reports_that_are_none(tmp_path: Path, given: Any, message: str) -> None
     with pytest.raises(InputError, match=re.escape(message)):
         store_report(given, "report.json", tmp_path)
     assert not list(tmp_path.rglob(VERIFICATION))
+
+
+def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
+    """The invariant has no bound; a utilisation has one from the version on in which it speaks about endless runs."""
+    excused = record_of(report(bound=0.9), "report")
+    promised = record_of(report(property="utilisation", bound=0.9), "report")
+    assert (excused.excused, excused.bound) == (True, None)
+    assert (promised.excused, promised.bound) == (False, 0.9)
+    older = promised.model_copy(update={"format_version": 1})
+    assert older.excused
+    assert "any progress" in older.question
+
+
+def test_envelopes_of_the_first_version_bound_nothing() -> None:
+    records = synthetic(1)
+    (record,) = records.envelopes
+    assert len(record.envelope.bounds) == len(record.envelope.rows)
+    assert record.envelope.model_copy(update={"promises": 1}).bounds == ()
 
 
 def test_a_report_about_another_sender(tmp_path: Path) -> None:

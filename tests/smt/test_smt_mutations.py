@@ -45,6 +45,8 @@ def planted() -> tuple[Query, ...]:
         Query("C_L >= MSS", free, any_sender, claim("C_L", lambda v: v.C_L[v.last] >= v.alpha, Needs(frozenset({"C_L"})))),
         Query("late means queued", free, any_sender, claim("late", _late_is_late, late)),
     ]
+    empty = replace(free, sent_before_at_most=(Fraction(2), Fraction(0)), past_steps=3, past_start="empty")
+    queries.append(Query("empty start", empty, any_sender, claim("inflight(0) <= 6", lambda v: v.inflight(0) <= 6)))
     queries += _invariants()
     queries += _lemmas("cc_probe_slow", "sound", 7, ("S.1", "S.2", "S.4", "S.5", "S.6 queue"))
     queries += _lemmas("cc_qdel", "history", 7, ("F.1", "F.5"))

@@ -32,7 +32,7 @@ pytest.importorskip("z3")
 
 def test_copa_stays_below_a_tenth_on_ccac() -> None:
     """CCAC (Arun et al. 2021): jitter of one Rm keeps Copa's window small for good."""
-    (query,) = build_claim("utilisation", Setting(samples=10), smt_sender("copa"), Thresholds(Fraction(1, 10)))
+    (query,) = build_claim("utilisation_or_rise", Setting(samples=10), smt_sender("copa"), Thresholds(Fraction(1, 10)))
     result = Verifier(60).decide(query)
     assert result.verdict == "refuted"
     trace = as_trace(result.view, "copa")
@@ -45,12 +45,12 @@ def test_copa_stays_below_a_tenth_on_ccac() -> None:
 
 def test_constant_rate_above_half_the_link_uses_it() -> None:
     sender = smt_sender("constant")
-    slow = build_claim("utilisation", Setting(samples=6), sender, Thresholds(Fraction(1, 2)))
+    slow = build_claim("utilisation_or_rise", Setting(samples=6), sender, Thresholds(Fraction(1, 2)))
     assert Verifier(60).decide(slow[0]).verdict == "refuted"
 
 
 def test_aimd_grows_or_uses_the_link_with_a_bdp_of_buffer() -> None:
-    (query,) = build_claim("utilisation", Setting("ccac", Fraction(1), 7), smt_sender("aimd"), Thresholds(Fraction(1, 2)))
+    (query,) = build_claim("utilisation_or_rise", Setting("ccac", Fraction(1), 7), smt_sender("aimd"), Thresholds(Fraction(1, 2)))
     assert Verifier(60).decide(query).verdict == "verified"
 
 
@@ -59,7 +59,7 @@ def test_aimd_that_must_find_its_losses_uses_less_of_the_link() -> None:
     verdicts = {}
     for detection in ("oracle", "dupacks"):
         setting = Setting("ccac", Fraction(1), 6, loss_detection=detection)
-        (query,) = build_claim("utilisation", setting, smt_sender("aimd"), Thresholds(Fraction(1, 2)))
+        (query,) = build_claim("utilisation_or_rise", setting, smt_sender("aimd"), Thresholds(Fraction(1, 2)))
         verdicts[detection] = Verifier(60).decide(query)
     assert {name: result.verdict for name, result in verdicts.items()} == {"oracle": "verified", "dupacks": "refuted"}
     result = verdicts["dupacks"]

@@ -10,11 +10,13 @@ import pytest
 from ccenv.agents import make_sender
 from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.envs.reward import RewardWeights
+from ccenv.envs.settings import EnvSettings
 from ccenv.programs import Branch, Expression, Leaf, Program
 from ccenv.sender import MlpSender, ProgramSender
 from ccenv.training.distill import claims, traces
 from ccenv.training.distill.imitation import policy_actions
 from ccenv.training.distill.scores import ProgramScorer
+from ccenv.training.distill.teacher import USUAL_WORLD
 from ccenv.training.distill.template import (
     DELAY,
     LOSS,
@@ -30,7 +32,8 @@ from ccenv.training.distill.template import (
     size,
 )
 from ccenv.training.distill.tree import GUARDS, Samples, fit_leaves, grow, predict
-from ccenv.training.evaluation import HELD_OUT_SEED, evaluate_sender
+from ccenv.training.evaluation import evaluate_in_world
+from ccenv.training.path_sets import PathSet
 
 
 def constant_policy(action: float) -> MlpSender:
@@ -46,14 +49,17 @@ def shell_program(theta: str, hold: str, drain: str = "1/2", probe: str = "2") -
     return Program("shell", Branch(Expression((("qdel_L", Fraction(1)),)), rate(drain), Branch(ratio, wide, rate(hold))))
 
 
-def test_scores_equal_the_evaluation_of_one_sender() -> None:
+@pytest.mark.parametrize("world", [{}, {"senders": ("cubic", "external"), "models": ("cbr_delay",)}], ids=["alone", "shared"])
+def test_scores_equal_the_evaluation_of_one_sender(world: dict[str, object]) -> None:
     names = ("cc_probe_drain", "cc_probe_qdel")
     programs = [make_sender(name).program for name in names]  # type: ignore[union-attr]
     weights = RewardWeights(queue=-0.6, delay=-0.3, jain=0.5)
-    scorer = ProgramScorer(24, HELD_OUT_SEED, steps_per_rtt=8, warmup_rtts=20, measure_rtts=10, weights=weights)
+    alone = {"models": ("cbr_delay", "ccac"), "adversary": "uniform", "beliefs": "paper"}
+    world = EnvSettings(reward=weights, steps_per_rtt=4, **(alone | world))
+    scorer = ProgramScorer(world, 24, PathSet.SELECT, 3, warmup_rtts=20, measure_rtts=10)
     found = scorer.scores(programs)
     for i, name in enumerate(names):
-        one = evaluate_sender(make_sender(name), 24, warmup_rtts=20, measure_rtts=10, weights=weights)
+        one = evaluate_in_world(world, make_sender(name), 24, 3, path_set=PathSet.SELECT, warmup_rtts=20, measure_rtts=10)
         assert found.delay_rtts[i] == pytest.approx(one.delay_rtts, abs=1e-12)
         assert found.score[i] == pytest.approx(one.score, abs=1e-12)
         assert found.loss[i] == pytest.approx(one.loss, abs=1e-12)
@@ -157,7 +163,7 @@ def test_neighbours_of_a_violation_are_mostly_violations() -> None:
 def test_constant_policy_is_imitated_exactly() -> None:
     from ccenv.training.distill.imitation import imitate
 
-    result = imitate(constant_policy(0.25), 2, seed=0)
+    result = imitate(constant_policy(0.25), 2, 0, USUAL_WORLD)
     assert isinstance(result.template, Slot) and result.error < 0.02
     assert result.numbers[0] == pytest.approx(2 ** (3 * 0.25), rel=0.01)
     assert ProgramSender("x", build(result.template, result.numbers, "x")).program.inputs() >= {"C_L"}

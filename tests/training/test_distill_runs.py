@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +14,26 @@ from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.cli.main import main
 from ccenv.envs.reward import RewardWeights
+from ccenv.envs.task import SenderTask
+from ccenv.errors import InputError
+from ccenv.page_tables import END
 from ccenv.smt.verifier import Verifier
 from ccenv.training.distill import prove as prove_module
+from ccenv.training.distill import record, scores
 from ccenv.training.distill.claims import ClaimNumbers, numbers_for
 from ccenv.training.distill.objective import Objective
 from ccenv.training.distill.prove import _Loop, prove
 from ccenv.training.distill.stages import Stages
-from ccenv.training.distill.teacher import Teacher, load_teacher
+from ccenv.training.distill.teacher import USUAL_WORLD, Teacher, load_teacher
 from ccenv.training.distill.template import safety_shell
+from ccenv.training.evaluation import evaluate_in_world
+from ccenv.training.path_sets import PathSet, path_seed
 
 SMALL = ("--paths", "8", "--generations", "1")
 
 
 def nominal(n_paths: int) -> Objective:
-    return Objective(Teacher(constant_policy(0.0), RewardWeights(), None), n_paths, seed=0)
+    return Objective(Teacher(constant_policy(0.0), USUAL_WORLD, None), n_paths, seed=0)
 
 
 @pytest.fixture
@@ -86,6 +93,67 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert key["attack_flow_steps"] == 2_000_000  # the worst case is part of what the stage comes to
     assert main(command) == 0  # nothing is done twice
     assert json.loads(capsys.readouterr().out)["seconds"] == first["seconds"]
+    assert {name: (case["set"], case["seen"]) for name, case in first["worst"].items()} == {
+        "deep": ("training", False),
+        "shallow": ("training", False),
+        "long_jitter": ("report", False),
+        "narrow": ("report", False),
+    }
+    report = ("long_jitter", "narrow")
+    assert first["worst_utilisation"] == min(first["worst"][name]["utilisation"] for name in report)
+    assert first["evaluation"]["path_set"] == "report"
+    record_it(tmp_path, folder, first)
+
+
+def record_it(tmp_path: Path, folder: Path, result: dict[str, Any]) -> None:
+    file, page = tmp_path / "record.json", tmp_path / "page.md"
+    file.write_text(json.dumps({"format": record.FORMAT, "version": record.VERSION, "runs": [], "suites": {}}))
+    page.write_text(f"{record.PLACE.start}\n{END}\n")
+    for _ in range(2):  # in place of the earlier one
+        record.add(file, folder, "ccenv distill still.safetensors --depth 1")
+    (first,) = json.loads(file.read_text())["runs"]
+    assert first["score"] == result["score"] and first["worst"] == result["worst"]
+    record.measure_again(file, page, attack_flow_steps=20_000)
+    (again,) = json.loads(file.read_text())["runs"]
+    assert again["evaluation"] == first["evaluation"] and again["teacher_score"] == first["teacher_score"]
+    assert again["program"] == first["program"] and again["worst"] != first["worst"]  # a smaller budget
+    rows = page.read_text().splitlines()[4:6]
+    assert rows[0].startswith("| still (teacher) |") and rows[1].startswith(f"| still_d1 | {result['score']:.3f} |")
+    with pytest.raises(InputError, match="no result of ccenv distill"):
+        record.add(file, tmp_path, "")
+    with pytest.raises(InputError, match="not a record"):
+        record.measure_again(tmp_path / "none.json")
+
+
+def test_the_page_shows_the_record(tmp_path: Path) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    copy = tmp_path / "page.md"
+    copy.write_bytes((docs / "distillation.md").read_bytes())
+    record.write_table(docs / "data" / "distillation.json", copy)
+    assert copy.read_bytes() == (docs / "distillation.md").read_bytes(), (
+        "stale: ccenv.training.distill.record.write_table makes it"
+    )
+
+
+def test_shapes_are_chosen_on_other_paths_than_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The set of a search, of a choice and of the report: no path of one is in another."""
+    seen: dict[str, set[float]] = {}
+    real = scores.PathSource.draw
+
+    def spied(self: Any, seeds: Any, lanes: Any, episodes: Any) -> Any:
+        drawn = real(self, seeds, lanes, episodes)
+        seen.setdefault(str(seeds[0]), set()).update(drawn.paths.link_rate_Bps.tolist())
+        return drawn
+
+    monkeypatch.setattr(scores.PathSource, "draw", spied)
+    objective = nominal(64)
+    program = make_sender("cc_probe_drain").program  # type: ignore[union-attr]
+    assert objective.select_value(program) != objective.values([program])[0]
+    evaluate_in_world(USUAL_WORLD, make_sender("cc_probe_drain"), 64, warmup_rtts=1, measure_rtts=1)
+    SenderTask(64, USUAL_WORLD).core.reset(seed=path_seed(PathSet.TRAIN, 0))
+    assert set(seen) >= {str(path_seed(which)) for which in PathSet if which is not PathSet.STOP}
+    rates = [seen[str(path_seed(which))] for which in PathSet if which is not PathSet.STOP]
+    assert sum(map(len, rates)) == len(set().union(*rates)) == 4 * 64
 
 
 def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) -> None:
@@ -114,10 +182,10 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
     assert (low_delay.weights.queue, low_delay.weights.delay, low_delay.robust) == (-0.6, -0.1, None)
     assert robust.weights == RewardWeights() and robust.robust is not None and robust.robust.share == 0.7
     programs = [make_sender(name).program for name in ("cc_qdel", "learned_nominal_u54")]  # type: ignore[union-attr]
-    small = Teacher(robust.policy, robust.weights, robust.robust.model_copy(update={"budget_flow_steps": 20_000}))
+    small = Teacher(robust.policy, robust.world, robust.robust.model_copy(update={"budget_flow_steps": 20_000}))
     objective = Objective(small, 4, seed=0)
     before = objective.values(programs)
-    plain = Objective(Teacher(small.policy, small.weights, None), 4, seed=0)
+    plain = Objective(Teacher(small.policy, small.world, None), 4, seed=0)
     assert plain.learn(programs[0]) is None
     worst = 2 * before - plain.values(programs)
     found = objective.learn(programs[0])

@@ -1,39 +1,86 @@
 """The record of trained configs: its table, and the page that shows it."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from ccenv.adversaries.search import PANEL, scene_of, scene_set
+from ccenv.adversaries.search import page as attacks_page
+from ccenv.agents.learned.scenes import trained_on_scenes
 from ccenv.cli.main import main
 from ccenv.config import shipped_names
 from ccenv.errors import InputError
+from ccenv.page_tables import END
+from ccenv.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
-from ccenv.training.record import TABLE_END, TABLE_START, read_data, table, write_table
+from ccenv.training.record import ATTACK_SCENES, read_data
+from ccenv.training.record_page import PLACE, table, write_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
 
 
-def run(seed, score, **more):
-    evaluation = {"score": score, "utilisation": 1.0, "queue_bdp": 0.2, "loss": 0.98 - score}
-    return {"seed": seed, "learns": "sender, PPO", "steps": 4096, "seconds": 30.0, "evaluation": evaluation, **more}
-
-
-def test_a_config_is_one_row_with_mean_and_range(tmp_path):
-    worst = {"deep": 0.5, "shallow": 0.75}
-    runs = {
-        "a:0": run(0, 0.9, worst_utilisation=worst, cpu_seconds=10.0),
-        "a:10": run(10, 0.94, worst_utilisation={**worst, "deep": 0.6}),
-        "a:2": run(2, 0.95, worst_utilisation=worst),
-        "b:0": {**run(0, 0.9), "learns": "network, PPO", "evaluation": {**run(0, 0.9)["evaluation"], "score": -0.3}},
+def run(seed, score, worst=None, **more):
+    evaluation = {
+        "score": score,
+        "utilisation": 1.0,
+        "queue_bdp": 0.2,
+        "loss": 0.98 - score,
+        "n_flows": 1,
+        "share": 1.0,
+        "jain": 1.0,
     }
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table({"runs": runs}).splitlines()]
-    assert len(rows) == 4 and len({len(row) for row in rows}) == 1
-    a, b = (dict(zip(rows[0], row, strict=True)) for row in rows[2:])
+    base = {"seed": seed, "learns": "sender, PPO", "steps": 4096, "seconds": 30.0, "evaluation": evaluation, "common": evaluation}
+    return base | {"worst": worst or {}} | more
+
+
+def rows_of(text):
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert len({len(row) for row in rows}) == 1
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+
+
+def test_a_config_is_one_row_with_mean_and_range():
+    def worst(deep, seen, long_seen=None):
+        return {
+            "deep": {"utilisation": deep, "set": "training", "seen": seen},
+            "long_jitter": {"utilisation": 0.75, "set": "report", "seen": long_seen},
+        }
+
+    shared = {"evaluation": run(0, 0.9)["evaluation"] | {"n_flows": 2, "share": 0.4, "jain": 0.8}, "common": None}
+    runs = {
+        "a:0": run(0, 0.9, worst(0.5, "attacked"), cpu_seconds=10.0),
+        "a:10": run(10, 0.94, worst(0.6, "attacked")),
+        "a:2": run(2, 0.95, worst(0.5, "attacked")),
+        "b:0": run(0, 0.9, learns="network, PPO", evaluation=run(0, 0.9)["evaluation"] | {"score": -0.3}, common=None),
+        "c:0": run(0, 0.9, worst(0.5, "in range", "in range"), **shared),
+    }
+    scores, worst_cases = (rows_of(part) for part in table({"runs": runs}).split("\n\n"))
+    a, c, b = scores
     assert a["seeds"] == "0, 2, 10" and a["score"] == "0.930 (0.900 to 0.950)" and a["loss"] == "0.050"
-    assert a["worst, deep"] == "0.533 (0.500 to 0.600)" and a["worst, shallow"] == "0.750 (0.750 to 0.750)"
     assert a["wall s"] == "30 (30 to 30)" and a["CPU s"] == "10"
-    assert b["config"] == "`b`" and b["score"] == "-0.300 (own)" and b["worst, deep"] == "" and b["CPU s"] == ""
+    assert (a["flows"], a["share"], a["Jain"], a["score, common world"]) == ("1", "", "", "0.930 (0.900 to 0.950)")
+    assert (c["flows"], c["share"], c["Jain"], c["score, common world"]) == ("2", "0.400", "0.800", "")
+    assert b["config"] == "`b`" and b["score"] == "-0.300 (own)" and b["CPU s"] == ""
+    a, c = worst_cases
+    assert a["deep (training)"] == "0.533 (0.500 to 0.600)†" and a["long_jitter (report)"] == "0.750 (0.750 to 0.750)"
+    assert c["deep (training)"] == "0.500" and c["long_jitter (report)"] == "0.750*"
+
+
+def test_recorded_numbers_say_where_they_are_from():
+    for key, entry in read_data(RECORD)["runs"].items():
+        assert entry["evaluation"]["path_set"] == "report" and entry["world"]["senders"], key
+        for scene, case in entry["worst"].items():
+            assert scene in ATTACK_SCENES and case["set"] == scene_set(scene), key
+            assert (case["seen"] == "attacked") == (key.startswith("learned_robust:") and scene in ("deep", "shallow")), key
+
+
+def test_recorded_attacks_name_their_scene():
+    recorded = json.loads((DOCS / "data" / "attacks.json").read_text())
+    for row in recorded:
+        assert row["scene"] == scene_of(NetworkPath.from_dict(row["path"])) and row["scene_set"] == scene_set(row["scene"])
+        assert row["trained_on_scenes"] == trained_on_scenes(row["sender"])
 
 
 def test_the_page_shows_the_record(tmp_path):
@@ -41,11 +88,26 @@ def test_the_page_shows_the_record(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     write_table(RECORD, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.training.record.write_table makes the table"
-    copy.write_text(TABLE_START)
+    assert copy.read_text() == page.read_text(), "stale: ccenv.training.record_page.write_table makes the tables"
+    copy.write_text(PLACE.start)
     with pytest.raises(InputError, match="no place for the table"):
         write_table(RECORD, copy)
-    assert TABLE_END in page.read_text()
+    assert END in page.read_text()
+
+
+def test_the_page_of_adversaries_shows_its_record(tmp_path):
+    page = DOCS / "adversaries.md"
+    copy = tmp_path / "page.md"
+    copy.write_bytes(page.read_bytes())
+    attacks_page.write_table(DOCS / "data" / "attacks.json", copy)
+    assert copy.read_text() == page.read_text(), "stale: ccenv.adversaries.search.page.write_table makes the table"
+    for place in (RECORD, copy):
+        with pytest.raises(InputError):
+            attacks_page.write_table(RECORD, place)
+    name, panel = "learned_robust", {key: {"worst_utilisation": 0.5} for key in PANEL}
+    row = {"sender": name, "scene": "deep", "scene_set": "training", "worst_utilisation": 0.5, "by_adversary": panel}
+    told = attacks_page.table([row | {"trained_on_scenes": ["deep"]}, row | {"trained_on_scenes": None}])
+    assert [line.split(" | ")[1] for line in told.splitlines()[2:]] == ["deep†", "deep"]
 
 
 def test_every_shipped_config_has_a_result():

@@ -108,7 +108,7 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = json.loads(capsys.readouterr().out)
     assert result["iterations"] == 2 and result["steps"] >= 128 and result["cpu_seconds"] > 0
     run = record.read_data(tmp_path / "record.json")["runs"][f"{name}:3"]
-    assert run["evaluation"] == result["evaluation"] and 0 <= run["worst_utilisation"]["deep"] <= 1
+    assert run["evaluation"] == result["evaluation"] and 0 <= run["worst"]["deep"]["utilisation"] <= 1
     assert (run["duel"] is None) == (name == "rllib_sender")
     assert make_sender(str(tmp_path / "run")).name == name
     if name == "rllib_duel":

@@ -15,7 +15,8 @@ from ccenv.errors import InputError, MissingExtraError
 from ccenv.path import make_path
 from ccenv.sender import ExternalSender, MlpSender
 from ccenv.training.config import load_config
-from ccenv.training.evaluation import evaluate_sender
+from ccenv.training.evaluation import evaluate_in_world, evaluate_sender
+from ccenv.training.path_sets import PathSet
 
 pytest.importorskip("stable_baselines3")
 
@@ -83,7 +84,8 @@ def test_the_run_is_a_sender_with_the_score_of_its_record(finished):
     for name in (folder, folder / "policy.safetensors"):
         sender = make_sender(str(name))
         assert isinstance(sender, MlpSender)
-        assert evaluate_sender(sender, 32) == result.evaluation
+        assert evaluate_in_world(small().environment, sender, 32) == result.evaluation
+        assert evaluate_sender(sender, 32) == result.common != result.evaluation
 
 
 def test_the_stored_policy_is_the_network_that_was_trained(finished):
@@ -194,8 +196,10 @@ def test_early_stop_and_the_best_policy(tmp_path):
     result = train(config, tmp_path)
     assert result.stopped_early and result.steps == 512  # the second evaluation cannot gain 2
     rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
-    assert result.best_score == pytest.approx(max(float(row["evaluation_score"]) for row in rows), abs=1e-5)
-    assert evaluate_sender(make_sender(str(tmp_path / "best")), 32).score == result.best_score
+    assert result.best_select_score == pytest.approx(max(float(row["evaluation_score"]) for row in rows), abs=1e-5)
+    best = make_sender(str(tmp_path / "best"))
+    assert evaluate_in_world(config.environment, best, 32, path_set=PathSet.SELECT).score == result.best_select_score
+    assert evaluate_in_world(config.environment, best, 32) == result.best_evaluation
     again = train(config, tmp_path)
     assert again.stopped_early and again.steps == 512  # nothing is added
 
@@ -221,16 +225,7 @@ def test_a_network_is_trained_against_a_sender(tmp_path, levels, outputs):
         chosen, _ = learner._model.predict(observations, deterministic=True)
     kernel = [mlp_moves_reference(policy, levels, row) for row in observations]
     np.testing.assert_allclose(kernel, chosen / (levels - 1) if levels else chosen, atol=1e-5)
-    again = evaluate_sender(
-        make_sender("cc_probe_drain"),
-        32,
-        adversary=policy,
-        models=("ccac",),
-        steps_per_rtt=4,
-        paths=config.environment.paths,
-        weights=config.environment.reward,
-    )
-    assert again == result.evaluation
+    assert evaluate_in_world(config.environment, None, 32, adversary=policy) == result.evaluation
 
 
 def test_robust_rounds_resume_and_differ_from_their_control(tmp_path):
@@ -338,11 +333,6 @@ def test_damaged_checkpoints_are_refused(finished, tmp_path):
     del state.tensors["policy.log_std"]
     with pytest.raises(InputError, match="do not fit"):
         Learner(small(), state)
-
-
-def test_opponents_can_share_the_link(tmp_path):
-    result = train(small("environment.senders=[external, reno]", "total_steps=256"), tmp_path)
-    assert result.steps == 256
 
 
 def test_optional_logs(tmp_path, monkeypatch):

@@ -62,7 +62,17 @@ def test_seeds_and_their_record(tmp_path, monkeypatch, capsys):
     assert len(json.loads(capsys.readouterr().out)) == 2
     data = json.loads((tmp_path / "learning.json").read_text())
     assert sorted(data["runs"]) == ["quick_sender:0", "quick_sender:1"]
-    assert 0 <= data["runs"]["quick_sender:1"]["worst_utilisation"]["deep"] <= 1
+    entry = data["runs"]["quick_sender:1"]
+    assert {scene: (case["set"], case["seen"]) for scene, case in entry["worst"].items()} == {
+        "deep": ("training", "in range"),
+        "shallow": ("training", "in range"),
+        "long_jitter": ("report", None),
+        "narrow": ("report", None),
+    }
+    assert all(0 <= case["utilisation"] <= 1 and case["legal"] for case in entry["worst"].values())
+    assert entry["world"]["senders"] == ["external"] and entry["world"]["steps_per_rtt"] == 4
+    assert entry["evaluation"]["path_set"] == entry["common"]["path_set"] == "report"
+    assert "/" not in json.dumps(entry)  # no path of this machine
     (tmp_path / "learning.json").write_text("{}")
     assert main(command) == 2
     assert "not a record" in capsys.readouterr().err

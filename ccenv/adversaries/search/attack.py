@@ -9,7 +9,7 @@ from typing import Any
 
 from ccenv.adversaries.search.catalog import PANEL, Search, make_search
 from ccenv.adversaries.search.game import Game, Scene
-from ccenv.adversaries.search.paths import attack_path
+from ccenv.adversaries.search.paths import attack_path, scene_of, scene_set
 from ccenv.adversaries.search.windows import ANY_WINDOW, Claim
 from ccenv.errors import InputError
 from ccenv.legality import check_trace
@@ -120,6 +120,8 @@ class AttackResult:
             "seed": self.seed,
             **{name: getattr(scene, name) for name in names},
             **({"windows": scene.claim.text} if scene.timing == "smt" else {}),
+            "scene": scene_of(scene.path),
+            "scene_set": scene_set(scene_of(scene.path)),
             "path": scene.path.to_dict(),
         }
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ccenv.adversaries.search.attack import AttackResult, attack
+from ccenv.adversaries.search.attack import DEFAULT_RTTS, AttackResult, attack
 from ccenv.adversaries.search.catalog import PANEL
+from ccenv.adversaries.search.cold_start import ENDS_RTTS, ColdStart, worst_cold_start
 from ccenv.adversaries.search.windows import (
     ANY_WINDOW,
     NO_WINDOW,
@@ -31,14 +32,20 @@ from ccenv.adversaries.search.windows import (
 from ccenv.errors import unknown_name
 from ccenv.legality import check_trace
 from ccenv.parameters import number
-from ccenv.path import make_path
+from ccenv.path import Path, make_path
 from ccenv.sender import ProgramSender, Sender
 from ccenv.trace import load_trace
+
+if TYPE_CHECKING:
+    from ccenv.smt.encode import SmtSender
+    from ccenv.smt.setting import Setting
+    from ccenv.smt.verifier import Query
 
 BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proofs, with D = Rm
 # 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up.
 LINK_RATE_MBPS, RTT_MS = 6.0, 40.0
 ROUND_OFF = 1e-6
+COLD_LIMIT_S = 30.0  # each query is one of several per row
 ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold without stocks of tokens only
 
 
@@ -76,9 +83,14 @@ class GapRow:
         replayed: utilisation of that counterexample in the engine: from the solver's own state, the sender deciding; None where
             there is none, or the engine does not reproduce it.
         found: the worst that a search found in those windows, from a cold start; None: no window met the premise in any run.
+            Windows of envelope entries count from the first step on, those of lemmas and of other senders after the warm-up.
+        cold: the worst of those windows in a run that the solver made up from a cold start, measured in the engine; None: none,
+            or nobody asked.
+        cold_none_below: the solver shows that no run uses less in a window that ends at one of ``cold_ends_rtts``; None: open.
+        cold_ends_rtts: ends of the windows that the solver looked at, in Rm.
         found_in_any_window: the worst of all windows, whatever the premise.
-        gap: found - proved.
-        holds: neither found nor replayed is below proved.
+        gap: the lower of found and cold, minus proved.
+        holds: neither found, cold nor replayed is below proved.
         adversary: who found it.
         legal: all traces, the counterexample's too, were accepted by the independent checker.
         flow_steps: of the searches.
@@ -94,6 +106,9 @@ class GapRow:
     refuted: float | None
     replayed: float | None
     found: float | None
+    cold: float | None
+    cold_none_below: float | None
+    cold_ends_rtts: tuple[int, ...]
     found_in_any_window: float
     gap: float | None
     holds: bool | None
@@ -109,13 +124,14 @@ class GapRow:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A proved bound, and the counterexample just beyond it."""
+    """A proved bound, the counterexample just beyond it, and whether its windows are looked for from the first step on."""
 
     claim: Claim
     proved: float | None = None
     refuted: float | None = None
     replayed: float | None = None
     legal: bool = True
+    from_cold: bool = False
 
 
 def adversary_gap(
@@ -127,6 +143,7 @@ def adversary_gap(
     budget_flow_steps: int = 20_000_000,
     seed: int = 0,
     time_limit_s: float = 120.0,
+    cold_ends_rtts: Sequence[int] = ENDS_RTTS,
     report: Callable[[int, int], None] | None = None,
 ) -> list[GapRow]:
     """Compare found and proved utilisation of several senders.
@@ -141,7 +158,8 @@ def adversary_gap(
         adversaries: who attacks.
         budget_flow_steps: per row.
         seed: of searches and solver.
-        time_limit_s: per solver call.
+        time_limit_s: per solver call; of the cold-start queries at most COLD_LIMIT_S.
+        cold_ends_rtts: round trips at which the windows end that the solver looks for from a cold start.
         report: called with the number of finished and of all senders.
 
     Raises:
@@ -155,7 +173,7 @@ def adversary_gap(
         raise unknown_name("buffer", buffer, BUFFERS_BDP)
     Setting("ccac", buffer, samples)  # refuses a T out of range, also where no row needs it
     number("gap", "time_limit_s", time_limit_s, above=0)
-    path = make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
+    path = gap_path(buffer)
     players = [(spec, make_sender(spec)) for spec in senders]
     rows = []
     for done, (spec, sender) in enumerate(players):
@@ -171,12 +189,23 @@ def adversary_gap(
                 budget_flow_steps=budget_flow_steps,
                 seed=seed,
                 timing="smt",
+                warmup_rtts=0 if bound.from_cold else DEFAULT_RTTS,
+                window_rtts=2 * DEFAULT_RTTS if bound.from_cold else DEFAULT_RTTS,
                 claim=bound.claim,
             )
-            rows.append(_row(result, buffer, bound, time.perf_counter() - begin))
+            cold = None
+            if bound.from_cold and bound.proved is not None:
+                least = Fraction(min(result.worst_utilisation, 1.0)).limit_denominator(1024)
+                cold = worst_cold_start(result.scene, spec, buffer, least, min(time_limit_s, COLD_LIMIT_S), seed, cold_ends_rtts)
+            rows.append(_row(result, buffer, bound, cold, time.perf_counter() - begin))
         if report is not None:
             report(done + 1, len(players))
     return rows
+
+
+def gap_path(buffer: str) -> Path:
+    """Return the path of the comparison: no scene of ``ccenv attack``, so no training has attacked on it."""
+    return make_path(link_rate_mbps=LINK_RATE_MBPS, rtt_ms=RTT_MS, jitter_ms=RTT_MS, buffer_bdp=BUFFERS_BDP[buffer])
 
 
 def _model(sender: Sender) -> str:
@@ -201,11 +230,11 @@ def _claims(
 
 
 def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_limit_s: float) -> _Bound:
-    """Bisect the utilisation of an envelope entry, with C_U and C_L_lambda as the engine computes them."""
+    """Bisect the utilisation of still windows, with C_U and C_L_lambda as the engine computes them."""
     from ccenv.smt.bisect import bisect
     from ccenv.smt.catalog import smt_sender
     from ccenv.smt.claims import BELIEF_BOUNDS
-    from ccenv.smt.envelope import METRICS, envelope_query
+    from ccenv.smt.envelope import METRICS
     from ccenv.smt.report import write_counterexample
     from ccenv.smt.setting import BeliefRules, Setting, named_setting
     from ccenv.smt.store import Store
@@ -221,7 +250,7 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
     with tempfile.TemporaryDirectory() as folder:
 
         def decide(value: Fraction) -> tuple[Verdict, Any]:
-            query = envelope_query(metric, value, setting, sender)
+            query = _still_query(value, setting, sender)
             result = verifier.decide(query)
             if result.verdict != "refuted":
                 return result.verdict, None
@@ -232,7 +261,26 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
         needed = BELIEF_BOUNDS | sender.needs(setting).bounds
         claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress")
         replayed, legal = _replayed(bracket.evidence.get(str(bracket.refuted)))
-    return _Bound(claim, _number(bracket.proved), _number(bracket.refuted), replayed, legal)
+    return _Bound(claim, _number(bracket.proved), _number(bracket.refuted), replayed, legal, from_cold=True)
+
+
+def _still_query(value: Fraction, setting: Setting, sender: SmtSender) -> Query:
+    """Return the query of one trace on which no belief moves and rate, bytes in flight and queue do not rise: it uses so much."""
+    from ccenv.smt import properties
+    from ccenv.smt.algebra import any_of
+    from ccenv.smt.claims import BELIEF_BOUNDS, starts_consistent
+    from ccenv.smt.encode import Needs
+    from ccenv.smt.verifier import Query
+
+    window = sender.needs(setting).probe_window
+    claim = properties.Property(
+        "utilisation",
+        f"utilisation: {float(value)} fraction of C where no belief moves and nothing rises",
+        lambda v: any_of([properties.utilisation(v, value), properties.rises(v)]),
+        Needs(BELIEF_BOUNDS) | sender.needs(setting),
+        lambda v: starts_consistent(v, window),
+    )
+    return Query("utilisation", setting, sender, claim, "constant")
 
 
 def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
@@ -261,19 +309,22 @@ def _replayed(evidence: Mapping[str, Any] | None) -> tuple[float | None, bool]:
     legal = not check_trace(trace)
     if evidence["replay"]["engine"] != "reproduced":
         return None, legal
-    counted_bytes = trace.header.path.link_rate_Bps * trace.header.dt_s * (trace.n_steps - trace.grid.jitter_steps[0])
-    return float((trace.S[-1] - trace.S[0]).sum()) / counted_bytes, legal
+    steps = trace.n_steps - trace.start_row - trace.grid.jitter_steps[0]
+    counted_bytes = trace.header.path.link_rate_Bps * trace.header.dt_s * steps
+    return float((trace.S[-1] - trace.S[trace.start_row]).sum()) / counted_bytes, legal
 
 
 def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _row(result: AttackResult, buffer: str, bound: _Bound, seconds: float) -> GapRow:
+def _row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | None, seconds: float) -> GapRow:
     proved = bound.proved
     found = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
-    gap = None if found is None or proved is None else found - proved
-    reached = [value for value in (found, bound.replayed) if value is not None]
+    met = cold.utilisation if cold is not None else None
+    seen = [value for value in (found, met) if value is not None]
+    gap = None if not seen or proved is None else min(seen) - proved
+    reached = [*seen, *([] if bound.replayed is None else [bound.replayed])]
     return GapRow(
         sender=result.sender,
         model=result.scene.model,
@@ -284,11 +335,14 @@ def _row(result: AttackResult, buffer: str, bound: _Bound, seconds: float) -> Ga
         refuted=bound.refuted,
         replayed=bound.replayed,
         found=found,
+        cold=met,
+        cold_none_below=None if cold is None else cold.none_below,
+        cold_ends_rtts=() if cold is None else cold.ends_rtts,
         found_in_any_window=min(_any_window(result, name) for name in result.by_adversary),
         gap=gap,
         holds=None if proved is None or not reached else min(reached) >= proved - ROUND_OFF,
         adversary=result.worst_adversary,
-        legal=result.legal and bound.legal,
+        legal=result.legal and bound.legal and (cold is None or cold.legal),
         flow_steps=sum(finding.flow_steps for finding in result.by_adversary.values()),
         seconds=round(seconds, 1),
     )
@@ -297,4 +351,4 @@ def _row(result: AttackResult, buffer: str, bound: _Bound, seconds: float) -> Ga
 def _any_window(result: AttackResult, name: str) -> float:
     claim = Claim(result.scene.claim.samples, always, "")
     trace = result.by_adversary[name].trace
-    return float(claim.worst(samples_of(trace, result.scene.warmup_rtts))[0])
+    return float(claim.worst(samples_of(trace, DEFAULT_RTTS))[0])

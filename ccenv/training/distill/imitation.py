@@ -11,6 +11,7 @@ from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask
 from ccenv.sender import MlpSender
 from ccenv.training.distill.template import Template
 from ccenv.training.distill.tree import Samples, features_of, grow, predict, rate_of
+from ccenv.training.path_sets import PathSet, path_seed
 
 ROUNDS = 6
 ENVS = 128
@@ -35,18 +36,17 @@ class Imitation:
     samples: Samples
 
 
-def imitate(teacher: MlpSender, depth: int, seed: int, settings: EnvSettings | None = None) -> Imitation:
+def imitate(teacher: MlpSender, depth: int, seed: int, world: EnvSettings) -> Imitation:
     """Grow a tree that does what a policy does where the tree itself leads.
 
     Args:
         teacher: the policy.
         depth: of the tree.
-        seed: of paths and mixing.
-        settings: environments; by default those of the shipped configs.
+        seed: of the training paths and of mixing.
+        world: that the teacher was trained in.
     """
-    chosen = settings or EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, staggered=True)
-    task = SenderTask(ENVS, chosen)
-    task.core.reset(seed=seed)
+    task = SenderTask(ENVS, world)
+    task.core.reset(seed=path_seed(PathSet.TRAIN, seed))
     rng = np.random.default_rng(seed)
     seen, wanted = _drive(task, teacher, None, rng)
     samples = Samples(seen, wanted)

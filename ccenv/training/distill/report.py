@@ -11,14 +11,16 @@ PAGE, PICTURE = "report.md", "frontier.png"
 def write_report(folder: FilePath, result: dict[str, Any]) -> FilePath:
     """Write report.md, and frontier.png where there are proofs; return the page."""
     fidelity = result["fidelity"]
+    scenes = [f"worst, {name} ({case['set']})" for name, case in result["worst"].items()]
     lines = [
         f"# {result['name']}: distilled from {result['teacher_name']}",
         "",
-        f"Score: {_weighed(result['teacher_weights'])} on 1,024 held-out paths. Worst case: lowest utilisation that",
-        f"the attack found (corners and CEM, {result['settings']['attack_flow_steps']:,} flow-steps, CCAC).",
+        f"Score: {_weighed(result['teacher_weights'])} in the teacher's world, on 1,024 paths that nothing was trained,",
+        "searched or chosen on. Worst cases: lowest utilisation that the attack found on each scene (corners and CEM,",
+        f"{result['settings']['attack_flow_steps']:,} flow-steps, CCAC); † marks a scene of attacks in training or polish.",
         "",
-        "| sender | score | worst case | proved utilisation | verdict |",
-        "| --- | --- | --- | --- | --- |",
+        f"| sender | score | {' | '.join(scenes)} | lemmas for a utilisation of | verdict |",
+        f"|{' --- |' * (len(scenes) + 4)}",
         _row(result["teacher_name"], result["teacher"], None, ""),
         _row(result["name"], result, None, ""),
         *(_row(p["name"], p, p["utilisation"], p["verdict"]) for p in result["proofs"]),
@@ -57,7 +59,8 @@ def _weighed(weights: dict[str, float]) -> str:
 
 def _row(name: str, measured: dict[str, Any], proved: float | None, verdict: str) -> str:
     bound = "" if proved is None or verdict != "verified" else f"{proved:.2f}"
-    return f"| {name} | {measured['score']:.3f} | {measured['worst_utilisation']:.3f} | {bound} | {verdict} |"
+    cases = [f"{case['utilisation']:.3f}{'†' if case['seen'] else ''}" for case in measured["worst"].values()]
+    return f"| {name} | {measured['score']:.3f} | {' | '.join(cases)} | {bound} | {verdict} |"
 
 
 def _program(record: dict[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.adversaries.search import attack
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import write_atomic
@@ -25,6 +24,7 @@ from ccenv.smt.solvers import SECOND_SOLVERS
 from ccenv.smt.store import Store
 from ccenv.training.distill.claims import INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, write_suite
 from ccenv.training.distill.imitation import Imitation, imitate
+from ccenv.training.distill.measure import measure
 from ccenv.training.distill.objective import Objective
 from ccenv.training.distill.polish import Polished, polish
 from ccenv.training.distill.prove import LATER_REACH, prove
@@ -33,11 +33,9 @@ from ccenv.training.distill.teacher import Teacher, load_teacher
 from ccenv.training.distill.template import Template, ladder, safety_shell
 from ccenv.training.distill.timeouts import weakened
 from ccenv.training.distill.tree import fit_leaves
-from ccenv.training.evaluation import evaluate_sender
 
 REPORT = "distill.json"
-FORMAT, VERSION = "ccenv-distillation", 1
-ATTACK = ("corners", "cem")
+FORMAT, VERSION = "ccenv-distillation", 2
 SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
 DEEPEST = 6
 ATTACK_ROUNDS = 8  # attack the program, polish on, for a teacher that was trained against attacks
@@ -52,7 +50,7 @@ class DistillSettings:
         depth: conditions on the longest way to a leaf.
         seed: of everything random.
         prove: utilisations to prove, one program each; none: no proof.
-        n_paths: paths of the search (the reported score is on 1,024 others).
+        n_paths: paths of the search, and as many others of the choice between shapes (the reported score is on 1,024 others).
         generations: of the polish.
         population: programs per generation.
         budget_s: wall seconds for the loop of each proof.
@@ -118,7 +116,7 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     head = _head(settings, teacher)
     decisive = ("depth", "seed", "n_paths", "generations", "population", "attack_flow_steps")
     key = {name: head["settings"][name] for name in decisive}
-    key |= {name: head[name] for name in ("teacher_sha256", "teacher_weights", "teacher_robust")}
+    key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
     work = _Work(settings, teacher, folder, Stages(folder, key), say)
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_proved(work, utilisation) for utilisation in settings.prove]
@@ -143,7 +141,7 @@ class _Work:
     @cached_property
     def imitation(self) -> Imitation:
         """The tree that CART grew, and the states that it was fitted to."""
-        done = imitate(self.teacher.policy, self.settings.depth, self.settings.seed)
+        done = imitate(self.teacher.policy, self.settings.depth, self.settings.seed, self.teacher.world)
         self.say(f"imitated {self.teacher.name}: mean relative difference {done.error:.3f}")
         return done
 
@@ -157,16 +155,8 @@ class _Work:
         return self.teacher.name[:40]
 
     def measured(self, sender: Sender) -> dict[str, Any]:
-        """Return the teacher's own score on the held-out paths and the worst utilisation under the stated attack."""
-        evaluation = evaluate_sender(sender, weights=self.teacher.weights)
-        budget = self.settings.attack_flow_steps
-        worst = attack(sender, adversaries=ATTACK, budget_flow_steps=budget, seed=self.settings.seed)
-        return {
-            "score": evaluation.score,
-            "evaluation": asdict(evaluation),
-            "worst_utilisation": worst.worst_utilisation,
-            "worst_adversary": worst.worst_adversary,
-        }
+        """Return what is reported of a sender (``measure``)."""
+        return measure(sender, self.teacher, self.settings.attack_flow_steps, self.settings.seed)
 
     def record(self, program: Program, file: FilePath) -> dict[str, Any]:
         """Write a program and return what it is and what was measured of it: what is measured is what was written."""
@@ -184,6 +174,7 @@ def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
         "teacher_name": teacher.name,
         "teacher_sha256": hashlib.sha256(content).hexdigest(),
         "teacher_weights": teacher.weights.model_dump(),
+        "teacher_world": teacher.world.model_dump(mode="json"),
         "teacher_robust": None if teacher.robust is None else teacher.robust.model_dump(mode="json"),
         "settings": asdict(settings) | {"prove": list(settings.prove)},
         "versions": versions(),
@@ -192,17 +183,19 @@ def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
 
 
 def _tree_stage(work: _Work) -> dict[str, Any]:
-    """Polish the tree that CART grew and plain shapes of the same depth; the one with the best value is kept."""
+    """Polish the tree that CART grew and plain shapes of the same depth; the one that does best on other paths is kept."""
     settings, imitation, objective = work.settings, work.imitation, work.objective()
     shapes = {"CART": (imitation.template, imitation.numbers)}
     if settings.depth >= SHALLOWEST_SHELL:
         shapes |= {"shell": safety_shell(settings.depth - 2), "ladder": ladder(settings.depth)}
     found: dict[str, Polished] = {}
+    values: dict[str, float] = {}
     for shape, (template, numbers) in shapes.items():
         start = numbers if shape == "CART" else fit_leaves(template, numbers, imitation.samples)
         found[shape] = _polished(work, objective, shape, template, start, settings.generations, 1.0)
-        work.say(f"polished {shape}: {found[shape].value:.4f} on the paths of the search")
-    shape = max(found, key=lambda name: found[name].value)
+        values[shape] = objective.select_value(found[shape].program)
+        work.say(f"polished {shape}: {found[shape].value:.4f} on the paths of the search, {values[shape]:.4f} on others")
+    shape = max(found, key=lambda name: values[name])
     best = found[shape]
     if objective.under_attack:
         for _ in range(ATTACK_ROUNDS):

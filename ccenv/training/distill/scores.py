@@ -1,4 +1,4 @@
-"""Scores of many belief programs at once: the same paths, moves and numbers as ``evaluate_sender``, one batch per model."""
+"""Scores of many belief programs at once: the same paths, moves and numbers as ``evaluate_in_world``, one batch per model."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from ccenv.adversary import Adversary
 from ccenv.engine.curve import CurveEngine
 from ccenv.envs.distribution import PathDistribution, PathSource, path_rows
-from ccenv.envs.mixture import MoveMixture
-from ccenv.envs.reward import RewardWeights
+from ccenv.envs.reward import TERMS, interval_terms, weigh
+from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.programs import Program
-from ccenv.sender import ProgramSender
-from ccenv.training.evaluation import MODELS
+from ccenv.sender import ProgramSender, Sender
+from ccenv.training.evaluation import MEASURE_RTTS, WARMUP_RTTS
+from ccenv.training.path_sets import PathSet, path_seed
 
 LARGEST_BATCH = 16_384  # environments of one engine; more are done in turns
+_COUNTS = ("S", "L", "acked", "delay_byte_s")
 
 
 @dataclass(frozen=True)
@@ -29,82 +30,87 @@ class Scores:
     queue_bdp: np.ndarray
     loss: np.ndarray
     delay_rtts: np.ndarray
+    jain: np.ndarray
 
 
 class ProgramScorer:
-    """Scores belief programs on one fixed set of paths.
+    """Scores belief programs on one fixed set of paths of a world, with its competitors, models, grid and network.
 
     Args:
-        n_paths: number of paths, divided among ``cbr_delay`` and ``ccac``.
-        seed: of the paths and the network's moves.
-        steps_per_rtt: K.
+        world: settings of the environment, with one external flow.
+        n_paths: number of paths, divided among the models.
+        path_set: where the paths come from.
+        seed: which paths of the set, and which moves of the network.
         warmup_rtts: round trips before the measurement.
         measure_rtts: round trips measured.
-        adversary: the network's player; by default the mixture that training meets.
-        weights: of the score's terms.
     """
 
     def __init__(
         self,
+        world: EnvSettings,
         n_paths: int,
+        path_set: PathSet,
         seed: int,
         *,
-        steps_per_rtt: int = 4,
-        warmup_rtts: int = 60,
-        measure_rtts: int = 64,
-        adversary: Adversary | None = None,
-        weights: RewardWeights | None = None,
+        warmup_rtts: int = WARMUP_RTTS,
+        measure_rtts: int = MEASURE_RTTS,
     ) -> None:
         self.n_paths = n_paths
-        self._K, self._warmup, self._measure = steps_per_rtt, warmup_rtts, measure_rtts
-        self._source = PathSource(PathDistribution(seeded_share=0.0), steps_per_rtt, 1)
+        self._world, self._warmup, self._measure = world, warmup_rtts, measure_rtts
+        self._flows = world.build_senders()
+        self._own = world.senders.index(EXTERNAL)
+        paths = world.paths
+        cold = paths.model_copy(update={"seeded_share": 0.0}) if isinstance(paths, PathDistribution) else paths
+        self._source = PathSource(cold, world.steps_per_rtt, len(self._flows))
         lanes = np.arange(n_paths)
-        self._episodes = self._source.draw(np.full(n_paths, seed), lanes, np.zeros(n_paths, np.int64))
-        bounds = np.linspace(0, n_paths, len(MODELS) + 1).round().astype(int)
+        seeds = np.full(n_paths, path_seed(path_set, seed))
+        self._episodes = self._source.draw(seeds, lanes, np.zeros(n_paths, np.int64))
+        bounds = np.linspace(0, n_paths, min(len(world.models), n_paths) + 1).round().astype(int)
         self._parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-        self._adversary = MoveMixture().adversary() if adversary is None else adversary
-        self._weights = weights or RewardWeights()
 
     def scores(self, programs: Sequence[Program]) -> Scores:
         """Score programs; the result of one does not depend on the others."""
         turn = max(1, LARGEST_BATCH // self.n_paths)
-        parts = [self._terms(programs[i : i + turn]) for i in range(0, len(programs), turn)]
-        used, queue, loss, delay = np.concatenate(parts, axis=1)
-        w = self._weights
-        # Jain's index of one flow is 1.
-        score = w.utilisation * used + w.queue * queue + w.loss * loss + w.delay * delay + w.jain
-        return Scores(score, used, queue, loss, delay)
+        terms = np.concatenate([self._terms(programs[i : i + turn]) for i in range(0, len(programs), turn)])
+        return Scores(weigh(terms, self._world.reward.vector()), *(terms[:, column].copy() for column in range(len(TERMS))))
 
     def _terms(self, programs: Sequence[Program]) -> np.ndarray:
-        """Return utilisation, queue, loss and delay: (4, len(programs))."""
+        """Return the mean terms of the reward: (len(programs), len(TERMS))."""
         senders = [ProgramSender(program.name, program) for program in programs]
-        sums = np.zeros((4, len(programs)))
-        for part, model in zip(self._parts, MODELS, strict=True):
+        world, own = self._world, np.arange(len(self._flows))[None] == self._own
+        sums = np.zeros((len(programs), len(TERMS)))
+        for part, model in zip(self._parts, world.models, strict=False):
             n = part.stop - part.start
             which = np.tile(np.arange(part.start, part.stop), len(senders))
             engine = CurveEngine(
                 path_rows(self._episodes.paths, which),
                 model=model,
-                senders=[[sender] for sender in senders for _ in range(n)],
-                adversary=self._adversary,
-                steps_per_rtt=self._K,
+                senders=[self._with(sender) for sender in senders for _ in range(n)],
+                adversary=world.build_adversary(),
+                steps_per_rtt=world.steps_per_rtt,
+                loss_detection=world.loss_detection,
+                beliefs=world.belief_settings(),
                 history_rtts=self._source.history_rtts,
             )
             engine.reset(keys=self._episodes.keys[which])
-            engine.advance(self._warmup * self._K)
-            before = last = engine.totals()
-            queue, delay = np.zeros((2, len(which)))
-            rtt_s = engine.flow("rtt_s")[:, 0]
+            engine.advance(self._warmup * world.steps_per_rtt)
+            before = engine.totals()
+            terms = np.zeros((len(which), len(TERMS)))
+            rtt_s = engine.flow("rtt_s")
             for _ in range(self._measure):
-                engine.advance(self._K)
-                queue += engine.queue_bytes / (engine.env("link_rate_now_Bps") * rtt_s)
+                engine.advance(world.steps_per_rtt)
                 after = engine.totals()
-                acked = (after["acked"] - last["acked"])[:, 0]
-                waited = (after["delay_byte_s"] - last["delay_byte_s"])[:, 0]
-                delay += np.where(acked > 0, waited / np.maximum(acked, 1e-300) / rtt_s, 0.0)
-                last = after
-            capacity = after["capacity"] - before["capacity"]
-            used, lost = ((after[name] - before[name])[:, 0] / capacity for name in ("S", "L"))
-            terms = np.stack([used, queue / self._measure, lost, delay / self._measure]).reshape(4, len(senders), n)
-            sums += terms.sum(axis=2)
+                terms += interval_terms(
+                    np.stack([after[name] - before[name] for name in _COUNTS]),
+                    after["capacity"] - before["capacity"],
+                    engine.queue_bytes / (engine.env("link_rate_now_Bps") * rtt_s.min(axis=1)),
+                    rtt_s,
+                    own,
+                )[:, 0]
+                before = after
+            sums += (terms / self._measure).reshape(len(senders), n, len(TERMS)).sum(axis=1)
         return sums / self.n_paths
+
+    def _with(self, sender: Sender) -> list[Sender]:
+        """Return the senders of all flows of a path."""
+        return [sender if flow == self._own else other for flow, other in enumerate(self._flows)]

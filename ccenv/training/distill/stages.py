@@ -15,7 +15,7 @@ from ccenv.files import make_folder, source_hash, write_atomic
 from ccenv.foreign import read_json
 
 # What decides the numbers of a stage, besides what decides those of a benchmark's cell.
-_SOURCES = ("envs/*.py", "smt/*.py", "training/evaluation.py", "training/distill/*.py")
+_SOURCES = ("envs/*.py", "smt/*.py", "training/evaluation.py", "training/path_sets.py", "training/distill/*.py")
 
 
 @cache

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from ccenv.agents.learned import is_policy, load_policy, policy_notes
 from ccenv.config import validate
 from ccenv.envs.reward import RewardWeights
+from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, did_you_mean
 from ccenv.sender import MlpSender
 from ccenv.training.config import RobustSettings
+
+USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, staggered=True)
+"""The environment of the shipped nominal configs."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +22,18 @@ class Teacher:
 
     Attributes:
         policy: it.
-        weights: of its reward; those of the shipped nominal configs if its card has no config.
+        world: that it was trained in; that of the shipped nominal configs if its card has no config.
         robust: its rounds against attacks; None if it had none.
     """
 
     policy: MlpSender
-    weights: RewardWeights
+    world: EnvSettings
     robust: RobustSettings | None
+
+    @property
+    def weights(self) -> RewardWeights:
+        """Weights of its reward."""
+        return self.world.reward
 
     @property
     def name(self) -> str:
@@ -52,9 +61,10 @@ def load_teacher(checkpoint: str) -> Teacher:
     policy = load_policy(checkpoint)
     config = policy_notes(checkpoint).get("config")
     if not isinstance(config, dict):
-        return Teacher(policy, RewardWeights(), None)
+        return Teacher(policy, USUAL_WORLD, None)
     environment, robust = config.get("environment"), config.get("robust")
-    reward = environment.get("reward") if isinstance(environment, dict) else None
-    weights = validate(RewardWeights, reward or {}, f"{checkpoint}: notes.config.environment.reward")
+    world = validate(EnvSettings, environment or {}, f"{checkpoint}: notes.config.environment")
+    if world.senders.count(EXTERNAL) != 1:
+        raise InputError(f"{checkpoint}: notes.config.environment.senders is {list(world.senders)}; one must be 'external'")
     rounds = None if robust is None else validate(RobustSettings, robust, f"{checkpoint}: notes.config.robust")
-    return Teacher(policy, weights, rounds if rounds is not None and rounds.share > 0 else None)
+    return Teacher(policy, world, rounds if rounds is not None and rounds.share > 0 else None)

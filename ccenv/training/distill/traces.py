@@ -136,7 +136,7 @@ def violations(program: Program, traces: Traces, numbers: ClaimNumbers) -> np.nd
     return _play(np.array(compiled.nodes), traces.starts, traces.moves, np.array(largest), limits)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def _play(nodes, starts, moves, largest, limits):  # type: ignore[no-untyped-def]
     n = starts.shape[0]
     T = moves.shape[1] + 1

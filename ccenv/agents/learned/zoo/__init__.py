@@ -14,6 +14,16 @@ from ccenv.sender import MlpSender, ProgramSender
 
 FOLDER = FilePath(__file__).parent
 
+TEACHERS = {
+    "learned_nominal_d4": "learned_nominal",
+    "learned_robust_d4": "learned_robust",
+    "learned_low_delay_d4": "learned_low_delay",
+    "learned_nominal_u54": "learned_nominal",
+    "learned_nominal_u70": "learned_nominal",
+    "learned_nominal_u78": "learned_nominal",
+}
+"""Program -> the policy that it was distilled from."""
+
 
 def policy(name: str) -> MlpSender:
     """Return a learned sender of the zoo."""

@@ -1,0 +1,62 @@
+"""A full or read-only disk ends every command that writes in one line, with nothing half-written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def on_full_disk(folder: Path, limit: int, command: str) -> tuple[int, str]:
+    """Run a command where no file may grow beyond a limit; return its exit code and stderr."""
+    arguments = [sys.executable, str(HERE / "full_disk.py"), str(limit), *command.split()]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "command", "says"),
+    [
+        (0, "bench run quick --limit 1 --out out", "out/.lock: cannot be locked and written (File too large)"),
+        (3000, "bench run quick --limit 1 --out out", "out/manifest.json: cannot be written (File too large)"),
+        (0, "attack reno --budget 4000000 --out out", "out/.lock: cannot be locked and written (File too large)"),
+        (0, "train quick_sender --out out", "cannot be"),
+        (0, "board submit reno --board out", "the board's database: disk I/O error"),
+        (0, "board pack cc_qdel --out out", "out/program.json: cannot be written (File too large)"),
+        (0, "gap vegas --budget 200000 --T 4 --output out.json", "out.json: cannot be written (File too large)"),
+        (0, "synth quick --output out", "/.lock: cannot be locked and written (File too large)"),
+    ],
+)
+def test_a_full_disk_is_one_line(tmp_path: Path, limit: int, command: str, says: str) -> None:
+    code, err = on_full_disk(tmp_path, limit, command)
+    assert (code, err.count("\n")) == (2, 1), err
+    assert err.startswith("ccenv: error: ")
+    assert says in err
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "command", ["bench run quick --out", "attack reno --out", "train quick_sender --out", "board submit reno --board"]
+)
+def test_a_folder_that_cannot_be_made_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from ccenv.cli.main import main
+
+    assert main([*command.split(), "/proc/none/out"]) == 2  # there nobody can make a folder, whatever rights they have
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert err.startswith("ccenv: error: /proc/none/out")
+
+
+def test_a_refusal_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from ccenv.cli.main import main
+
+    def refused(_: Path) -> None:
+        raise OSError(30, "Read-only file system", "some/file")
+
+    monkeypatch.setattr("ccenv.trace.load_trace", refused)
+    assert main(["trace", "check", "x.npz"]) == 2
+    assert capsys.readouterr().err == "ccenv: error: some/file: Read-only file system\n"

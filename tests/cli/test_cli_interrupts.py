@@ -1,0 +1,181 @@
+"""Ctrl-C and SIGTERM end every long command within a second and keep what is done; workers end with a killed command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import alive, descendants, parents, start, wait_until
+
+SLACK_S = 0.5  # of a machine that does other things at the same time
+TWO_SECONDS = 2.0
+SAYS = {
+    signal.SIGINT: "ccenv: interrupted; run the same command again: what can be resumed, resumes\n",
+    signal.SIGTERM: "ccenv: terminated; run the same command again: what can be resumed, resumes\n",
+}
+SUITE = """# Long enough to be cut off.
+format: ccenv-suite
+format_version: 1
+name: long
+version: 1
+engine: curve
+steps_per_rtt: 8
+duration_rtts: 4000
+warm_up_rtts: 20
+seeds: [{seeds}]
+agents: [reno, cc_probe_drain]
+adversaries: [kind, slowest]
+scenarios:
+  - {{name: deep, summary: deep, model: ccac, link_rate_mbps: {{low: 10, high: 100}}, rtt_ms: 40, jitter_rtts: 1, buffer_bdp: 4}}
+metrics: {{utilisation: higher}}
+score: {{metric: utilisation, adversary: kind}}
+worst_case: {{metric: utilisation}}
+"""
+
+IN_PROCESSES = "bench run long.yaml --out out --backend processes --workers 2"
+
+# What is started -> the file that shows that it is at work (relative to its folder), or None: it is given some seconds.
+QUICK = {
+    "verify lemmas cc_qdel --T 11 --no-cache": None,
+    "verify lemmas cc_qdel --T 11 --no-cache --jobs 2": None,
+    "bench run long.yaml --out out": "out/cells.jsonl",
+    IN_PROCESSES: "out/cells.jsonl",
+}
+SLOW = {
+    "attack cubic --budget 2000000000 --out out": "out/attack.json",
+    "attack cubic --budget 2000000000 --out late": None,
+    "synth g1_t11_timeouts --output out": None,
+    "synth g1_t11_timeouts --output out --jobs 2": None,
+    "train quick_sender --set total_steps=9000000 --out out": "out/progress.csv",
+    "ode sweep validation": None,
+    "ode compare validation": None,
+    "verify envelope cc_qdel --budget 600 --no-cache --jobs 2": None,
+    "verify cc_qdel --T 12 --no-cache --recheck yices": None,
+    "distill learned_nominal --out out": None,
+    "bench run long.yaml --out out --backend ray --workers 2": "out/cells.jsonl",
+}
+AT_WORK_S = 6.0
+
+
+def end(command: str, sign: Path | None, folder: Path, number: signal.Signals) -> subprocess.Popen[str]:
+    """Start a command, end it when it is at work, and hold it to a second, one line, its code, and no process left."""
+    process = start(folder, *command.split())
+    if sign is None:
+        wait_until(lambda: process.poll() is not None, AT_WORK_S)
+    else:
+        assert wait_until(lambda: sign.exists() or process.poll() is not None, 120), command
+    assert process.poll() is None, process.communicate()
+    below = descendants(process.pid)
+    begin = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    took_s = time.monotonic() - begin
+    assert process.returncode == 128 + number
+    assert err.splitlines(keepends=True)[-1] == SAYS[number]
+    assert "Traceback" not in err
+    assert took_s < 1.0 + SLACK_S
+    assert wait_until(lambda: not alive(below), TWO_SECONDS)
+    return process
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "long.yaml").write_text(SUITE.format(seeds=", ".join(map(str, range(1, 201)))))
+    (tmp_path / "short.yaml").write_text(SUITE.format(seeds="1, 2"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_a_signal_ends_a_command_within_a_second(folder: Path, command: str) -> None:
+    number = signal.SIGTERM if command.endswith(" 2") else signal.SIGINT
+    end(command, folder / QUICK[command] if QUICK[command] else None, folder, number)
+
+
+@pytest.mark.slow  # 10 s each
+@pytest.mark.parametrize("number", list(SAYS), ids=lambda number: number.name)
+@pytest.mark.parametrize("command", SLOW)
+def test_a_signal_ends_every_long_command_within_a_second(folder: Path, command: str, number: signal.Signals) -> None:
+    end(command, folder / SLOW[command] if SLOW[command] else None, folder, number)
+
+
+def test_what_an_ended_run_has_finished_is_kept_and_used(folder: Path) -> None:
+    end("bench run long.yaml --out out", folder / "out" / "cells.jsonl", folder, signal.SIGTERM)
+    kept = (folder / "out" / "cells.jsonl").read_bytes()
+    assert kept.endswith(b"\n")
+    done = start(folder, "bench", "run", "long.yaml", "--out", "out", "--limit", "1", "--json")
+    out, err = done.communicate()
+    assert done.returncode == 0, err
+    assert json.loads(out)["n_cells"] == kept.count(b"\n") + 1
+
+
+@pytest.mark.parametrize("backend", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
+def test_a_killed_run_leaves_no_worker(folder: Path, backend: str) -> None:
+    if backend == "ray":
+        pytest.importorskip("ray")
+    process = start(folder, *IN_PROCESSES.replace("processes", backend).split())
+    assert wait_until((folder / "out" / "cells.jsonl").exists, 120)
+    below = descendants(process.pid)
+    assert len(below) >= 2
+    process.kill()
+    process.wait()  # not for its pipes: a process that is left would hold them
+    assert wait_until(lambda: not alive(below), TWO_SECONDS)
+
+
+def test_a_killed_verification_leaves_no_worker(folder: Path) -> None:
+    process = start(folder, *"verify lemmas cc_qdel --T 11 --no-cache --jobs 2".split())  # noqa: SIM905
+    wait_until(lambda: process.poll() is not None, AT_WORK_S)
+    assert process.poll() is None
+    below = descendants(process.pid)
+    assert len(below) >= 2
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not alive(below), TWO_SECONDS)
+
+
+def test_an_external_solver_ends_with_the_process_that_asked() -> None:
+    code = "import ccenv.smt.solvers as s; print('at work', flush=True); s._external(['sh', '-c', 'exec sleep 600'], '', 600)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    assert wait_until(lambda: bool(descendants(process.pid)), 10)
+    solver = {child for child, parent in parents().items() if parent == process.pid}
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not alive(solver), TWO_SECONDS)
+
+
+PARENT = """
+import sys, time
+import ccenv.interrupts
+from ccenv.workers import Workers
+def busy():
+    if sys.argv[1] == "pipe":
+        ccenv.interrupts._LIBC.prctl(1, 0, 0, 0, 0)  # as where the system has no such request
+    time.sleep(600)
+if __name__ == "__main__":
+    with Workers(2) as workers:
+        workers.submit(busy)
+        workers.submit(busy)
+        time.sleep(float(sys.argv[2]))
+        print("at work", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("how", "after_s"), [("pipe", 3.0), ("both", 3.0), ("both", 0.3)])
+def test_workers_end_with_a_killed_parent_also_by_the_pipe_alone(tmp_path: Path, how: str, after_s: float) -> None:
+    (tmp_path / "parent.py").write_text(PARENT)
+    command = [sys.executable, str(tmp_path / "parent.py"), how, str(after_s)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    below = descendants(process.pid)
+    assert len(below) >= 2
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not alive(below), TWO_SECONDS)

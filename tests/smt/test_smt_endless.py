@@ -1,0 +1,157 @@
+"""Promises for endless runs: nothing that only looks like progress earns a bound, and no search breaks one that was earned."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from ccenv.adversaries.search import attack
+from ccenv.cli.main import main
+from ccenv.leaderboard import records
+from ccenv.smt import endless
+from ccenv.smt.bisect import bisect
+from ccenv.smt.catalog import smt_sender
+from ccenv.smt.claims import EXCUSED, Thresholds, build_claim
+from ccenv.smt.envelope import METRICS, envelope_query
+from ccenv.smt.setting import Setting, named_setting
+from ccenv.smt.verifier import Verifier
+
+pytest.importorskip("z3")
+
+LOW = {"MSS/Rm": 1}
+EMPTY_PROMISES = {
+    "crawls by MSS/1000": {"rate": {"rate": 1, "MSS/Rm": "1/1000"}},
+    "crawls by MSS/100": {"rate": {"rate": 1, "MSS/Rm": "1/100"}},
+    "crawls by a ten-thousandth": {"rate": {"rate": "10001/10000"}},
+    "never sends": {"rate": {"MSS/Rm": "1/1000"}},
+    "oscillates": {"if": {"rate": 1, "MSS/Rm": "-3/2"}, "then": {"rate": LOW}, "else": {"rate": {"MSS/Rm": 2}}},
+    "waits for time-outs": {"if": {"C_L": -2, "C_U": 1}, "then": {"rate": {"C_L": 2}}, "else": {"rate": LOW}},
+    "rises and falls": {"if": {"qdel_L": 1}, "then": {"rate": LOW}, "else": {"rate": {"rate": 2}}},
+    "rises until used": {"if": "utilised", "then": {"rate": LOW}, "else": {"rate": {"rate": 1, "MSS/Rm": 1}}},
+    "holds": {"rate": {"rate": 1}},
+}
+
+
+def program(folder, rule) -> str:
+    file = folder / "empty.json"
+    file.write_text(json.dumps({"format": "ccenv-program", "version": 1, "name": "empty", "source": "test", "rule": rule}))
+    return str(file)
+
+
+def setting_of(name: str, model: str = "ccac", buffer: str = "infinite", samples: int = endless.SAMPLES) -> Setting:
+    largest = smt_sender(name).largest_rate()
+    return named_setting("sound" if largest is None else "history", Setting(model, buffer, samples), largest)
+
+
+def decide(metric: str, name: str, value: Fraction, **where) -> str:
+    query = envelope_query(METRICS[metric], value, setting_of(name, **where), smt_sender(name))
+    return Verifier(60).decide(query).verdict
+
+
+@pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
+@pytest.mark.parametrize("trick", EMPTY_PROMISES)
+def test_what_only_looks_like_progress_earns_no_utilisation(trick: str, model: str, tmp_path) -> None:
+    name = program(tmp_path, EMPTY_PROMISES[trick])
+    assert decide("utilisation", name, METRICS["utilisation"].low, model=model) == "refuted"
+
+
+@pytest.mark.parametrize("trick", ["crawls by MSS/1000", "oscillates", "holds"])
+def test_any_rise_or_fall_excuses_the_claims_about_one_trace(trick: str, tmp_path) -> None:
+    """Where the excuse suffices these are verified or refuted by it alone; their names say so and the board shows no bound."""
+    assert {"invariant", "full_invariant", "utilisation_or_rise"} == EXCUSED
+    sender = smt_sender(program(tmp_path, EMPTY_PROMISES[trick]))
+    (query,) = build_claim("utilisation_or_rise", Setting(samples=7), sender, Thresholds(Fraction(1)))
+    assert Verifier(60).decide(query).verdict == ("verified" if trick.startswith("crawls") else "refuted")
+
+
+def test_holding_a_queue_or_losing_for_ever_is_no_bound(tmp_path) -> None:
+    name = program(tmp_path, EMPTY_PROMISES["holds"])
+    assert decide("inflight", name, METRICS["inflight"].high) == "refuted"
+    assert decide("loss per Rm", name, METRICS["loss per Rm"].high, buffer="large") == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "holds", "beyond"),
+    [
+        ("cc_qdel", "ccac", Fraction(13, 16), Fraction(27, 32)),
+        ("cc_probe_drain", "ccac", Fraction(7, 16), Fraction(15, 32)),
+        ("cc_probe_slow", "cbr_delay", Fraction(9, 32), Fraction(5, 16)),
+    ],
+)
+def test_programs_that_grow_keep_their_bound(name: str, model: str, holds: Fraction, beyond: Fraction) -> None:
+    assert decide("utilisation", name, holds, model=model) == "verified"
+    assert decide("utilisation", name, beyond, model=model) == "refuted"
+
+
+@pytest.mark.parametrize(("name", "model", "bound"), [("cc_qdel", "ccac", 13 / 16), ("cc_probe_drain", "ccac", 7 / 16)])
+def test_no_search_in_the_engine_breaks_a_bound(name: str, model: str, bound: float) -> None:
+    """The panel in proof timing: what is delivered and what a run may owe once are at least the bound of the window."""
+    result = attack(name, timing="smt", model=model, budget_flow_steps=400_000, warmup_rtts=60, window_rtts=120)
+    assert result.legal
+    owed_bdp = endless.MARK_IN_RTTS + 1
+    for finding in result.by_adversary.values():
+        trace = finding.trace
+        bdp = trace.header.path.link_rate_Bps * trace.header.dt_s
+        used_bdp = float((trace.S[-1] - trace.S[60]).sum()) / bdp
+        assert used_bdp + owed_bdp >= bound * (trace.n_steps - 60)
+
+
+def test_a_cold_start_reaches_its_goal_in_the_stated_time() -> None:
+    """cc_qdel from MSS/Rm: C_L at .406 C within the stated round trips against every corner and search."""
+    goal = endless.goal_of(Fraction(13, 16), "factor")
+    result = attack("cc_qdel", timing="smt", budget_flow_steps=400_000, warmup_rtts=60, window_rtts=120)
+    for finding in result.by_adversary.values():
+        trace = finding.trace
+        bdp = trace.header.path.link_rate_Bps * trace.header.dt_s
+        segments = int(bdp / trace.header.path.mss_bytes)
+        rtts = endless.rtts_to_reach(goal, "factor", endless.SAMPLES, segments)
+        reached = trace.beliefs["C_L"][:, 0] >= float(goal) * trace.header.path.link_rate_Bps
+        assert reached[: rtts + 1].any()
+
+
+def test_the_board_knows_the_same_promises_and_excuses() -> None:
+    """The board reads records without the extra verify, so it has these by itself."""
+    assert records.EXCUSED == EXCUSED
+    assert records.ENDLESS == endless.VERSION
+
+
+@pytest.mark.parametrize(("claim", "weak", "strong"), [("inflight", 6, 2), ("queue", 5, 1)])
+def test_bounds_that_hold_for_ever(claim: str, weak: int, strong: int) -> None:
+    setting = endless.endless_setting(setting_of("cc_qdel"), smt_sender("cc_qdel"))
+    seen = []
+    for value in (weak, strong):
+        (query,) = build_claim(claim, setting, smt_sender("cc_qdel"), Thresholds(None, Fraction(value)))
+        seen.append(Verifier(60).decide(query).verdict)
+    assert seen == ["verified", "refuted"]
+
+
+def test_time_to_reach_by_hand() -> None:
+    """T = 9: a third per trace of eight Rm. 1, 4/3, 16/9, 64/27, 256/81, 1024/243 >= 4; and 3 segments at a third each: 9."""
+    assert endless.growth_per_trace(9) == Fraction(1, 3)
+    assert endless.rtts_to_reach(Fraction(1, 25), "factor", 9, 100) == 5 * 8
+    assert endless.rtts_to_reach(Fraction(1, 25), "segments", 9, 100) == 9 * 8
+    assert endless.rtts_to_reach(Fraction(1, 200), "factor", 9, 100) == 0
+
+
+def test_an_undecided_value_is_no_bound_and_does_not_end_the_search() -> None:
+    def answer(x: Fraction):
+        verdict = "unknown" if x == Fraction(1, 2) else "verified" if x <= Fraction(3, 8) else "refuted"
+        return verdict, None
+
+    bracket = bisect(answer, "largest", Fraction(1, 16), Fraction(1), Fraction(1, 16))
+    assert bracket.proved == Fraction(3, 8)
+    assert bracket.undecided == [Fraction(1, 2)]
+    assert bracket.refuted == Fraction(7, 16)
+
+
+def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
+    assert main(["verify", "cc_qdel", "--property", "utilisation", "--at-least", "3/4", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["T"] == endless.SAMPLES
+    assert shown["ramp"]["goal"] == 0.375
+    assert shown["ramp"]["rtts_to_reach"]["100"] == endless.rtts_to_reach(Fraction(3, 8), "factor", 9, 100)
+    assert main(["verify", "cc_probe_slow", "--property", "utilisation_with_timeouts", "--at-least", "0.1"]) == 2
+    assert "reads neither C_L nor C_U" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""Locks: one process at a time, gone with its holder; files with rights of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccenv.errors import CcenvError
+from ccenv.files import LOCK, is_empty, locked, write_atomic
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from ccenv.files import locked
+with locked(Path(sys.argv[1]), "training run"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_process_is_told_who_holds_the_folder_and_a_killed_holder_lets_go(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        says = f"{folder}: another training run is at work here (process {holder.pid}); wait for it, or end it"
+        with pytest.raises(CcenvError, match=f"^{re.escape(says)}$"), locked(folder, "training run"):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    with locked(folder, "training run"):
+        assert (folder / LOCK).read_text() == f"{os.getpid()}\n"
+    assert is_empty(folder)
+    (folder / "something").touch()
+    assert not is_empty(folder)
+
+
+def test_a_folder_that_cannot_be_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CcenvError, match="cannot be made"), locked(tmp_path / "file" / "run", "training run"):
+        pass
+
+
+def test_a_written_file_has_the_rights_asked_for(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "secret", b"x", mode=0o600)
+    write_atomic(tmp_path / "public", b"x")
+    before = os.umask(0)
+    os.umask(before)
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "public").stat().st_mode & 0o777 == 0o666 & ~before

@@ -1,0 +1,124 @@
+"""One command trains every shipped config, writes the record and its tables, and goes on where it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.config import shipped_names
+from ccenv.errors import InputError
+from ccenv.page_tables import END
+from ccenv.training import record, shipped
+from ccenv.training.config import CONFIGS, load_config
+from ccenv.training.record_page import PLACE
+from ccenv.training.shipped import shipped_runs, train_shipped
+
+pytest.importorskip("stable_baselines3")
+
+SMALL = ("num_envs=8", "ppo.n_steps=8", "ppo.batch_size=64", "ppo.hidden=[4]", "total_steps=64", "evaluation.n_paths=4")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
+    monkeypatch.setattr(shipped, "SEEDS", {"network_drain": 1, "quick_sender": 2})
+
+
+def test_every_shipped_config_is_trained_with_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    runs = shipped_runs()
+    assert {name for name, _ in runs} == set(shipped_names(CONFIGS, ".yaml"))
+    assert [seed for name, seed in runs if name == "ppo_sender"] == [0, 1, 2, 3, 4]
+    assert [name for name, _ in runs][:4] == ["rllib_duel", "rllib_sender", "rllib_sender", "rllib_sender"]
+
+
+def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccenv.training import run
+
+    trained: list[str] = []
+    real = run.train
+
+    def counted(config, folder, **more):  # type: ignore[no-untyped-def]
+        trained.append(f"{folder.name}{' again' if more['restart'] else ''}")
+        return real(config, folder, **more)
+
+    monkeypatch.setattr(run, "train", counted)
+    file, folder = tmp_path / "record.json", tmp_path / "runs"
+
+    def go(*names: str) -> list[str]:
+        del trained[:]
+        assert train_shipped(file, folder, names=names, overrides=SMALL) == len(shipped_runs(names))
+        return trained
+
+    assert go("quick_sender") == ["quick_sender-0", "quick_sender-1"]
+    first = json.loads(file.read_text())["runs"]
+    assert go("quick_sender", "network_drain") == ["network_drain-0"]  # the others are on disk
+    runs = json.loads(file.read_text())["runs"]
+    assert sorted(runs) == ["network_drain:0", "quick_sender:0", "quick_sender:1"]
+    assert {key: runs[key] for key in first} == first and runs["network_drain:0"]["worst"] == {}
+    (folder / "quick_sender-1" / "entry.json").unlink()  # as after Ctrl-C in the attack: trained, not recorded
+    assert go("quick_sender") == ["quick_sender-1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "ATTACK_FLOW_STEPS", 50_000)
+        assert go("quick_sender") == ["quick_sender-0", "quick_sender-1"]  # attacked again, not trained
+    with monkeypatch.context() as patch:
+        patch.setattr(shipped, "sender_hash", lambda sender: "another policy of the zoo")
+        assert go("network_drain") == ["network_drain-0 again"]
+    monkeypatch.setattr(shipped, "code_hash", lambda: "of tomorrow")
+    for module in ("ccenv.training.record", "ccenv.training.run"):
+        monkeypatch.setattr(f"{module}.code_hash", lambda: "of tomorrow")
+    assert go("quick_sender") == ["quick_sender-0 again", "quick_sender-1 again"]
+
+
+def test_a_run_of_other_code_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccenv.training.run import train
+
+    config = load_config("quick_sender", SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr("ccenv.training.run.code_hash", lambda: "of yesterday")
+        train(config, tmp_path / "run")
+    longer = load_config("quick_sender", [*SMALL, "total_steps=128"])
+    result = train(longer, tmp_path / "run")  # goes on
+    with pytest.raises(InputError, match="trained by other code than this"):
+        record.record(tmp_path / "record.json", longer, result)
+    record.record(tmp_path / "record.json", longer, train(longer, tmp_path / "run", restart=True))
+
+
+def test_the_command_writes_record_and_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shipped, "shipped_names", lambda *_: ["quick_sender"])
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{PLACE.start}\n{END}\nafter\n")
+    command = ["train", "--shipped", "--record", "r.json", "--page", "page.md", "--json"]
+    assert main([*command, *(a for text in SMALL for a in ("--set", text))]) == 0
+    assert json.loads(capsys.readouterr().out) == {"record": "r.json", "runs": 2}
+    text = page.read_text()
+    assert text.startswith("before") and text.endswith("after\n") and "| `quick_sender` | sender, PPO | 0, 1 |" in text
+    shutil.rmtree(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "a CONFIG is missing"),
+        (["--shipped"], "give --record"),
+        (["quick_sender", "--shipped", "--record", "r.json"], "no CONFIG"),
+        (["quick_sender", "--page", "p.md"], "--page is for --shipped"),
+        (["quick_sender", "--jobs", "2"], "--jobs is for --shipped"),
+        (["--shipped", "--record", "r.json", "--page", "none.md"], "none.md: cannot be read"),
+        (["--shipped", "--record", "r.json", "--jobs", "0"], "it must be 1 to"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1 and not (tmp_path / "runs").exists()
