@@ -10,10 +10,11 @@ import typer
 from ccenv.cli.board_operator import HOME, BoardOption, DatabaseOption, evaluate, home_of, round_command, submit
 from ccenv.cli.board_records import audit, export, import_, score, serve
 from ccenv.cli.board_submission import check, pack
+from ccenv.cli.board_trust import head, withdraw
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
-for command in (pack, check, score, submit, evaluate, audit, export, serve):
+for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):
     app.command()(command)
 app.command("import")(import_)
 app.command("round")(round_command)

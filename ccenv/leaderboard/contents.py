@@ -197,8 +197,14 @@ def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
 
 
 def _check_envelope(record: Stored, known: Known, read: ReadFile) -> None:
+    from ccenv.smt.envelope import BUFFERS, METRICS, MODELS
+
     del read
-    envelope_of(record)
+    known_names = {"model": MODELS, "buffer": BUFFERS, "metric": METRICS}
+    for row in envelope_of(record).rows:
+        for what, valid in known_names.items():
+            if getattr(row, what) not in valid:
+                raise InputError(f"record {record.number}: {unknown_name(what, getattr(row, what), valid)}")
     about = record.content.get("player_sha256")
     if about is not None and about != known.sha256:
         raise InputError(f"record {record.number}: about the player {str(about)[:12]}; the submission is {known.sha256[:12]}")

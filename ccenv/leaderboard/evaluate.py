@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -29,6 +29,12 @@ _ROOM_BYTES = 1 << 20
 
 Progress = Callable[[int, int], None]
 """Called with the numbers of finished and of all parts of the task at hand."""
+
+Show = Callable[[int, "Task"], AbstractContextManager[Progress]]
+"""Called with the place of a task and the task before it is done; what it returns surrounds the task."""
+
+Done = Callable[[int, "Task", "Stored | None"], None]
+"""Called with the place of a task, the task, and its record after it was stored; None where another process was first."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ def evaluate(
     *,
     backend: str = "local",
     workers: int | None = None,
-    progress: Progress = lambda done, total: None,
+    show: Show = lambda place, task: nullcontext(lambda done, total: None),
+    done: Done = lambda place, task, record: None,
     limits: Limits | None = None,
 ) -> list[Stored]:
     """Do tasks one after the other and store each when it is complete, or why it failed.
@@ -103,7 +110,8 @@ def evaluate(
         tasks: of :func:`tasks_of`.
         backend: of the benchmark runner; it does not change the results.
         workers: processes; by default one per usable core.
-        progress: called as parts of a task finish.
+        show: shows the progress of a task.
+        done: told of each task.
         limits: of CPU time and memory; None: the usual ones.
 
     Returns:
@@ -120,7 +128,7 @@ def evaluate(
         raise InputError(f"workers is {workers}; it must be at least 1")
     # Unfinished work of one evaluation is where the next one goes on, and is deleted when it is done: one at a time.
     with locked(home.folder / WORK, "evaluation of this board"):
-        return _evaluate(store, home, tasks, backend, workers, progress, limits or Limits())
+        return _evaluate(store, home, tasks, backend, workers, show, done, limits or Limits())
 
 
 def _evaluate(
@@ -129,23 +137,28 @@ def _evaluate(
     tasks: Sequence[Task],
     backend: str,
     workers: int | None,
-    progress: Progress,
+    show: Show,
+    done: Done,
     limits: Limits,
 ) -> list[Stored]:
     stored = []
     with Worker(limits, 1 if backend == "local" else workers or os.cpu_count() or 1) as worker:
-        for task in tasks:
+        for place, task in enumerate(tasks, start=1):
             submission = task.entrant.record.submission
             folder = home.work(submission)
             job = Job(task.entrant, store, home, folder, backend, workers)
-            outcome = _outcome(task, job, worker, progress)
+            with show(place, task) as progress:
+                outcome = _outcome(task, job, worker, progress)
+            record = None
             with suppress(TakenError):  # another process did the same work at the same time
                 if isinstance(outcome, Failed):
                     _check_room(folder)
-                    stored.append(store_failure(store, job, task.stage, outcome.reason))
+                    record = store_failure(store, job, task.stage, outcome.reason)
                 else:
                     _, slot = task.stage.slots(submission)
-                    stored.append(store.append(task.stage.kind, submission, slot, *outcome))
+                    record = store.append(task.stage.kind, submission, slot, *outcome)
+            stored += [record] if record is not None else []
+            done(place, task, record)
             shutil.rmtree(folder / task.stage.name, ignore_errors=True)
     for submission in {task.entrant.record.submission for task in tasks}:
         shutil.rmtree(home.work(submission), ignore_errors=True)

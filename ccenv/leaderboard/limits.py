@@ -19,6 +19,7 @@ from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.stages import Content, Progress, Work
 
 _POLL_S = 0.2
+_MOST_GIB = 1_048_576
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,15 @@ class Limits:
         """Refuse limits that nothing could hold."""
         if not 0 < self.cpu_s <= 1e7:
             raise InputError(f"--cell-cpu is {self.cpu_s:g}; it must be above 0 and at most 10000000 seconds")
-        if not 256 << 20 <= self.memory_bytes <= 1 << 50:
-            raise InputError(f"--cell-memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to 1048576")
+        if not 256 << 20 <= self.memory_bytes <= _MOST_GIB << 30:
+            raise InputError(f"--cell-memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
+
+
+def limits_of(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
+    """Return limits as the command line names them. Raises InputError for what nothing could hold."""
+    if not cell_memory_gib <= _MOST_GIB:  # a number that is none, too
+        raise InputError(f"--cell-memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
+    return Limits(cell_cpu_s, int(cell_memory_gib * 2**30))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from submission_folders import (
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.engine.observation import N_OBSERVATION
 from ccenv.errors import CcenvError
-from ccenv.leaderboard.exchange import export_board, import_board
+from ccenv.leaderboard.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.schema import RECORDS
 from ccenv.leaderboard.submission.pack import Card, pack
@@ -342,7 +342,7 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
     ):
         (folder / "edited.jsonl").write_text((folder / "export.jsonl").read_text().replace(old, new, 1))
         with Home(folder / name).open() as copy:
-            refused(name, attack, lambda copy=copy: import_board(copy, home, folder / "edited.jsonl"))  # type: ignore[misc]
+            refused(name, attack, lambda copy=copy: import_board(copy, home, read_export(folder / "edited.jsonl")))  # type: ignore[misc]
     with sqlite3.connect(home.folder / "board.db") as connection:
         connection.execute(f"DROP TRIGGER {RECORDS.name}_no_update")
         connection.execute(f"UPDATE {RECORDS.name} SET content = replace(content, 'Ada Lovelace', 'Bob')")

@@ -9,7 +9,7 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from ccenv.adversaries import ADVERSARIES
 from ccenv.agents import AGENTS
 from ccenv.leaderboard.audit import audit
-from ccenv.leaderboard.exchange import import_board
+from ccenv.leaderboard.exchange import import_board, read_export
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.site import build_site
 from ccenv.leaderboard.sources import from_store
@@ -21,7 +21,7 @@ EXPORT = Path(__file__).parents[2] / "docs" / "data" / "leaderboard.jsonl.xz"
 def test_the_shipped_board(tmp_path: Path) -> None:
     home = Home(tmp_path / "board")
     with home.open() as store:
-        count = import_board(store, home, EXPORT)
+        count = import_board(store, home, read_export(EXPORT))
         assert store.check() == count + 1
         names = {entrant.record.card.name for entrant in entrants(store)}
         assert {*AGENTS.names("synthesized"), *AGENTS.names("learned"), *AGENTS.names("distilled")} <= names
