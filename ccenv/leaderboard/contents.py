@@ -235,7 +235,7 @@ def _check_round(record: Stored, known: Known) -> None:
 
 
 def _check_name(record: Stored, known: Known) -> None:
-    name = fields_of(record, Head).name
+    name = record.content["name"]  # which the model of its kind has checked
     if name != known.record.card.name:
         raise InputError(f"record {record.number}: calls the submission {name!r}; its card says {known.record.card.name!r}")
 
