@@ -29,7 +29,9 @@ def add(
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Put the report of a verification among the records, so that the board shows it.
+    """Put the report of a verification among the records, so that the page shows it as reported, not confirmed here.
+
+    The board believes no report: what it confirms itself are the bounds of ccenv board evaluate --budget.
 
     Example: ccenv verify cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """

@@ -94,7 +94,8 @@ def headline(entry: Entry) -> dict[str, Any] | None:
     if entry.verifications:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
-        return {"verdict": result.verdict, "bound": bound, "text": result.question, "envelope": False, "encoding": False}
+        text = f"reported, not confirmed here: {result.question}"
+        return {"verdict": result.verdict, "bound": bound, "text": text, "envelope": False, "encoding": False}
     return None
 
 
