@@ -31,7 +31,8 @@ from ccenv.engine.calls import fast_max, fast_min, load
 from ccenv.engine.rings import at
 from ccenv.errors import InputError, unknown_name
 
-EMPTY_MARGIN = 1.0 + 1e-9  # C_L above C_U by more than round-off
+MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off
+MOVED_RATIO = 1.1  # a bound that moved by more than this factor in a period is large news
 TIE = 1e-12  # cumulative curves of all flows together round off by less than this share of their value
 
 
@@ -40,9 +41,9 @@ class BeliefSettings:
     """How beliefs are computed and when they time out ([CCmatic] s.5.1.2).
 
     Attributes:
-        tight_ratio: a periodic time-out happens only if C_U <= tight_ratio * C_L.
-        expand_ratio: at a time-out C_U grows at most by this factor.
-        period_rtts: a periodic time-out happens at most once in so many Rm; infinite: never.
+        tight_ratio: a time-out happens only if C_U <= tight_ratio * C_L.
+        expand_ratio: at a time-out C_U grows by this factor, or to C_L.
+        period_rtts: length of a period in Rm; at its end, or once C_L > C_U, :func:`timed_out` decides; infinite: no periods.
         window_rtts: longest window of C_L and C_U, in Rm.
         rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
     """
@@ -123,8 +124,9 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
     fl.C_L_Bps = max(fl.initial_C_L_Bps, floor)
     fl.C_U_Bps = np.inf
     fl.C_L_lambda_Bps = fl.C_L_Bps
+    fl.period_C_L_Bps = fl.C_L_Bps
+    fl.period_C_U_Bps = np.inf
     fl.fresh_C_L_Bps = 0.0
-    fl.fresh_C_U_Bps = np.inf
     fl.fresh_C_L_lambda_Bps = 0.0
     fl.q_U_bytes = 0.0
     fl.qdel_L_s = 0.0
@@ -136,6 +138,38 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
     fl.utilised_run_steps = 0
     fl.idle_run_steps = 0
     fl.utilised = 0
+
+
+@njit(cache=True, error_model="numpy")
+def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_ratio, expand_ratio):  # type: ignore[no-untyped-def]
+    """Return C_L, C_U after a time-out, and whether one of them changed: the rule of ``ccenv.smt.beliefs.timeouts``.
+
+    A bound that moved in the period is news and stays. The other one stays too where the news is large (a factor above
+    MOVED_RATIO), unless both contradict each other. Two bounds that both moved and contradict each other show that the
+    premise is broken (another flow, another C, a wrong Rm or D): they become the interval between them.
+
+    Args:
+        lower: C_L, bytes/s.
+        upper: C_U, bytes/s.
+        first_lower: C_L when the period began.
+        first_upper: C_U when the period began.
+        fresh_lower: C_L by what the period showed alone, at least floor.
+        floor: one segment per Rm, bytes/s: C_L is never less.
+        tight_ratio: nothing times out while upper > tight_ratio * lower.
+        expand_ratio: C_U grows by this factor.
+    """
+    if upper > tight_ratio * lower:
+        return lower, upper, False
+    empty = lower > upper * MARGIN
+    lower_moved, upper_moved = lower > MARGIN * first_lower, upper * MARGIN < first_upper
+    if empty and lower_moved and upper_moved:
+        return max(upper, floor), lower, True
+    lower_moved_far, upper_moved_far = lower > MOVED_RATIO * first_lower, upper * MOVED_RATIO < first_upper
+    lower_out = not lower_moved and ((upper_moved and empty) or not upper_moved_far)
+    upper_out = not upper_moved and ((lower_moved and empty) or not lower_moved_far)
+    new_lower = fresh_lower if lower_out else lower
+    new_upper = max(new_lower, expand_ratio * upper) if upper_out else upper
+    return new_lower, new_upper, lower_out or upper_out
 
 
 @njit(cache=True, error_model="numpy")
@@ -206,27 +240,34 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
         longest = min(oldest_lag, jitter + fl.utilised_run_steps)
         if longest > jitter:
             bound = scan_upper(ring, newest, jitter + 1, longest, served, reciprocals, jitter) * inv_dt
-            fl.fresh_C_U_Bps = min(fl.fresh_C_U_Bps, bound)
             fl.C_U_Bps = min(fl.C_U_Bps, bound)
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
-    fl.qdel_U_s = delay_steps * dt_s
+    # The smallest RTT, which stands for Rm where Rm is not known, may hold D of jitter and a step's burst of its own.
+    hidden_steps = fl.jitter_steps + 1 if settings.rtt_known == 0 else 0
+    fl.qdel_U_s = (delay_steps + hidden_steps) * dt_s
     fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
     fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
 
-    empty = fl.C_L_Bps > fl.C_U_Bps * EMPTY_MARGIN
-    tight = fl.C_U_Bps <= settings.tight_ratio * fl.C_L_Bps and n - fl.timeout_step >= settings.period_rtts * rtt
-    if empty or tight:
+    empty = fl.C_L_Bps > fl.C_U_Bps * MARGIN
+    due = n - fl.timeout_step >= settings.period_rtts * rtt
+    if empty or due:
         floor = mss_bytes / fl.rtt_s
-        fl.C_L_Bps = max(fl.fresh_C_L_Bps, floor)
-        fl.C_U_Bps = min(fl.fresh_C_U_Bps, settings.expand_ratio * fl.C_U_Bps)
-        fl.C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, floor)
-        fl.buffer_line_bytes = 0.0
-        fl.fresh_C_L_Bps = 0.0
-        fl.fresh_C_U_Bps = np.inf
-        fl.fresh_C_L_lambda_Bps = 0.0
-        fl.timeout_step = n
+        lower, upper, changed = timed_out(
+            fl.C_L_Bps, fl.C_U_Bps, fl.period_C_L_Bps, fl.period_C_U_Bps, max(fl.fresh_C_L_Bps, floor), floor,
+            settings.tight_ratio, settings.expand_ratio,
+        )  # fmt: skip
+        fl.C_L_Bps, fl.C_U_Bps = lower, upper
+        if changed:
+            fl.C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, floor)
+            fl.buffer_line_bytes = 0.0
+        if changed or due:  # a new period starts: only what it shows counts
+            fl.period_C_L_Bps = lower
+            fl.period_C_U_Bps = upper
+            fl.fresh_C_L_Bps = 0.0
+            fl.fresh_C_L_lambda_Bps = 0.0
+            fl.timeout_step = n
 
 
 @njit(cache=True, error_model="numpy")
@@ -268,12 +309,21 @@ class ReferenceBeliefs:
     C_U: float = field(init=False, default=math.inf)
     C_L_lambda: float = field(init=False)
     timeout_step: int = field(init=False)
+    period_bounds: tuple[float, float] = field(init=False)
     ends: list[int] = field(init=False, default_factory=list)  # last steps that the sender has learned
 
     def __post_init__(self) -> None:
         """Start from the seed."""
         self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
         self.timeout_step = self.start_step
+        self.period_bounds = self.C_L, self.C_U
+
+    def forget(self, n: int) -> None:
+        """Go back to what is known before anything was seen; only what follows step n counts."""
+        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
+        self.C_U = math.inf
+        self.timeout_step = n
+        self.period_bounds = self.C_L, self.C_U
 
     @property
     def _floor(self) -> float:
@@ -294,21 +344,24 @@ class ReferenceBeliefs:
         first = self.ends[-2] + 1 if len(self.ends) > 1 else n
         for x in range(first - self.jitter_steps, n - self.jitter_steps + 1):
             self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, x, self.timeout_step))
-        empty = self.C_L > self.C_U * EMPTY_MARGIN
+        empty = self.C_L > self.C_U * MARGIN
         due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
-        if empty or (due and self.settings.tight_ratio * self.C_L >= self.C_U):
-            self._time_out(E, L, S, n)
+        if empty or due:
+            self._time_out(E, L, S, n, due)
         return self.C_L, self.C_U, self.C_L_lambda
 
-    def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int) -> None:
+    def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int, due: bool) -> None:
         since = self.timeout_step
-        ends = [t for t in self.ends if t > since]
-        self.C_L = max([self._lower(S, t, since) for t in ends] + [self._floor])
-        fresh = min(self._upper(E, L, S, t, since) for t in ends)
-        self.C_U = min(fresh, self.settings.expand_ratio * self.C_U)
-        judged = range(since - self.jitter_steps + 1, n - self.jitter_steps + 1)
-        self.C_L_lambda = max([self._lambda(E, L, S, x, since) for x in judged] + [self._floor])
-        self.timeout_step = n
+        fresh = max([self._lower(S, t, since) for t in self.ends if t > since] + [self._floor])
+        tight, expand = self.settings.tight_ratio, self.settings.expand_ratio
+        lower, upper, changed = timed_out.py_func(self.C_L, self.C_U, *self.period_bounds, fresh, self._floor, tight, expand)
+        self.C_L, self.C_U = lower, upper
+        if changed:
+            judged = range(since - self.jitter_steps + 1, n - self.jitter_steps + 1)
+            self.C_L_lambda = max([self._lambda(E, L, S, x, since) for x in judged] + [self._floor])
+        if changed or due:
+            self.period_bounds = lower, upper
+            self.timeout_step = n
 
     def _lags(self, n: int, since: int) -> range:
         return range(1, min(self.window_steps, n - since) + 1)

@@ -8,7 +8,9 @@ from pathlib import Path as FilePath
 
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
+from ccenv.foreign import read_text
 
+MAX_BYTES = 16 << 20  # of a page
 END = "<!-- end of the table -->"
 
 
@@ -28,10 +30,7 @@ class Place:
         Raises:
             InputError: if the page cannot be read, or does not mark the place.
         """
-        try:
-            text = page.read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{page}: cannot be read ({error.strerror})") from None
+        text = read_text(page, MAX_BYTES)
         before, start, rest = text.partition(self.start)
         _, end, behind = rest.partition(END)
         if not start or not end:

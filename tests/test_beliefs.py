@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+import ccenv
 from ccenv.adversaries import make_adversary
 from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.beliefs import BeliefSettings, belief_settings
+from ccenv.beliefs import MOVED_RATIO, BeliefSettings, belief_settings, timed_out
 from ccenv.engine.curve import CurveEngine
 from ccenv.engine.paths import PathArrays
 from ccenv.errors import InputError
 from ccenv.path import make_path
 from ccenv.sender import ExternalSender
+from ccenv.smt.beliefs import timeouts
+from ccenv.smt.setting import TIMEOUT_PRESETS
 
 ROUND_OFF = 1e-7
 RTT_S = 0.04
@@ -89,8 +96,9 @@ def test_sound_on_random_traces(model, K):
         assert exceeded.any(), "C_L_lambda never exceeded C on CCAC: the docs say that kept tokens make it do so"
 
 
+@pytest.mark.parametrize("rtt_known", [True, False])
 @pytest.mark.parametrize("model", ["cbr_delay", "ccac"])
-def test_queueing_delay_bounds_hold(model):
+def test_queueing_delay_bounds_hold(model, rtt_known):
     """The newest acknowledged byte's time in the queue lies in [qdel_L, qdel_U]."""
     rng = np.random.default_rng(7)
     K = 8
@@ -101,6 +109,7 @@ def test_queueing_delay_bounds_hold(model):
             model=model,
             senders=[make_sender(name)],
             adversary=RecordedAdversary("random", random_moves(rng, 4, 400)[1]),
+            beliefs=BeliefSettings(rtt_known=rtt_known),
             record=True,
         )
         engine.advance(400)
@@ -150,6 +159,85 @@ def test_unknown_rtt_is_sound():
             assert (engine.flow("C_U_Bps")[:, 0] >= paths.link_rate_Bps * (1 - ROUND_OFF)).all()
             found |= bool((engine.flow("C_U_Bps") < np.inf).any())
         assert found
+
+
+def test_unknown_rtt_leaves_room_for_jitter_in_the_smallest_rtt():
+    """Where every byte waits D in the jitter box, the smallest RTT is Rm + D: RTT minus it is no upper bound of the queue."""
+    rng = np.random.default_rng(11)
+    below = 0
+    for model in ("cbr_delay", "ccac"):
+        for seed in range(12):
+            path = make_path(link_rate_mbps=float(rng.uniform(2, 40)), rtt_ms=40, jitter_ms=40, buffer_bdp=3)
+            moves = random_moves(rng, 4, 300)[1]
+            moves[: rng.integers(1, 60)] = 0.0  # as late as the law allows
+            engine = CurveEngine(
+                [path], model=model, senders=[make_sender("reno")], adversary=RecordedAdversary("late first", moves),
+                beliefs=BeliefSettings(rtt_known=False), record=True, seed=seed,
+            )  # fmt: skip
+            engine.advance(300)
+            trace, K = engine.trace(0), 8
+            E, S = trace.A[:, 0] - trace.L[:, 0], trace.S[:, 0]
+            left = np.minimum(trace.G, E)
+            smallest_s = np.inf
+            for k in range(K + 1, 301):
+                byte = S[k - K]
+                if byte <= S[k - K - 1]:
+                    continue
+                sent_at = reached_at(E[: k - K + 1], byte)
+                delay_s = (max(sent_at, reached_at(left[: k - K + 1], byte)) - sent_at) * trace.header.dt_s
+                rtt_s = trace.beliefs["rtt_s"][k, 0]
+                smallest_s = min(smallest_s, rtt_s)
+                assert trace.beliefs["qdel_L"][k, 0] <= delay_s + 1e-9
+                assert delay_s <= trace.beliefs["qdel_U"][k, 0] + 1e-9
+                below += delay_s > rtt_s - smallest_s + 1e-9
+    assert below > 10, "RTT minus the smallest RTT was never too small: the case was not met"
+
+
+@pytest.mark.parametrize("mss_per_rtt", [0.2, 0.7, 0.99])
+def test_links_slower_than_a_segment_per_rtt_are_refused_where_beliefs_are_asked_for(mss_per_rtt):
+    """Each bound starts from C >= MSS/Rm, which is wrong there; without beliefs the path runs."""
+    path = make_path(link_rate_mbps=mss_per_rtt * 1500 * 8 / 0.04 / 1e6, rtt_ms=40)
+    with pytest.raises(InputError, match="less than a segment"):
+        CurveEngine([path], model="ccac", senders=[make_sender("cc_qdel")])
+    CurveEngine([path], model="ccac", senders=[make_sender("reno")], beliefs=None).advance(80)
+    slower = make_path(link_rate_mbps=12, rtt_ms=40)
+    changed = slower.model_validate(
+        {**slower.to_dict(), "rate_changes": [{"time_s": 1.0, "link_rate_Bps": 1500 * mss_per_rtt / 0.04}]}
+    )
+    with pytest.raises(InputError, match="MSS/Rm"):
+        CurveEngine([changed], model="ccac", senders=[make_sender("cc_qdel")])
+    with pytest.raises(InputError, match="another sender"):
+        link = {"rate_mbps": mss_per_rtt * 0.3, "buffer_bdp": 10}
+        ccenv.simulate({"duration_s": 1, "links": [link], "flows": [{"sender": "cc_qdel", "rtt_ms": 40}]})
+
+
+numbers = st.integers(1, 40).map(lambda n: Fraction(n, 4))
+
+
+@given(numbers, numbers, numbers, numbers, numbers)
+def test_time_outs_follow_the_rule_of_the_solver(first_lower, first_upper, lower, upper, fresh):
+    """Within the model a bound that moved and contradicts is the only one that moved: there both rules are one."""
+    rule = TIMEOUT_PRESETS["artefact"]
+    lower, upper = max(lower, first_lower), min(upper, first_upper)  # bounds only tighten in a period
+    if lower > upper and lower > first_lower and upper < first_upper:
+        return  # both moved and contradict: no legal trace does that
+    assume(lower != rule.moved_factor * first_lower and upper * rule.moved_factor != first_upper)  # ties: floats round
+    lower_out, upper_out = timeouts(rule, first_lower, first_upper, lower, upper)
+    solver_lower = fresh if lower_out else lower
+    solver_upper = max(solver_lower, rule.rise_factor * upper) if upper_out else upper
+    ours = timed_out.py_func(lower, upper, first_lower, first_upper, fresh, fresh, rule.close_factor, rule.rise_factor)
+    assert ours == (solver_lower, solver_upper, lower_out or upper_out)
+    assert rule.moved_factor == Fraction(str(MOVED_RATIO))
+
+
+def test_c_u_of_zero_does_not_stay():
+    """Where nothing arrives for longer than D allows, C_U falls to 0; time-outs let it rise again."""
+    settings = (2.0, 2.0, 1.5)  # one segment per Rm, tight_ratio, expand_ratio
+    lower, upper, changed = timed_out(5.0, 0.0, 5.0, 9.0, 3.0, *settings)
+    assert changed and (lower, upper) == (3.0, 0.0)  # C_U is news
+    lower, upper, changed = timed_out(lower, upper, lower, upper, 2.0, *settings)
+    assert changed and (lower, upper) == (2.0, 2.0)
+    assert timed_out(5.0, 0.0, 4.0, 9.0, 3.0, *settings) == (2.0, 5.0, True)  # both moved: the premise is broken
 
 
 def test_bounds_close_in_on_an_ideal_link():

@@ -80,9 +80,9 @@ for _name, _tag, _summary in (
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal (figures: docs/distillation.md)"),
     ("learned_robust_d4", "distilled", "program distilled from learned_robust, polished against attacks too"),
     ("learned_low_delay_d4", "distilled", "program distilled from learned_low_delay"),
-    ("learned_nominal_u54", "distilled", "program with lemmas for 0.54 of the link (what is proved: docs/distillation.md)"),
-    ("learned_nominal_u70", "distilled", "program with lemmas for 0.70 of the link"),
-    ("learned_nominal_u78", "distilled", "program with lemmas for 0.78 of the link"),
+    ("learned_nominal_u54", "distilled", "program with verified lemmas, u = 0.54 (what that says: docs/distillation.md)"),
+    ("learned_nominal_u70", "distilled", "program with verified lemmas, u = 0.70"),
+    ("learned_nominal_u78", "distilled", "program with verified lemmas, u = 0.78"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
 

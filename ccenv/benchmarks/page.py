@@ -14,7 +14,7 @@ from typing import Any
 from ccenv.benchmarks.figures import draw, picture, table
 from ccenv.benchmarks.profiles import draw_profiles
 from ccenv.benchmarks.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
-from ccenv.benchmarks.store import CELLS, parse_cells, read_manifest
+from ccenv.benchmarks.store import CELLS, cells_of, read_manifest
 from ccenv.benchmarks.suite import suite_of
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.errors import InputError
@@ -51,7 +51,7 @@ def build_report(folder: FilePath) -> dict[str, Any]:
     if "summary" not in manifest or not file.exists():
         raise InputError(f"{folder}: the run has not ended yet: run the same command again, then report")
     suite = suite_of(manifest["suite"], f"{folder}/manifest.json")
-    records = parse_cells(file.read_bytes(), file)
+    records = cells_of(folder)
     make_folder(folder / FOLDER)
     drawn, files = _figures(suite, records, folder / FOLDER)
     _write_csv(folder / FOLDER / "references.csv", _reference_rows(manifest["references"]))

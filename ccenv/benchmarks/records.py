@@ -10,7 +10,7 @@ from typing import Any
 from ccenv.benchmarks.figures import draw, picture
 from ccenv.benchmarks.hashing import plain
 from ccenv.benchmarks.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
-from ccenv.benchmarks.store import CELLS, parse_cells, read_manifest
+from ccenv.benchmarks.store import cells_of, read_manifest
 from ccenv.benchmarks.suite import suite_of
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
@@ -40,7 +40,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
     if not manifest.get("complete"):
         raise InputError(f"{folder}: the run is not complete: run the same command again without --only and --limit")
     suite = suite_of(manifest["suite"], f"{folder}/manifest.json")
-    records = parse_cells((folder / CELLS).read_bytes(), folder / CELLS)
+    records = cells_of(folder)
     target = out / suite.name
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -14,10 +14,11 @@ from typing import Any
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import locked, make_folder, write_atomic
-from ccenv.foreign import is_version, parse_json, read_json
+from ccenv.foreign import is_version, parse_json, read_bounded, read_json
 
 MANIFEST, CELLS = "manifest.json", "cells.jsonl"
 FORMAT, FORMAT_VERSION = "ccenv-bench", 1
+MAX_BYTES = 1 << 30  # of the cells of a run; the largest published suite has some 20 MB
 
 
 class RunFolder:
@@ -71,7 +72,7 @@ class RunFolder:
         file = self.path / CELLS
         if not file.exists():
             return []
-        content = file.read_bytes()
+        content = read_bounded(file, MAX_BYTES)
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
             write_atomic(file, whole)
@@ -112,6 +113,11 @@ def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
             raise InputError(f"{where}, line {number}: not a benchmark cell")
         records.append(record)
     return records
+
+
+def cells_of(folder: FilePath) -> list[dict[str, Any]]:
+    """Return the cells of a run folder. Raises InputError as ``parse_cells``, and if the file cannot be read or is too long."""
+    return parse_cells(read_bounded(folder / CELLS, MAX_BYTES), folder / CELLS)
 
 
 def read_manifest(folder: FilePath) -> dict[str, Any]:

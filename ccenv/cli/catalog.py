@@ -11,6 +11,7 @@ import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, unknown_name
+from ccenv.foreign import is_file, is_folder
 from ccenv.model import MODELS, Model
 from ccenv.registry import Entry, Registry
 
@@ -189,7 +190,7 @@ def show_command(
     found = [item for item in candidates if item.name == name] or [
         item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name
     ]
-    if not found and kind is None and Path(name).exists():
+    if not found and kind is None and (is_file(name) or is_folder(name)):
         from ccenv.cli.shown_files import show_path
 
         kind, text = show_path(Path(name))

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ccenv import __version__
-from ccenv.errors import CcenvError, did_you_mean
+from ccenv.errors import CcenvError, did_you_mean, one_line
 from ccenv.interrupts import interrupted, watch
 
 EXIT_ERROR = 2
@@ -174,7 +174,7 @@ def _run(arguments: list[str]) -> int:
 
 def _fail(message: str) -> int:
     if message and not interrupted():  # empty where Typer has printed the help instead
-        print("ccenv: error: " + " ".join(message.split()), file=sys.stderr)
+        print("ccenv: error: " + one_line(" ".join(message.split())), file=sys.stderr)
     return EXIT_ERROR
 
 

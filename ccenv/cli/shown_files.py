@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ccenv.errors import InputError
-from ccenv.foreign import parse_json, read_bounded
+from ccenv.foreign import parse_json, read_bounded, shown
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -48,11 +48,11 @@ def _json(path: Path) -> Shown:
         return "program", pseudo_code(load_program(path))
     if form == "ccenv-policy":
         return "agent", _sender(path)
-    if form in _DOCUMENTS:
+    if isinstance(form, str) and form in _DOCUMENTS:
         kind, parts = _DOCUMENTS[form]
         return kind, json.dumps({key: data[key] for key in parts if key in data}, indent=1, ensure_ascii=False)
     raise InputError(
-        f"{path}: format {form!r} cannot be shown; it can be {', '.join(['ccenv-program', 'ccenv-policy', *_DOCUMENTS])}"
+        f"{path}: format {shown(form)} cannot be shown; it can be {', '.join(['ccenv-program', 'ccenv-policy', *_DOCUMENTS])}"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ccenv.adversary import Adversary
 from ccenv.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
-from ccenv.engine.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
+from ccenv.engine.checks import engine_error, flow_matrix, one_density, require_choice, require_seed, require_segment_per_rtt
 from ccenv.engine.curve_kernel import RUN_DTYPE, advance_parallel, advance_range
 from ccenv.engine.initial import reset_envs, reset_flows
 from ccenv.engine.layout import (
@@ -110,6 +110,7 @@ class CurveEngine:
         self.recording = record
         self.n_envs, self.n_flows = arrays.rtt_steps.shape
         self._arrays = arrays.for_model(self.model).copy()
+        self._check_beliefs(self._arrays)
         self._senders = SenderTable(senders, self.n_envs, self.n_flows)
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
         self._H = self._ring_length(history_rtts)
@@ -121,6 +122,12 @@ class CurveEngine:
         self._set_run()
         self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
+
+    def _check_beliefs(self, p: PathArrays) -> None:
+        """Refuse paths on which no belief bound is claimed to hold; where C may vary none is claimed at all."""
+        if self.belief_settings is not None and not self.model.varies_rate:
+            rtt_s = p.rtt_steps * p.dt_s[:, None]
+            require_segment_per_rtt(p.slowest_rate_Bps(), rtt_s, p.mss_bytes, "compute no beliefs (beliefs=None)")
 
     def _ring_length(self, history_rtts: float | None) -> int:
         p = self._arrays
@@ -210,7 +217,8 @@ class CurveEngine:
         """
         which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
         if paths is not None:
-            self._arrays.put(which, paths.for_model(self.model), self._fits)
+            self._check_beliefs(put := paths.for_model(self.model))
+            self._arrays.put(which, put, self._fits)
             self._kernel_arrays = (*self._kernel_arrays[:3], self._arrays.rate_changes, *self._kernel_arrays[4:])
         self._reset_records(which, which if keys is None else keys)
 

@@ -99,8 +99,8 @@ def reset_flows(
     # The same as the kernel's reset_beliefs, so that a freshly reset environment can be observed.
     floor = np.repeat(p.mss_bytes[which], N) / flow["rtt_s"][rows]
     seeded = np.maximum(flow["initial_C_L_Bps"][rows], floor)
-    for name in ("C_L_Bps", "C_L_lambda_Bps", "rate_Bps"):
+    for name in ("C_L_Bps", "period_C_L_Bps", "C_L_lambda_Bps", "rate_Bps"):
         flow[name][rows] = seeded
-    for name in ("C_U_Bps", "fresh_C_U_Bps"):
+    for name in ("C_U_Bps", "period_C_U_Bps"):
         flow[name][rows] = np.inf
     return rows

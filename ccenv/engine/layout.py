@@ -101,15 +101,16 @@ FLOW_DTYPE = np.dtype(
         ("C_L_Bps", "<f8"),
         ("C_U_Bps", "<f8"),
         ("C_L_lambda_Bps", "<f8"),
-        ("fresh_C_L_Bps", "<f8"),
-        ("fresh_C_U_Bps", "<f8"),
+        ("fresh_C_L_Bps", "<f8"),  # by what the period since the newest time-out showed alone
+        ("period_C_L_Bps", "<f8"),  # when that period began
+        ("period_C_U_Bps", "<f8"),
         ("fresh_C_L_lambda_Bps", "<f8"),
         ("q_U_bytes", "<f8"),
         ("qdel_L_s", "<f8"),
         ("qdel_U_s", "<f8"),
         ("qdel_L_exact_s", "<f8"),
         ("buffer_line_bytes", "<f8"),  # right-hand side of (6.3): C*T* + beta is at least this
-        ("timeout_step", "<i8"),  # of the newest time-out: windows start here or later
+        ("timeout_step", "<i8"),  # when the period began: windows start here or later
         ("judged_step", "<i8"),  # newest step known to be utilised or not
         ("utilised_run_steps", "<i8"),
         ("idle_run_steps", "<i8"),

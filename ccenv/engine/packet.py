@@ -120,7 +120,7 @@ class PacketEngine:
             sum(self._fastest_Bps(link) for link in range(len(self.network.links))) * self.duration_s / self.network.mss_bytes
         )
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
-        steps = sum(STEPS_PER_RTT * self.duration_s / flow.rtt_s for flow in self.network.flows)
+        steps = sum(STEPS_PER_RTT * self.duration_s / (flow.told_rtt_s or flow.rtt_s) for flow in self.network.flows)
         events = EVENTS_PER_PACKET * packets + 4 * ticks + steps + 1_000_000
         if not events <= MAX_EVENTS:
             raise InputError(
@@ -238,7 +238,7 @@ class PacketEngine:
             self._flows[row]["sender_index"] = row
         self._n_grids = len(gridded)
         seen_rtts_s = [
-            sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.rtt_s
+            sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.told_rtt_s or spec.rtt_s
             for sender, spec in zip(self.senders, self.network.flows, strict=True)
         ]
         self._grids = Grids(gridded, self.network, self._flows, seen_rtts_s)

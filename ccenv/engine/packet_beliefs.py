@@ -3,8 +3,10 @@
 At each step the curves are read off the packets: A is what was sent, L what the network has lost (known one Rm later, as in
 the curve engine), S(t) the transmissions acknowledged by t + Rm. A whole packet arrives when its last byte does, at most
 MSS/C later than its bytes would. Without jitter, one step of D covers that where an Rm carries at least STEPS_PER_RTT packets;
-with jitter D stays what it is, and the bounds hold up to one packet per window. Decisions are those of ``curve_decision``, once
-per Rm.
+with jitter D stays what it is, and the bounds hold up to one packet per window. D holds all that may delay feedback: the jitter
+box, the receiver's ACK policy, ACKs collected on their way. The first packet of a flow finds none of its own in the path: where
+its RTT exceeds Rm + D, the Rm that the flow was told is refuted. The true one is that RTT less at most D, so the flow goes by
+that RTT less D, and D counts twice, from then on. Decisions are those of ``curve_decision``, once per Rm.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numba.core.errors import NumbaExperimentalFeatureWarning
 
 from ccenv.beliefs import BeliefSettings, reciprocal_table, reset_beliefs, settings_record, update_beliefs, update_queue_bound
 from ccenv.engine.calls import address_of, load, pointer_at, store
+from ccenv.engine.checks import require_segment_per_rtt
 from ccenv.engine.curve_decision import choose_rate, run_program
 from ccenv.engine.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.layout import ring_length
@@ -39,6 +42,7 @@ warnings.filterwarnings("ignore", message=".*considered a subtype of Record", ca
 STEPS_PER_RTT = 8
 PACKET_STEPS = 1  # of jitter at least, for a packet's own time on the link
 ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
+MAX_SHORTFALL_RTTS = 8  # a told Rm that is too short by more stays too short
 HISTORY_RTTS = 24  # of the rings: belief windows and the queueing delay over which L_free and S can be apart
 
 # Beliefs, their settings, and what the grid needs besides.
@@ -50,6 +54,8 @@ BELIEFS_DTYPE = np.dtype(
         ("dt_s", "<f8"),
         ("start_s", "<f8"),
         ("path_rtt_s", "<f8"),  # without what a proxy adds
+        ("rounding_steps", "<i8"),  # of a delay in whole steps that D has no room for
+        ("shortfall_s", "<f8"),  # what it was shown to be too short by
         ("step", "<i8"),
         ("mask", "<i8"),
         ("ring_at", "<i8"),
@@ -84,6 +90,14 @@ RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ig
 
 
 @njit(cache=True, error_model="numpy")
+def rtt_shortfall_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return by what a told Rm is too short at least, given the first delay beyond it; 0 where D explains that delay."""
+    if delay_steps <= jitter_steps + PACKET_STEPS:
+        return 0.0
+    return min(delay_steps - jitter_steps, float(MAX_SHORTFALL_RTTS * STEPS_PER_RTT))
+
+
+@njit(cache=True, error_model="numpy")
 def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
     """Advance a flow's curves and beliefs by one step of its grid; return the step."""
     if beliefs.step < 0:
@@ -101,7 +115,7 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
     store(ring, e_at + (k & mask), flow.sent_bytes - lost_bytes)
     store(ring, l_at + (k & mask), lost_bytes)
     # What a proxy holds ACKs for beyond (or below) the Rm that the sender goes by: known, as in the curve engine.
-    shift_s = beliefs.path_rtt_s + flow.hold_s - beliefs.rtt_s
+    shift_s = beliefs.path_rtt_s + beliefs.shortfall_s + flow.hold_s - beliefs.rtt_s
     n = k - beliefs.rtt_steps - np.int64(math.ceil(shift_s / beliefs.dt_s - ROUNDING))
     if n > beliefs.heard_step:
         served = beliefs.acked_bytes
@@ -112,13 +126,22 @@ def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
             store(ring, x & mask, value)
             store(ring, (x & mask) + mask + 1, value)
         beliefs.heard_step = n
-        p = beliefs.ack_sent_step
-        while p < n and load(ring, e_at + (p & mask)) < served:
-            p += 1
-        beliefs.ack_sent_step = p
-        beliefs.delay_floor_steps = n - p
+        if served > before:  # else the newest byte is that of an earlier step, and so is its delay
+            p = beliefs.ack_sent_step
+            while p < n and load(ring, e_at + (p & mask)) < served:
+                p += 1
+            beliefs.ack_sent_step = p
+            beliefs.delay_floor_steps = max(0, n - p - beliefs.rounding_steps)
         seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
         beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
+        if not np.isfinite(beliefs.rtt_min_steps) and np.isfinite(flow.min_rtt_s):
+            beliefs.shortfall_s = rtt_shortfall_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps) * beliefs.dt_s
+            if beliefs.shortfall_s > 0.0:  # the true Rm lies between this one and D more; what a wrong one proved is void
+                beliefs.jitter_steps *= 2
+                beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
+                reset_beliefs(beliefs, beliefs.mss_bytes)
+                beliefs.timeout_step = n
+                beliefs.judged_step = n
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
         known = load(ring, l_at + (n & mask))
         beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
@@ -206,24 +229,32 @@ class Grids:
 
     def _new_beliefs(self, network: NetworkSpec, index: int, rtt_s: float, probe_rtts: int) -> np.ndarray:
         spec, beliefs = network.flows[index], np.zeros(1, BELIEFS_DTYPE)
+        route = [network.links[link] for link in network.route_of(index)]
+        slowest_Bps = min(rate for link in route for rate in (link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)))
+        require_segment_per_rtt(
+            np.array([slowest_Bps]), np.array([[rtt_s]]), np.array([network.mss_bytes]), f"another sender than {spec.sender!r}"
+        )
         dt_s = rtt_s / STEPS_PER_RTT
-        jitter_steps = max(PACKET_STEPS, math.ceil(spec.jitter.max_s / dt_s - 1e-9))
+        whole_steps = math.ceil(spec.jitter_s / dt_s - ROUNDING)
+        jitter_steps = max(PACKET_STEPS, whole_steps)
         settings = settings_record(BeliefSettings())
         for name in settings.dtype.names or ():
             beliefs[name] = settings[name]
         # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
-        held_s = spec.rtt_s + float(self._flows["hold_s"][index]) - rtt_s
+        path_rtt_s = spec.told_rtt_s or spec.rtt_s
+        held_s = path_rtt_s + float(self._flows["hold_s"][index]) - rtt_s
         lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
         beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps
-        beliefs["path_rtt_s"] = spec.rtt_s
+        beliefs["rounding_steps"] = whole_steps + PACKET_STEPS - jitter_steps
+        beliefs["path_rtt_s"], beliefs["rtt_known"] = path_rtt_s, spec.rtt_known
         beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtt_s, jitter_steps * dt_s, dt_s
         beliefs["probe_window_steps"] = probe_rtts * STEPS_PER_RTT
         beliefs["mss_bytes"], beliefs["start_s"] = network.mss_bytes, spec.start_s
         beliefs["rtt_min_steps"], beliefs["rtt_now_steps"], beliefs["step"] = np.inf, STEPS_PER_RTT, -1
         beliefs["reciprocals_at"] = self._keep[0].ctypes.data
-        drop_tail = all(network.links[link].discipline == "drop_tail" for link in network.route_of(index))
+        drop_tail = all(link.discipline == "drop_tail" for link in route)
         beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
-        length = ring_length((HISTORY_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + jitter_steps)
+        length = ring_length((HISTORY_RTTS + MAX_SHORTFALL_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + 2 * jitter_steps)
         beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
         return beliefs
 

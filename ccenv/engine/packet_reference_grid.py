@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ccenv.beliefs import BeliefSettings, ReferenceBeliefs
-from ccenv.engine.packet_beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT
+from ccenv.engine.packet_beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet_reference_flow import ReferenceFlow
 from ccenv.engine.packet_spec import NetworkSpec
 from ccenv.engine.reference_decision import Interval
@@ -19,10 +19,13 @@ class ReferenceGrid:
     def __init__(self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | MlpSender, network: NetworkSpec) -> None:
         self.flow, self.sender = flow, inner
         spec, mss = flow.spec, network.mss_bytes
-        self.rtt_s = sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.rtt_s
+        self.path_rtt_s = spec.told_rtt_s or spec.rtt_s
+        self.rtt_s = sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else self.path_rtt_s
         self.dt_s = self.rtt_s / STEPS_PER_RTT
         self.next_s = spec.start_s
-        self.jitter = max(PACKET_STEPS, math.ceil(spec.jitter.max_s / self.dt_s - ROUNDING))
+        whole_steps = math.ceil(spec.jitter_s / self.dt_s - ROUNDING)
+        self.jitter = max(PACKET_STEPS, whole_steps)
+        self.rounding_steps = whole_steps + PACKET_STEPS - self.jitter
         probe_rtts = inner.program.probe_window_rtts if isinstance(inner, ProgramSender) else 1
         settings = BeliefSettings()
         disciplines = {network.links[link].discipline for link in network.route_of(flow.index)}
@@ -38,6 +41,8 @@ class ReferenceGrid:
         self.q_U = self.sent_bytes = self.known_lost_bytes = 0.0
         self.sent_step = self.floor_steps = 0
         self.delay_s = 0.0
+        self.first_delay_steps: float | None = None
+        self.shortfall_s = 0.0
         self.utilised = False
         self.decision_step = 0
         self.interval = Interval()
@@ -49,7 +54,7 @@ class ReferenceGrid:
         self.E.append(flow.sent_bytes - lost)
         self.L.append(lost)
         sent, self.sent_bytes = flow.sent_bytes - self.sent_bytes, flow.sent_bytes
-        shift_s = flow.spec.rtt_s + flow.hold_s - self.rtt_s
+        shift_s = self.path_rtt_s + self.shortfall_s + flow.hold_s - self.rtt_s
         self._hear(k - STEPS_PER_RTT - math.ceil(shift_s / self.dt_s - ROUNDING), shift_s)
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
         if k >= self.decision_step:
@@ -64,9 +69,17 @@ class ReferenceGrid:
             return
         served, before = flow.acked_count * flow.mss, self.S[-1]
         self.S += [before + (served - before) * (x - old) / (n - old) for x in range(old + 1, n)] + [served]
-        while self.sent_step < n and self.E[self.sent_step] < served:
-            self.sent_step += 1
-        self.floor_steps = n - self.sent_step
+        if served > before:
+            while self.sent_step < n and self.E[self.sent_step] < served:
+                self.sent_step += 1
+            self.floor_steps = max(0, n - self.sent_step - self.rounding_steps)
+        if self.first_delay_steps is None and math.isfinite(flow.min_rtt_s):
+            self.first_delay_steps = (flow.rtt_s - shift_s - self.rtt_s) / self.dt_s
+            self.shortfall_s = rtt_shortfall_steps.py_func(self.first_delay_steps, self.jitter) * self.dt_s
+            if self.shortfall_s > 0:
+                self.jitter *= 2
+                self.bounds.jitter_steps = self.jitter
+                self.bounds.forget(n)
         self.delay_s = max(0.0, flow.rtt_s - shift_s - self.rtt_s)
         self.interval.lost_bytes += self.L[n] - self.known_lost_bytes
         self.known_lost_bytes = self.L[n]

@@ -162,6 +162,11 @@ class ReceiverSpec(StrictModel):
             raise ValueError("aggregate_s and merge need an ACK aggregation 'interval' or 'batch'")
         return self
 
+    @property
+    def longest_wait_s(self) -> float:
+        """Return for how long a delivered packet may stay unacknowledged, beyond the propagation delay of its ACK."""
+        return (self.ack_timeout_s if self.ack_every > 1 else 0.0) + self.aggregate_s
+
 
 class WorkloadSpec(StrictModel):
     """What the application offers.
@@ -214,6 +219,8 @@ class FlowSpec(StrictModel):
         name: for results; the sender's by default.
         sender: name and parameters of its CCA.
         rtt_s: propagation round-trip time Rm over all of its route, jitter and queues not counted.
+        told_rtt_s: Rm as belief programs and policies are told it; the true one by default.
+        rtt_known: whether they take it as known; otherwise their bounds go by the smallest RTT seen ([CCmatic] App. B.1).
         access_s: part of it before the first link. What links and access do not take is on the return path.
         route: names of links in order; all links in their order by default.
         start_s: when it starts.
@@ -227,6 +234,8 @@ class FlowSpec(StrictModel):
     name: str = ""
     sender: str
     rtt_s: Positive
+    told_rtt_s: Positive | None = None
+    rtt_known: bool = True
     access_s: NotNegative = 0.0
     route: tuple[str, ...] = ()
     start_s: NotNegative = 0.0
@@ -235,6 +244,11 @@ class FlowSpec(StrictModel):
     jitter: JitterSpec = JitterSpec()
     receiver: ReceiverSpec = ReceiverSpec()
     workload: WorkloadSpec = WorkloadSpec()
+
+    @property
+    def jitter_s(self) -> float:
+        """Return D as the sender sees it: the jitter box, the receiver's ACK policy and what holds ACKs on their way."""
+        return self.jitter.max_s + self.receiver.longest_wait_s
 
     @model_validator(mode="after")
     def _starts(self) -> FlowSpec:

@@ -23,8 +23,14 @@ _PIECE = 1 << 16
 def read_bounded(file: FilePath, max_bytes: int) -> bytes:
     """Return a file's content. Raises InputError if it cannot be read or is longer than ``max_bytes``."""
     try:
-        with file.open("rb") as stream:
-            content = stream.read(max_bytes + 1)
+        with file.open("rb", buffering=0) as stream:
+            # As much as the file says it has, not as much as it may have: a read allocates all that it asks for.
+            left, pieces = max_bytes + 1, []
+            wanted = os.fstat(stream.fileno()).st_size + 1
+            while left and (piece := stream.read(min(left, wanted))):
+                pieces.append(piece)
+                left, wanted = left - len(piece), _PIECE
+            content = b"".join(pieces)
     except OSError as error:
         raise InputError(f"{shown_path(file)}: cannot be read ({error.strerror})") from None
     except ValueError:  # NUL in the name

@@ -122,7 +122,11 @@ def _set_buffers(data: dict[str, Any], where: str) -> None:
             link["buffer_bytes"] = _number(link.pop("buffer_packets"), where, f"links.{index}.buffer_packets") * mss_bytes
         if "buffer_bdp" in link:
             rates_Bps = _number(link.get("rate_Bps"), where, f"links.{index}.rate_mbps")
-            rtts_s = [_number(f.get("rtt_s"), where, "rtt_ms") for f in flows or [] if isinstance(f, dict)]
+            rtts_s = [
+                _number(f.get("rtt_s"), where, "rtt_ms")
+                for f in (flows if isinstance(flows, list) else [])
+                if isinstance(f, dict)
+            ]
             bdp = _number(link.pop("buffer_bdp"), where, f"links.{index}.buffer_bdp")
             link["buffer_bytes"] = bdp * rates_Bps * min(rtts_s, default=0.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path as FilePath
@@ -12,8 +13,11 @@ from typing import Any
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
-from ccenv.foreign import read_json
+from ccenv.foreign import float_of, read_json, shown
 from ccenv.smt.solvers import Answer
+
+MAX_NUMBER_CHARS = 8_000  # of an exact number in a model, both sides of "/"
+_WHOLE = re.compile(r"-?[0-9]{1,4000}", re.ASCII)
 
 
 def default_folder() -> FilePath:
@@ -48,8 +52,8 @@ class Store:
             model = {name: _read(value) for name, value in data["model"].items()}
             if data["status"] not in ("sat", "unsat") or data["solver"] != solver:
                 return None
-            return Answer(data["status"], float(data["seconds"]), data["solver"], "", model)
-        except (OSError, InputError, KeyError, TypeError, ValueError, AttributeError):
+            return Answer(data["status"], float_of(str(data["seconds"]), "seconds"), data["solver"], "", model)
+        except (InputError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             return None
 
     def save(self, text: str, answer: Answer, about: dict[str, Any]) -> None:
@@ -73,4 +77,10 @@ def _plain(value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    return value if isinstance(value, bool) else Fraction(value)
+    """Read what ``_plain`` wrote; anything else is damage. Exponents would be computed digit by digit."""
+    if isinstance(value, bool):
+        return value
+    over, _, under = value.partition("/")
+    if len(value) > MAX_NUMBER_CHARS or not _WHOLE.fullmatch(over) or not (_WHOLE.fullmatch(under) or under == ""):
+        raise ValueError(f"{shown(value)} is not a number of a model")
+    return Fraction(int(over), int(under or 1))

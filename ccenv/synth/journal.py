@@ -12,11 +12,14 @@ import numpy as np
 from ccenv import __version__
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import source_hash, write_atomic
-from ccenv.foreign import parse_json
+from ccenv.foreign import parse_json, read_lines
 from ccenv.smt.solvers import version_of
+from ccenv.synth.journal_lines import is_line
 from ccenv.synth.records import TRACE
 
 VERSION = 1
+MAX_BYTES = 1 << 30
+MAX_LINE_BYTES = 8 << 20  # a group of the largest query has some 100 kB
 
 SOURCES = ("programs/*.py", "smt/*.py", "synth/*.py")
 """What decides classes, counterexamples and verdicts: lines of other code are about other numbers."""
@@ -44,17 +47,21 @@ class Journal:
         write_atomic(self.file, "".join(json.dumps(line) + "\n" for line in [self._head, *lines]).encode())
 
     def _read(self) -> list[dict[str, Any]]:
+        """Return the lines up to the first one that is cut short or damaged: what came after is found again."""
+        lines: list[dict[str, Any]] = []
+        if not self.file.is_file():
+            return lines
         try:
-            raw = self.file.read_bytes().split(b"\n")
-        except OSError:
-            return []
-        lines = []
-        for line in raw[:-1]:
-            try:
-                lines.append(parse_json(line, str(self.file)))
-            except InputError:
-                break
-        return lines[1:] if lines and lines[0] == self._head else []
+            for number, line in read_lines(self.file, max_bytes=MAX_BYTES, max_line_bytes=MAX_LINE_BYTES):
+                data = parse_json(line, str(self.file))
+                if number == 1 and data != self._head:
+                    return []
+                if number > 1 and not is_line(data):
+                    break
+                lines += [data] if number > 1 else []
+        except InputError:
+            pass
+        return lines
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one line and make sure that it is on disk."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ccenv.errors import InputError
 from ccenv.smt.exact import ReplayError
 from ccenv.smt.view import View
 from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
 from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
+from ccenv.synth.journal_lines import classes_of
 from ccenv.synth.objectives import Objectives
 from ccenv.synth.prove import Decision, Task, broken_parts, recheck, require_consistent_beliefs
 from ccenv.synth.query import Query
@@ -138,7 +140,11 @@ def _restore(run: Run) -> None:
     if run.query.flows == 1 and not run.journal.of_kind("simulated"):
         # A search that was cut short starts again from its seed: its traces are the same.
         run.journal.drop("counterexample")
+    n_classes = len(run.simulator.rows)
     for line in run.journal.lines:
+        wrong = [number for number in classes_of(line) if number >= n_classes]
+        if wrong:
+            raise InputError(f"{run.journal.file}: class {wrong[0]}; the query has {n_classes}: --fresh starts anew")
         if line["kind"] == "counterexample":
             run.simulator.apply(trace_from(line["trace"]))
             run.counterexamples += 1

@@ -155,4 +155,4 @@ def unpack_memory(model: Any, tensors: dict[str, np.ndarray]) -> None:
     buffer.pos, buffer.full, model._n_updates = place[0], bool(place[1]), place[2]
     if "memory.log_ent_coef" in tensors:
         with torch.no_grad():
-            model.log_ent_coef.copy_(torch.from_numpy(tensors["memory.log_ent_coef"]))
+            model.log_ent_coef.copy_(torch.from_numpy(tensors["memory.log_ent_coef"].copy()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ccenv.adversary import MlpAdversary
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
-from ccenv.foreign import is_version, parse_json, read_json
+from ccenv.foreign import is_version, read_json
 from ccenv.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
@@ -319,7 +319,7 @@ def read_code(folder: FilePath) -> list[str]:
         InputError: if run.json is not JSON.
     """
     file = FilePath(folder) / RECORD
-    data = parse_json(file.read_bytes(), str(file)) if file.is_file() else {}
+    data = read_json(file) if file.is_file() else {}
     codes = data.get("code", []) if isinstance(data, dict) else []
     return [str(code) for code in codes] if isinstance(codes, list) else []
 

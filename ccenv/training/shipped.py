@@ -14,7 +14,7 @@ from ccenv.config import shipped_names, validate
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.files import locked, make_folder, write_atomic
-from ccenv.foreign import parse_json
+from ccenv.foreign import read_json
 from ccenv.training import record
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
 from ccenv.training.record import add_entry, check_record, code_hash, entry_of
@@ -91,7 +91,7 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
     key = {"code": code_hash(), "config": hash_of(data), "players": _players(data)}
     measured = {"adversaries": record.ATTACK, "scenes": record.ATTACK_SCENES, "flow_steps": record.ATTACK_FLOW_STEPS}
     asked = {"key": key, "measured": plain(measured)}
-    known = parse_json(file.read_bytes(), str(file)) if file.is_file() else {}
+    known = read_json(file) if file.is_file() else {}
     if isinstance(known, dict) and isinstance(known.get("entry"), dict) and {k: known.get(k) for k in asked} == asked:
         return dict(known["entry"])
     outdated = file.is_file() and (not isinstance(known, dict) or known.get("key") != key)

@@ -116,7 +116,7 @@ class TestMain:
             raise CcenvError("first\n  second")
 
         monkeypatch.setattr("ccenv.trace.load_trace", fails)
-        assert run(capsys, "trace", "check", "x")[2] == "ccenv: error: first second\n"
+        assert run(capsys, "trace", "check", "x")[2] == "ccenv: error: first\\n second\n"
 
     def test_every_command_has_help_with_an_example_and_json(self, capsys: Capture) -> None:
         def pages(*command: str) -> list[str]:

@@ -63,8 +63,8 @@ def test_folders_of_runs(capsys: Capture, tmp_path: Path) -> None:
     ("name", "content", "says"),
     [
         ("x.json", b'{"format": "other"}', "x.json: format 'other' cannot be shown; it can be ccenv-program"),
-        ("x.json", b"[" * 100_000, "not valid JSON (nested too deeply)"),
-        ("x.bin", b"\xff\x00", "x.bin: not valid JSON"),
+        ("x.json", b"[" * 100_000, "x.json: 100000 levels of nesting; at most 64 are allowed"),
+        ("x.bin", b"\xff\x00", "x.bin: not UTF-8 text (byte 0)"),
         ("x.npz", b"PK\x03\x04 cut off", "x.npz"),
         ("x.yaml", b"- 1\n", "x.yaml: a suite or a config is a table of keys"),
         ("x.yaml", b"format: ccenv-suite\n", "x.yaml"),

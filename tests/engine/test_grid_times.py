@@ -10,7 +10,7 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.curve import CurveEngine
 from ccenv.legality import check_trace
-from ccenv.path import FlowPath, Path, RateChange
+from ccenv.path import LONGEST_S, FlowPath, Path, RateChange
 from ccenv.sender import ExternalSender
 from ccenv.trace import Trace
 
@@ -20,7 +20,7 @@ RTT_S, DT_S = 0.04, 0.005
 def random_changes(rng):
     """Return changes that crowd: several within a step, on the grid, just beside it, within the first step, after the end."""
     near = rng.integers(0, 40, 6) * DT_S + rng.choice([0.0, 1e-12, -1e-12, 1e-6], 6)
-    times = np.concatenate((rng.uniform(0, 0.2, 8), near, [1e-15, 1e-3, 2e-3, 1e300]))
+    times = np.concatenate((rng.uniform(0, 0.2, 8), near, [1e-15, 1e-3, 2e-3, LONGEST_S]))
     times = np.unique(times[times > 0])
     return tuple(RateChange(time_s=float(t), link_rate_Bps=float(rng.uniform(1e6, 2e7))) for t in times)
 
@@ -54,7 +54,7 @@ def test_two_changes_in_one_step_are_one_in_the_trace():
     assert trace.link_rate_Bps.tolist() == [5e6] * 4 + [9e6] * 5
 
 
-@pytest.mark.parametrize(("start_s", "stop_s"), [(0.0, 0.001), (0.012, 0.013), (0.0, 1e-15), (1e300, np.inf), (1.0, 1e300)])
+@pytest.mark.parametrize(("start_s", "stop_s"), [(0.0, 0.001), (0.012, 0.013), (0.0, 1e-15), (LONGEST_S, np.inf), (1.0, 1e300)])
 def test_a_flow_that_is_active_within_a_step_only_sends_nothing(start_s, stop_s):
     flows = (FlowPath(rtt_s=RTT_S), FlowPath(rtt_s=RTT_S, start_s=start_s, stop_s=stop_s))
     path = Path(link_rate_Bps=5e6, buffer_bytes=1e6, flows=flows)

@@ -9,12 +9,14 @@ import lzma
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from legal_traces import legal_trace
+from record_targets import RECORD_TARGETS
+from target import Read, Target
 
 from ccenv import foreign
 from ccenv.agents.learned.tensors import TYPES, read_typed, tensor_file
@@ -22,30 +24,6 @@ from ccenv.simulation.scenario import load_scenario
 
 CONFIGS = Path(foreign.__file__).parents[1] / "configs"
 SUITES = CONFIGS.parent / "benchmarks" / "suites"
-
-Read = Callable[[bytes, Path], object]
-
-
-@dataclass(frozen=True)
-class Target:
-    """A reader.
-
-    Attributes:
-        name: of the target.
-        read: reads a content; the folder is scratch.
-        make_seeds: returns good documents.
-        weight: share of the inputs.
-    """
-
-    name: str
-    read: Read
-    make_seeds: Callable[[], list[bytes]]
-    weight: float = 1.0
-
-    @cached_property
-    def seeds(self) -> list[bytes]:
-        """Good documents; the reader takes each of them."""
-        return self.make_seeds()
 
 
 def files(*patterns: Path, largest: int = 12_000) -> Callable[[], list[bytes]]:
@@ -92,10 +70,12 @@ def _trace_file() -> list[bytes]:
 
 def _trace_header(content: bytes, folder: Path) -> object:
     """Put a header into an otherwise good trace."""
+    import zipfile
+
     from ccenv.trace import load_trace
 
-    good = foreign.read_archive(_GOOD_TRACE[0], "good", 1 << 20)
-    import zipfile
+    # The arrays have as many flows as the header that was changed had, so that the seeds themselves are read.
+    good = foreign.read_archive(_GOOD_TRACE[content.count(b"rtt_s") > 1], "good", 1 << 20)
 
     with zipfile.ZipFile(folder / "t.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in good.items():
@@ -178,6 +158,8 @@ def _query(file: Path) -> object:
 def _lemmas(file: Path) -> object:
     from ccenv.smt.lemmas import load_suite
 
+    for program in (CONFIGS / "verify").glob("*.json"):  # a suite's sender lies beside it
+        shutil.copy(program, file.parent)
     return load_suite(str(file))
 
 
@@ -189,9 +171,12 @@ def _ode(file: Path) -> object:
 
 
 def _train(file: Path) -> object:
-    from ccenv.training.config import load_config
+    from ccenv.config import validate
+    from ccenv.training.config import load_config, load_data
+    from ccenv.training.rllib import RllibConfig
 
-    return load_config(str(file))
+    data, where = load_data(str(file))
+    return validate(RllibConfig, data, where) if data.get("trainer") == "rllib" else load_config(str(file))
 
 
 def _override(text: str) -> object:
@@ -288,15 +273,10 @@ def _run_record(content: bytes, folder: Path) -> object:
 
 
 def _formula(content: bytes, folder: Path) -> object:
-    from fractions import Fraction
-
     from ccenv.smt.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
 
-    data, numbers, states = (
-        foreign.parse_yaml(content, "formula"),
-        {"x": Fraction(1, 2)},
-        {"fine": {"all": ["C_L_true", "C_U_true"]}},
-    )
+    data = foreign.parse_yaml(content, "formula")
+    numbers, states = _suite_words()
     compile_formula(data, "formula", numbers, states)
     return [
         bounds_of(data, states),
@@ -332,6 +312,17 @@ _RELU = {
     "layers": [[["1/2", 1], [0, "0.25"]], [[1, 1]]],
 }
 _LINES = b'{"format":"x"}\n{"record":{"number":1}}\n{"file":"0","text":"abc"}\n'
+
+
+@cache
+def _suite_words() -> tuple[dict[str, Fraction], dict[str, object]]:
+    """Return the names of numbers and states that any shipped suite has."""
+    import yaml
+
+    suites = [yaml.safe_load(file.read_text()) for file in sorted((CONFIGS / "verify").glob("*.yaml"))]
+    numbers = {name: Fraction(1, 2) for suite in suites for name in suite.get("constants", {})}
+    states = {name: formula for suite in suites for name, formula in suite.get("states", {}).items()}
+    return numbers | {"x": Fraction(1, 2)}, {"fine": {"all": ["C_L_true", "C_U_true"]}} | states
 
 
 def _formulas() -> list[bytes]:
@@ -376,9 +367,7 @@ TARGETS: dict[str, Target] = {
         Target("formula", _formula, _formulas, 3),
         Target("ode", from_file(_ode, "o.yaml"), files(CONFIGS / "ode" / "*.yaml", largest=2_000), 0.6),
         Target("train", from_file(_train, "t.yaml"), files(CONFIGS / "train" / "*.yaml", largest=2_000), 0.6),
-        Target(
-            "override", from_text(_override), texts("seed=3", "environment.steps_per_rtt=8", "algorithm.learning_rate=1e-3"), 0.4
-        ),
+        Target("override", from_text(_override), texts("seed=3", "environment.steps_per_rtt=8", "ppo.learning_rate=1e-4"), 0.4),
         Target("checkpoint", _checkpoint_card, _checkpoint_seed, 2),
         Target(
             "sender_spec",
@@ -393,7 +382,8 @@ TARGETS: dict[str, Target] = {
         Target("attack", _attack, _attack_seed, 1),
         Target("cells", _cells, texts(json.dumps(_CELL) + "\n" + json.dumps(_CELL) + "\n", json.dumps(_CELL)), 4),
         Target("manifest", _manifest, texts(json.dumps(_MANIFEST)), 3),
-        Target("run_record", _run_record, texts('{"format": "ccenv-run", "version": 1, "steps": 3}'), 3),
+        Target("run_record", _run_record, texts('{"format": "ccenv-run", "version": 2, "steps": 3}'), 3),
         Target("name", _name, texts("entries/reno.html", "traces/a-b_c.npz", "x"), 6),
+        *RECORD_TARGETS,
     )
 }

@@ -220,3 +220,18 @@ def test_equal_queries_have_equal_texts_whatever_was_built_before() -> None:
         texts.append(to_smtlib(encode(Setting(samples=samples, buffer="large"), smt_sender("cc_probe_drain")).formulas()))
     assert texts[0] == texts[2]
     assert texts[0] != texts[1]
+
+
+def test_a_hostile_premise_of_more_cases_than_letters_is_refused(tmp_path) -> None:
+    cases = ", ".join(f"{{C_L_at_least: 0.{i:02d}}}" for i in range(1, 28))
+    text = RESTING.replace("premise: {all: [C_L_true]}", f"premise: {{any: [{cases}]}}")
+    (tmp_path / "resting.yaml").write_text(text)
+    with pytest.raises(InputError, match="a formula has 27 cases; at most 26 are allowed"):
+        run_lemma(LemmaRun("resting.yaml", "history", 4), "sand")
+    # Alternatives multiply: 6 times 6.
+    six = ", ".join(f"{{C_L_at_least: 0.{i}}}" for i in range(1, 7))
+    (tmp_path / "resting.yaml").write_text(
+        RESTING.replace("premise: {all: [C_L_true]}", f"premise: {{all: [{{any: [{six}]}}, {{any: [{six}]}}]}}")
+    )
+    with pytest.raises(InputError, match="more than 26 cases: alternatives within one 'all' multiply"):
+        run_lemma(LemmaRun("resting.yaml", "history", 4), "sand")

@@ -151,7 +151,7 @@ def test_open_classes_that_fall_later_are_not_unknown_and_proved_ones_must_not_f
 
 
 def test_a_journal_of_other_code_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Journal(tmp_path, "query", reuse=True).add({"kind": "simulated"})
+    Journal(tmp_path, "query", reuse=True).add({"kind": "simulated", "left": 1, "cpu_s": 0.5})
     assert Journal(tmp_path, "query", reuse=True).of_kind("simulated")
     monkeypatch.setattr(journal_module, "source_hash", lambda patterns: "other")
     assert not Journal(tmp_path, "query", reuse=True).lines

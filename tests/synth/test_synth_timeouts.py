@@ -204,7 +204,7 @@ def test_time_outs_of_other_bounds_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shipped = Path(run_module.__file__).parents[1] / "configs" / "synth" / "g6.yaml"
-    (tmp_path / "mine.yaml").write_text(shipped.read_text() + "beliefs: {timeouts: artefact}\n")
+    (tmp_path / "mine.yaml").write_text(shipped.read_text().replace("beliefs:\n", "beliefs:\n  timeouts: artefact\n"))
     assert main(["synth", "mine.yaml"]) == 2
     error = capsys.readouterr().err
     assert "C_L_lambda or q_U have none" in error

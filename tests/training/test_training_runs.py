@@ -58,6 +58,7 @@ def test_a_run_leaves_everything(finished):
     folder, result = finished
     assert result.steps == 1536 and result.resumed_from_steps == 0 and result.folder == folder
     assert sorted(p.name for p in folder.iterdir()) == [
+        ".lock",
         "best",
         "checkpoint",
         "config.yaml",

@@ -8,7 +8,7 @@ from typing import Any
 
 from ccenv.adversaries.search.catalog import PANEL
 from ccenv.errors import InputError
-from ccenv.foreign import parse_json
+from ccenv.foreign import read_json
 from ccenv.page_tables import Place, markdown
 
 PLACE = Place("<!-- table of the record: ccenv.adversaries.search.page.write_table -->")
@@ -38,7 +38,7 @@ def write_table(file: FilePath | str, page: FilePath | str) -> None:
     Raises:
         InputError: if the file is no list of attacks, or the page does not mark the place.
     """
-    attacks = parse_json(FilePath(file).read_bytes(), str(file))
+    attacks = read_json(FilePath(file))
     if not isinstance(attacks, list) or not all(isinstance(row, dict) and "by_adversary" in row for row in attacks):
         raise InputError(f"{file}: a list of results of ccenv attack --json is needed")
     PLACE.write(FilePath(page), table(attacks))

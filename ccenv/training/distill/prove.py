@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Any
 
 import numpy as np
 
@@ -130,6 +131,24 @@ def prove(
     return Proof(found.program, numbers, verdict, records, len(loop.pool))
 
 
+def read_state(file: FilePath) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays and the note of an interrupted search. Raises InputError for anything else; shapes are not compared."""
+    data = read_arrays(read_bounded(file, MAX_STATE_BYTES), str(file), _STATE, MAX_STATE_BYTES)
+    if set(data) != set(_STATE):
+        raise InputError(f"{file}: needs the arrays {', '.join(_STATE)}")
+    if not data["starts"].ndim or not data["moves"].ndim or data["mean"].ndim != 1 or not np.isfinite(data["mean"]).all():
+        raise InputError(f"{file}: starts and moves must be lists of traces, mean a list of finite numbers")
+    note = parse_json(data["note"].tobytes(), f"{file}, note")
+    if not isinstance(note, dict) or set(note) != {"records", "refused", "claim"}:
+        raise InputError(f"{file}: its note is not one of a search for a proof")
+    refused, records = note["refused"], note["records"]
+    if not isinstance(refused, list) or not all(isinstance(name, str) for name in refused):
+        raise InputError(f"{file}: 'refused' must be a list of texts")
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise InputError(f"{file}: 'records' must be a list of rounds")
+    return data, note
+
+
 class _Loop:
     """The pool, what candidates are judged by, and the three checks of a candidate."""
 
@@ -158,12 +177,7 @@ class _Loop:
         """Go back to what ``save`` wrote; None if there is nothing, or something of another claim or seed."""
         if state is None or not state.is_file():
             return None
-        data = read_arrays(read_bounded(state, MAX_STATE_BYTES), str(state), _STATE, MAX_STATE_BYTES)
-        if set(data) != set(_STATE):
-            raise InputError(f"{state}: needs the arrays {', '.join(_STATE)}")
-        note = parse_json(data["note"].tobytes(), f"{state}, note")
-        if not isinstance(note, dict) or set(note) != {"records", "refused", "claim"}:
-            raise InputError(f"{state}: its note is not one of a search for a proof")
+        data, note = read_state(state)
         if note["claim"] != self._claim():
             return None
         shapes = [data[name].shape[1:] for name in ("starts", "moves")]

@@ -13,7 +13,7 @@ from typing import Any
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
-from ccenv.foreign import parse_json
+from ccenv.foreign import is_version, read_json
 from ccenv.page_tables import Place, markdown
 from ccenv.programs import parse_program
 from ccenv.sender import ProgramSender
@@ -86,8 +86,12 @@ def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
         InputError: if the file is no record, or the folder holds no finished distillation.
     """
     result_file = FilePath(folder) / REPORT
-    result = parse_json(result_file.read_bytes(), str(result_file)) if result_file.is_file() else None
-    if not isinstance(result, dict) or (result.get("format"), result.get("version")) != (RESULT_FORMAT, RESULT_VERSION):
+    result = read_json(result_file) if result_file.is_file() else None
+    if (
+        not isinstance(result, dict)
+        or result.get("format") != RESULT_FORMAT
+        or not is_version(result.get("version"), RESULT_VERSION)
+    ):
         raise InputError(f"{result_file}: no result of ccenv distill")
     data = read_data(FilePath(file))
     entry = {"command": command} | {key: result[key] for key in _KEPT}
@@ -99,8 +103,8 @@ def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
 
 def read_data(file: FilePath) -> dict[str, Any]:
     """Read a record. Raises InputError if it is none."""
-    data = parse_json(file.read_bytes(), str(file)) if file.is_file() else None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
+    data = read_json(file) if file.is_file() else None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
         raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
     return data
 

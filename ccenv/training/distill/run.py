@@ -15,7 +15,7 @@ import numpy as np
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import write_atomic
-from ccenv.programs import Program, parse_program, pseudo_code, to_data, to_json
+from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
 from ccenv.sender import ProgramSender, Sender
 from ccenv.smt.lemma_report import LemmaRun, run_lemmas
 from ccenv.smt.report import decide_claim, overall
@@ -161,7 +161,7 @@ class _Work:
     def record(self, program: Program, file: FilePath) -> dict[str, Any]:
         """Write a program and return what it is and what was measured of it: what is measured is what was written."""
         write_atomic(file, to_json(program).encode())
-        program = parse_program(file.read_text(encoding="utf-8"))
+        program = load_program(file)
         about = {"name": program.name, "file": str(file), "program": to_data(program), "pseudo_code": pseudo_code(program)}
         return about | self.measured(ProgramSender(program.name, program))
 

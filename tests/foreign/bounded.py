@@ -1,0 +1,28 @@
+"""Run one command of ccenv within so much more memory than it has after its imports: python bounded.py MIB ARGUMENT ..."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    from ccenv.cli import main as cli
+    from ccenv.cli.main import main as run
+
+    for group in cli.GROUPS:
+        if group.name == arguments[1]:
+            __import__(group.module)
+    import ccenv.foreign
+    import ccenv.leaderboard.exchange
+    import ccenv.trace  # noqa: F401 -- what the command imports is not what the file costs
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (int(arguments[0]) << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    return run(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""The journal of a run: lines that were changed are not taken over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccenv.errors import InputError
+from ccenv.synth import journal as journal_module
+from ccenv.synth.journal import Journal, trace_data, trace_from
+from ccenv.synth.query import load_query
+from ccenv.synth.records import TRACE
+from ccenv.synth.run import start
+
+
+def _trace(**changes: Any) -> dict[str, Any]:
+    zero = np.zeros((), TRACE)
+    zero["samples"], zero["link"] = 5, 240
+    return trace_data(zero) | changes
+
+
+DECISION = {"class": 3, "status": "unknown", "calls": 1, "claim": "loss", "reason": "time", "queries": []}
+GROUP = {"kind": "group", "cpu_s": 0.1, "call_s": 9.0, "still": False}
+GOOD = (
+    {"kind": "foundation", "calls": 3, "seconds": 0.1},
+    {"kind": "counterexample", "class": 1, "trace": _trace()},
+    GROUP | {"decisions": [DECISION, DECISION | {"trace": _trace()}]},
+    {"kind": "pairs", "cpu_s": 0, "replay_s": 0, "call_s": 9, "decisions": [DECISION | {"dropped": [4]}]},
+)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    written = Journal(tmp_path, "query", reuse=True)
+    for line in GOOD:
+        written.add(line)
+    assert Journal(tmp_path, "query", reuse=True).lines == list(GOOD)
+    assert trace_data(trace_from(_trace())) == _trace()
+
+
+HOSTILE = {
+    "a_list": [],
+    "no_kind": {},
+    "kind_of_a_list": {"kind": []},
+    "unknown_kind": {"kind": "verdict"},
+    "calls_below_0": {"kind": "foundation", "calls": -1, "seconds": 0.1},
+    "calls_true": {"kind": "foundation", "calls": True, "seconds": 0.1},
+    "seconds_as_text": {"kind": "foundation", "calls": 1, "seconds": "0.1"},
+    "class_beyond_64_bits": {"kind": "counterexample", "class": 1 << 64, "trace": _trace()},
+    "no_trace": {"kind": "counterexample", "class": 1, "trace": None},
+    "trace_of_1000_samples": {"kind": "counterexample", "class": 1, "trace": _trace(samples=1000)},
+    "trace_without_a_link": {"kind": "counterexample", "class": 1, "trace": _trace(link=0)},
+    "trace_number_beyond_its_range": {"kind": "counterexample", "class": 1, "trace": _trace(E=1 << 62)},
+    "trace_list_too_short": {"kind": "counterexample", "class": 1, "trace": _trace(waste=[0])},
+    "trace_of_floats": {"kind": "counterexample", "class": 1, "trace": _trace(G=0.5)},
+    "trace_lacks_a_field": {"kind": "counterexample", "class": 1, "trace": {"samples": 5}},
+    "unknown_status": GROUP | {"decisions": [DECISION | {"status": "verified"}]},
+    "decision_of_no_class": GROUP | {"decisions": [{"status": "proved"}]},
+    "dropped_is_no_list": {"kind": "pairs", "cpu_s": 0, "replay_s": 0, "call_s": 9, "decisions": [DECISION | {"dropped": 4}]},
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_a_hostile_line_ends_what_is_read(name: str, tmp_path: Path) -> None:
+    written = Journal(tmp_path, "query", reuse=True)
+    for line in (GOOD[0], HOSTILE[name], GOOD[1]):
+        with written.file.open("ab") as out:
+            out.write(json.dumps(line).encode() + b"\n")
+    assert Journal(tmp_path, "query", reuse=True).lines == [GOOD[0]]
+
+
+def test_hostile_lines_that_are_too_long_or_cut_short_end_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Journal(tmp_path, "query", reuse=True).add(GOOD[0])
+    file = tmp_path / "journal.jsonl"
+    whole = file.read_bytes()
+    monkeypatch.setattr(journal_module, "MAX_LINE_BYTES", 4_000)
+    for rest in (b'{"kind": "foun', b"x" * 5_000 + b"\n", b"[" * 3_000 + b"\n"):
+        file.write_bytes(whole + rest)
+        assert Journal(tmp_path, "query", reuse=True).lines == [GOOD[0]]
+
+
+def test_a_hostile_class_that_the_query_does_not_have_is_refused(tmp_path: Path) -> None:
+    run = start(load_query("quick"), tmp_path)
+    run.journal.add(GROUP | {"decisions": [DECISION | {"class": 10**9}]})
+    with pytest.raises(InputError, match=r"class 1000000000; the query has [0-9]+: --fresh starts anew"):
+        start(load_query("quick"), tmp_path)
