@@ -10,10 +10,11 @@ import typer
 from ccenv.cli.board_operator import HOME, BoardOption, DatabaseOption, evaluate, home_of, round_command, submit
 from ccenv.cli.board_records import audit, export, import_, score, serve
 from ccenv.cli.board_submission import check, pack
+from ccenv.cli.board_trust import head, withdraw
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
-for command in (pack, check, score, submit, evaluate, audit, export, serve):
+for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):
     app.command()(command)
 app.command("import")(import_)
 app.command("round")(round_command)
@@ -28,7 +29,9 @@ def add(
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Put the report of a verification among the records, so that the board shows it.
+    """Put the report of a verification among the records, so that the page shows it as reported, not confirmed here.
+
+    The board believes no report: what it confirms itself are the bounds of ccenv board evaluate --budget.
 
     Example: ccenv verify cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """

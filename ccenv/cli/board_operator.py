@@ -10,7 +10,9 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
+    from ccenv.leaderboard.evaluate import Task
     from ccenv.leaderboard.home import Home
+    from ccenv.leaderboard.store import Stored
 
 HOME = Path("runs") / "leaderboard"
 
@@ -29,6 +31,10 @@ def home_of(board: Path, database: str | None) -> Home:
 
 def submit(
     what: Annotated[str, typer.Argument(metavar="DIR|NAME", help="A submission folder, or a classic CCA of this package.")],
+    *,
+    own: Annotated[
+        bool, typer.Option("--own", help="It comes with ccenv, says the operator: it may have ccenv's names and authors.")
+    ] = False,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,
@@ -51,7 +57,7 @@ def submit(
         if name in AGENTS and not Path(what).is_dir():
             stored = submit_reviewed(store, home, what)
         else:
-            stored, _ = submit_folder(store, home, Path(what))
+            stored, _ = submit_folder(store, home, Path(what), own=own)
     entry = stored.content["card"]["name"]
     if json:
         print_json({"record": stored.number, "name": entry, "submission": stored.subject, "round": stored.content["round"]})
@@ -65,19 +71,23 @@ def evaluate(
     pending: Annotated[
         bool, typer.Option("--pending", help="Only what was never done; otherwise also what older code did.")
     ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Also what failed with this code.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Only this entry. Repeatable.")] = None,
     suite: Annotated[list[str] | None, typer.Option(help="Suites instead of the board's own. Repeatable.")] = None,
     budget: Annotated[float, typer.Option(help="Seconds of the solver per sender; 0: no proofs.")] = 120.0,
     traces: Annotated[bool, typer.Option(help="Store worst traces beside their views.")] = True,
     backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
     workers: Annotated[int | None, typer.Option(help="Processes to use; one per core by default.")] = None,
+    cell_cpu: Annotated[float, typer.Option(help="CPU seconds that a run of a suite may use.")] = 900.0,
+    cell_memory: Annotated[float, typer.Option(help="GiB that a process may use.")] = 8.0,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
     """Evaluate what was submitted: the suites with the submission's own seeds, then what a solver can prove.
 
-    Every stage is stored when it is complete; run it again after an interruption.
+    Every stage is stored when it is complete; run it again after an interruption. A stage that a submission does not come
+    through, or that goes over a cap, is stored as failed with its reason, and the next one goes on; --retry tries those again.
 
     Example: ccenv board evaluate --backend processes
     """
@@ -85,27 +95,47 @@ def evaluate(
     from ccenv.errors import InputError, require_extra
     from ccenv.leaderboard.evaluate import evaluate as run
     from ccenv.leaderboard.evaluate import outcome, tasks_of
+    from ccenv.leaderboard.limits import limits_of
     from ccenv.leaderboard.plan import make_stages
 
     if budget < 0:
         raise InputError(f"--budget is {budget:g}; it must be at least 0 seconds")
+    limits = limits_of(cell_cpu, cell_memory)
     if budget:
         require_extra("z3", "verify")  # before suites are played for minutes
     home = home_of(board, database)
-    stored = []
     with home.open_existing() as store:
-        tasks = tasks_of(store, make_stages(suite or (), budget, traces), pending=pending, only=only or ())
-        for number, task in enumerate(tasks, start=1):
-            with progress_bar(f"[{number}/{len(tasks)}] {task.title}") as show:
-                stored += run(store, home, [task], backend=backend, workers=workers, progress=show)
+        tasks = tasks_of(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
+
+        def title(place: int, task: Task) -> str:
+            return f"[{place}/{len(tasks)}] {task.title}"
+
+        def done(place: int, task: Task, record: Stored | None) -> None:
             if not json:
-                print_text(f"[{number}/{len(tasks)}] {task.title}: stored")
+                print_text(f"{title(place, task)}: {_said(record)}")
+
+        stored = run(
+            store,
+            home,
+            tasks,
+            backend=backend,
+            workers=workers,
+            show=lambda place, task: progress_bar(title(place, task)),
+            done=done,
+            limits=limits,
+        )
     if json:
         print_json({"stored": [outcome(record) for record in stored]})
     elif not tasks:
-        print_text("nothing to do: every entry is evaluated by this code")
+        print_text("nothing to do: every entry is evaluated by this code, or failed with it (--retry)")
     else:
         print_text("next: ccenv board build")
+
+
+def _said(record: Stored | None) -> str:
+    if record is None:
+        return "another process was first"
+    return f"failed: {record.content['reason']}" if record.kind == "failure" else "stored"
 
 
 def round_command(

@@ -19,32 +19,54 @@ def audit(
     time_limit: Annotated[float, typer.Option(help="Seconds of the solver per bound.")] = 60.0,
     seed: Annotated[int | None, typer.Option(help="Of the sample; drawn anew by default.")] = None,
     keep: Annotated[bool, typer.Option(help="Store the outcome as a record.")] = True,
+    expect_head: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HASH|FILE", help="A head that the board must hold: hash of its chain, or board head's file. Repeatable."
+        ),
+    ] = None,
+    signer: Annotated[str | None, typer.Option(metavar="SHA256:...", help="The key that must have signed these files.")] = None,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> int:
     """Check a board: hashes, chain, seeds, summaries; play random runs again bit for bit, decide random proofs again.
 
-    Exit code 0 where all is well, 1 where something is not.
+    Exit code 0 where all is well, 1 where something is not. Only a head from outside shows that the last records were dropped, or
+    that all of them were written anew: keep one (ccenv board head) and ask for it.
 
-    Example: ccenv board audit --json
+    Example: ccenv board audit --json; ccenv board audit --expect-head head.json
     """
     from ccenv.cli.progress import progress_bar
     from ccenv.errors import InputError
     from ccenv.leaderboard.audit import audit as run
+    from ccenv.leaderboard.head import expected_head
 
+    if signer is not None and not expect_head:
+        raise InputError("--signer says who signed a head: give its file with --expect-head")
+    expected = [expected_head(text, signer) for text in expect_head or ()]
     if sample < 0 or proofs < 0 or not time_limit > 0:
         raise InputError("--sample and --proofs must be at least 0, --time-limit above 0")
     home = home_of(board, database)
     with home.open_existing() as store, progress_bar("audit") as show:
         result = run(
-            store, home, sample=sample, certificates=proofs, seed=seed, time_limit_s=time_limit, keep=keep, progress=show
+            store,
+            home,
+            sample=sample,
+            certificates=proofs,
+            seed=seed,
+            time_limit_s=time_limit,
+            keep=keep,
+            expected=expected,
+            progress=show,
         )
     if json:
         print_json(result)
     else:
-        rows = [(name, value) for name, value in result.items() if name != "problems"]
+        rows = [(name, value) for name, value in result.items() if name not in ("problems", "foreign")]
         print_table("audit", ["what", "value"], [[name, str(value)] for name, value in rows])
+        for record in result["foreign"]:
+            print_text(f"of another machine: {record}")
         for problem in result["problems"]:
             print_text(f"problem: {problem}")
     return 1 if result["problems"] else 0
@@ -80,11 +102,12 @@ def import_(
 
     Example: ccenv board import docs/data/leaderboard.jsonl.xz
     """
-    from ccenv.leaderboard.exchange import import_board
+    from ccenv.leaderboard.exchange import import_board, read_export
 
     home = home_of(board, database)
+    read = read_export(file)  # all of it before a board is made
     with home.open() as store:
-        count = import_board(store, home, file)
+        count = import_board(store, home, read)
     if json:
         print_json({"records": count})
     else:

@@ -4,48 +4,54 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.hashing import canonical_json, code_hash, hash_of, plain
-from ccenv.benchmarks.players import agent_player
+from ccenv.benchmarks.hashing import code_hash, hash_of, plain
 from ccenv.benchmarks.provenance import machine, now
-from ccenv.benchmarks.runner import cells_for
 from ccenv.benchmarks.store import CELLS, parse_cells
-from ccenv.benchmarks.suite import Suite, suite_of
-from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.benchmarks.summary import summarise
-from ccenv.errors import CcenvError
-from ccenv.foreign import parse_json
-from ccenv.leaderboard.contents import AUDIT, check_contents, damage_of
-from ccenv.leaderboard.damage import DAMAGE, measured, score_of, undisturbed_cells
+from ccenv.errors import CcenvError, require_extra
+from ccenv.leaderboard.audit_again import (
+    EQUAL,
+    SAME_QUERY,
+    VERDICT,
+    Sampled,
+    played_suite,
+    proof_work,
+    run_work,
+    title_of,
+)
+from ccenv.leaderboard.contents import AUDIT, damage_of
+from ccenv.leaderboard.damage import DAMAGE, score_of
+from ccenv.leaderboard.head import Expected
 from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.limits import Failed, Limits, Worker
 from ccenv.leaderboard.records import played_hash
-from ccenv.leaderboard.rounds import commitment, evaluation_suite, revealed, secret_of
+from ccenv.leaderboard.rounds import commitment, revealed
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store import Store, Stored
-from ccenv.leaderboard.submit import Entrant, entrants
+from ccenv.leaderboard.submit import Entrant
+from ccenv.leaderboard.survey import Survey, survey
 
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Something of a record that is done again: a run by its place among the record's cells, or a row of an envelope."""
+@dataclass
+class _Again:
+    """What was done again and how it came out."""
 
-    record: Stored
-    place: int
-
-    @property
-    def title(self) -> str:
-        """What people call it."""
-        return (
-            f"record {self.record.number} ({self.record.content['name']}, {self.record.content['stage']}), line {self.place + 1}"
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("n_rerun", "n_equal", "n_incomparable", "n_proofs", "n_confirmed", "n_undecided", "n_same_query"), 0
         )
+    )
+    problems: list[str] = field(default_factory=list)
+    unconfirmed: dict[int, tuple[Stored, int]] = field(default_factory=dict)
 
 
 def audit(
@@ -57,107 +63,187 @@ def audit(
     seed: int | None = None,
     time_limit_s: float = 60.0,
     keep: bool = True,
+    expected: Iterable[Expected] = (),
+    limits: Limits | None = None,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any]:
     """Check a board.
 
-    Hashes of all records, the chain and all files; commitments of closed rounds; the seeds of every evaluation and its summary
-    or score, computed again from its cells; a random sample of runs, played again and compared to the last bit; a random
-    sample of proved bounds, decided again by the solver.
+    Hashes of all records, the chain and all files; that the chain holds the heads that are expected; every submission, read again
+    as if it were handed in today; commitments of closed rounds; the seeds of every evaluation and its summary or score, computed
+    again from its cells; a random sample of runs, played again and compared to the last bit; a random sample of proved bounds,
+    decided again by the solver. Nothing that is wrong ends the audit: all of it is named.
 
     Args:
         store: the board.
-        home: where the secrets of open rounds lie.
+        home: where the secrets of open rounds and the last head lie.
         sample: runs that are played again.
         certificates: proved bounds that are decided again; needs the extra verify.
         seed: of the sample; by default drawn anew, so that nobody can know it.
         time_limit_s: of the solver, per bound.
         keep: whether the outcome is stored as a record.
+        expected: heads that the chain must hold, beside the one that the board's folder remembers.
+        limits: of what is done again; None: the usual ones.
         progress: called as runs and bounds are done.
 
     Returns:
-        dict: counts, ``problems`` (empty where all is well) and the sample's seed. Runs of other code or of another machine are
-        compared too, but their differences are counted apart: only the same code on the same machine promises equal bits.
-
-    Raises:
-        EditedRecordError: if a record or file is not what was stored.
-        InputError: if a record cannot be read.
+        dict: counts, ``head`` (hash of the chain), ``problems`` (empty where all is well), ``foreign`` (records that another
+        machine made) and the sample's seed. Only the same code on the same machine promises equal bits; a run of other code or of
+        another
+        machine that comes out otherwise is a problem too, because nothing confirms it here.
     """
-    n_records = store.check()
-    records = store.records()
-    check_contents(records, store.file)
-    problems = _check_rounds(store, home)
-    problems += [p for record in records if record.kind == EVALUATION for p in _check_evaluation(store, home, record)]
-    problems += [p for record in records if record.kind == DAMAGE for p in _check_damage(store, home, record)]
+    board = survey(store)
+    problems = [*board.problems, *_check_heads(board, home, expected), *_check_rounds(board)]
+    problems += [p for record in board.records(EVALUATION) for p in _check_evaluation(board, home, record)]
+    problems += [p for record in board.records(DAMAGE) for p in _check_damage(board, home, record)]
     drawn = secrets.randbits(31) if seed is None else seed
     generator = np.random.Generator(np.random.Philox(drawn))
-    runs = _drawn(generator, _all_runs(store, records), sample)
-    proofs = _drawn(generator, _all_proofs(records), certificates)
-    players = {entrant.record.submission: entrant for entrant in entrants(store)}
-    counts = dict.fromkeys(("n_rerun", "n_equal", "n_incomparable", "n_proofs", "n_confirmed", "n_undecided", "n_same_query"), 0)
-    for done, item in enumerate(runs):
-        progress(done, len(runs) + len(proofs))
-        equal = _run_again(store, home, players[item.record.subject], item)
-        counts["n_rerun"] += 1
-        if equal:
-            counts["n_equal"] += 1
-        elif _comparable(item.record):
-            problems.append(f"{item.title}: played again it differs")
-        else:
-            counts["n_incomparable"] += 1
-    for done, item in enumerate(proofs, start=len(runs)):
-        progress(done, len(runs) + len(proofs))
-        same, verdict = _decide_again(players[item.record.subject], item, time_limit_s)
-        counts["n_proofs"] += 1
-        counts["n_same_query"] += same
-        counts["n_confirmed"] += verdict == "verified"
-        counts["n_undecided"] += verdict == "unknown"
-        if verdict == "refuted":
-            problems.append(f"{item.title}: the bound is refuted")
-    result = {"n_records": n_records, **counts, "sample_seed": drawn, "problems": problems, "recorded_at": now()}
+    runs = _drawn(generator, _all_runs(board), sample)
+    proofs = _drawn(generator, _all_proofs(board), certificates)
+    if proofs:
+        require_extra("z3", "verify")
+    again = _do_again(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
+    problems += again.problems + _not_confirmed(again, time_limit_s)
+    head = board.chain[-1].chain if board.chain else None
+    result = {"n_records": board.n_rows, "head": head, **again.counts, "sample_seed": drawn, "problems": problems}
+    result |= {"foreign": _foreign(board), "recorded_at": now()}
     if keep:
-        store.append(AUDIT, "", f"{AUDIT}/{n_records}", result, {})
+        store.append(AUDIT, "", f"{AUDIT}/{board.n_rows}", result, {})
     return result
 
 
-def _check_rounds(store: Store, home: Home) -> list[str]:
-    committed = {record.content["number"]: record.content["commitment"] for record in store.records("round")}
+def _check_heads(board: Survey, home: Home, expected: Iterable[Expected]) -> list[str]:
+    try:
+        remembered = home.memory.recall()
+    except CcenvError as error:
+        return [str(error)]
+    heads = [*expected, *([remembered] if remembered is not None else [])]
+    return [problem for head in heads if (problem := head.problem(board.chain)) is not None]
+
+
+def _do_again(
+    board: Survey,
+    home: Home,
+    runs: list[Sampled],
+    proofs: list[Sampled],
+    time_limit_s: float,
+    limits: Limits,
+    progress: Progress,
+) -> _Again:
+    out, total = _Again(), len(runs) + len(proofs)
+    with tempfile.TemporaryDirectory() as scratch, Worker(limits) as worker:
+        for done, item in enumerate([*runs, *proofs]):
+            progress(done, total)
+            entrant = Entrant(board.contents.known[item.record.subject].record, board)
+            is_proof = item.record.kind == ENVELOPE
+            out.counts["n_proofs" if is_proof else "n_rerun"] += 1
+            try:
+                folder = FilePath(scratch)
+                work = (
+                    proof_work(entrant, item, time_limit_s, folder) if is_proof else run_work(board, home, entrant, item, folder)
+                )
+                outcome = worker.run(work, lambda done, total: None)
+            except CcenvError as error:
+                outcome = Failed(str(error))
+            if isinstance(outcome, Failed):
+                out.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
+            elif is_proof:
+                _count_proof(out, item, outcome[0])
+            else:
+                _count_run(out, item, outcome[0][EQUAL])
+        progress(total, total)
+    return out
+
+
+def _count_run(out: _Again, item: Sampled, equal: bool) -> None:
+    if equal:
+        out.counts["n_equal"] += 1
+    elif _comparable(item.record):
+        out.problems.append(f"{item.title}: played again it differs")
+    else:
+        out.counts["n_incomparable"] += 1
+        _, before = out.unconfirmed.get(item.record.number, (item.record, 0))
+        out.unconfirmed[item.record.number] = item.record, before + 1
+
+
+def _count_proof(out: _Again, item: Sampled, found: dict[str, Any]) -> None:
+    out.counts["n_same_query"] += bool(found[SAME_QUERY])
+    out.counts["n_confirmed"] += found[VERDICT] == "verified"
+    out.counts["n_undecided"] += found[VERDICT] == "unknown"
+    if found[VERDICT] == "refuted":
+        out.problems.append(f"{item.title}: the bound is refuted")
+
+
+def _not_confirmed(again: _Again, time_limit_s: float) -> list[str]:
+    """Return what an audit cannot confirm; one that could compare nothing at all says so."""
+    counts = again.counts
+    out = [
+        f"{title_of(record)}: {count} of its runs differ here, and it names {_made_by(record)}: not confirmed"
+        for record, count in again.unconfirmed.values()
+    ]
+    if counts["n_rerun"] and counts["n_incomparable"] == counts["n_rerun"]:
+        out.append(f"nothing could be compared: all {counts['n_rerun']} runs are of other code or another machine")
+    if counts["n_proofs"] and counts["n_undecided"] == counts["n_proofs"]:
+        out.append(f"no bound could be confirmed: none of {counts['n_proofs']} was decided within {time_limit_s:g} s")
+    return out
+
+
+def _made(record: Stored) -> dict[str, Any]:
+    made: dict[str, Any] = record.content if record.kind == DAMAGE else record.content["manifest"]
+    return made
+
+
+def _made_by(record: Stored) -> str:
+    made = _made(record)
+    processor = f"processor {str(made['machine'].get('processor'))[:80]!r}"
+    return processor if made["code_sha256"] == code_hash() else f"{processor} and code {made['code_sha256'][:12]}"
+
+
+def _foreign(board: Survey) -> list[str]:
+    here = machine()["processor"]
+    stages = (record for record in board.sound if record.kind in (EVALUATION, DAMAGE))
+    found = [record for record in stages if _made(record)["machine"].get("processor") != here]
+    return [f"{title_of(record)}: {_made_by(record)}; this is {here!r}" for record in found]
+
+
+def _comparable(record: Stored) -> bool:
+    """Tell whether a record was made by this code on such a machine."""
+    made = _made(record)
+    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
+
+
+def _check_rounds(board: Survey) -> list[str]:
+    committed = {record.content["number"]: record.content["commitment"] for record in board.records("round")}
     return [
         f"round {number}: the secret is not the one that was committed to"
-        for number, secret in revealed(store).items()
+        for number, secret in revealed(board).items()
         if commitment(bytes.fromhex(secret)) != committed.get(number)
     ]
 
 
-def _played_suite(store: Store, home: Home, record: Stored) -> SuiteBase:
-    suite = suite_of(record.content["suite"], f"record {record.number}")
-    secret = secret_of(store, home, record.content["round"])
-    return evaluation_suite(suite, record.content["suite_sha256"], secret, record.subject)
-
-
-def _check_evaluation(store: Store, home: Home, record: Stored) -> list[str]:
+def _check_evaluation(board: Survey, home: Home, record: Stored) -> list[str]:
     """Compute the seeds and the summary of an evaluation again."""
     manifest = record.content["manifest"]
-    where = f"record {record.number} ({record.content['name']}, {record.content['stage']})"
+    where = title_of(record)
     try:
-        played = _played_suite(store, home, record)
+        played = played_suite(board, home, record)
     except CcenvError as error:
         return [f"{where}: its seeds cannot be checked ({error})"]
     as_played = {**record.content["suite"], "seeds": list(played.seeds), "agents": [], "references": []}
     hashes = (played_hash(as_played), hash_of(as_played))
     if manifest["suite_sha256"] not in hashes or played_hash(manifest["suite"]) != hashes[0]:
         return [f"{where}: its seeds do not follow from the submission and the secret"]
-    cells = parse_cells(store.file(record.files[CELLS]), FilePath(CELLS))
+    cells = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))
     again = summarise(played, cells)
     stored = [_without_files(entry) for entry in manifest["summary"]]
     return [] if again == stored else [f"{where}: its summary does not follow from its cells"]
 
 
-def _check_damage(store: Store, home: Home, record: Stored) -> list[str]:
+def _check_damage(board: Survey, home: Home, record: Stored) -> list[str]:
     """Compute the seeds and the score of an adversary's evaluation again."""
-    where = f"record {record.number} ({record.content['name']}, {record.content['stage']})"
+    where = title_of(record)
     try:
-        played = _played_suite(store, home, record)
+        played = played_suite(board, home, record)
     except CcenvError as error:
         return [f"{where}: its seeds cannot be checked ({error})"]
     damage = damage_of(record)
@@ -173,21 +259,27 @@ def _without_files(entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "worst_case": kept}
 
 
-def _all_runs(store: Store, records: list[Stored]) -> list[Sampled]:
+def _all_runs(board: Survey) -> list[Sampled]:
+    """Return the runs of the records that count: of entries that were not taken back, and not done anew since by other code."""
+    newest: dict[tuple[str, str, str], int] = {}
+    records = [r for r in board.sound if r.kind in (EVALUATION, DAMAGE) and r.subject not in board.contents.withdrawn]
+    for record in records:
+        newest[record.kind, record.subject, record.content["suite_sha256"]] = record.number
     out = []
     for record in records:
-        if record.kind == EVALUATION:
-            out += [Sampled(record, place) for place in range(record.content["manifest"]["n_cells"])]
-        if record.kind == DAMAGE:
-            out += [Sampled(record, place) for place in range(len(record.content["cells"]))]
+        superseded = newest[record.kind, record.subject, record.content["suite_sha256"]] != record.number
+        if superseded and _made(record)["code_sha256"] != code_hash():
+            continue
+        n_runs = len(record.content["cells"]) if record.kind == DAMAGE else record.content["manifest"]["n_cells"]
+        out += [Sampled(record, place) for place in range(n_runs)]
     return out
 
 
-def _all_proofs(records: list[Stored]) -> list[Sampled]:
+def _all_proofs(board: Survey) -> list[Sampled]:
     return [
         Sampled(record, place)
-        for record in records
-        if record.kind == ENVELOPE
+        for record in board.records(ENVELOPE)
+        if record.subject not in board.contents.withdrawn
         for place, row in enumerate(record.content["rows"])
         if row["verdict"] == "verified"
     ]
@@ -196,44 +288,3 @@ def _all_proofs(records: list[Stored]) -> list[Sampled]:
 def _drawn(generator: np.random.Generator, items: list[Sampled], count: int) -> list[Sampled]:
     chosen = generator.permutation(len(items))[:count]
     return [items[int(i)] for i in sorted(chosen)]
-
-
-def _comparable(record: Stored) -> bool:
-    """Tell whether a record was made by this code on such a machine."""
-    made = record.content if record.kind == DAMAGE else record.content["manifest"]
-    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
-
-
-def _run_again(store: Store, home: Home, entrant: Entrant, item: Sampled) -> bool:
-    """Play a run again; tell whether all its numbers are the same to the last bit."""
-    record = item.record
-    if record.kind == DAMAGE:
-        damage = damage_of(record)
-        played = suite_of(damage.as_run, item.title)
-        if not isinstance(played, Suite):
-            raise CcenvError(f"{item.title}: not a suite of the curve engine")
-        panel = undisturbed_cells(played)
-        adversary: Any = entrant.player
-        return item.place < len(panel) and measured(panel[item.place], adversary)[0] == damage.cells[item.place]
-    lines = parse_cells(store.file(record.files[CELLS]), FilePath(CELLS))
-    with tempfile.TemporaryDirectory() as scratch:
-        spec = entrant.write_player(FilePath(scratch))
-        player = agent_player(spec, entrant.record.card.spec)
-        cells = cells_for(_played_suite(store, home, record), [player])
-        if item.place >= len(cells):
-            return False
-        again = parse_json(canonical_json(cells[item.place].run()), item.title)
-    return all(again.get(key) == value for key, value in lines[item.place].items() if key not in ("key", "code_sha256"))
-
-
-def _decide_again(entrant: Entrant, item: Sampled, time_limit_s: float) -> tuple[bool, str]:
-    """Decide a proved bound again; return whether the query is the same text, and the verdict."""
-    from ccenv.smt.envelope import EnvelopeRun, check_bound
-
-    content = item.record.content
-    row = content["rows"][item.place]
-    with tempfile.TemporaryDirectory() as scratch:
-        spec = entrant.write_player(FilePath(scratch))
-        run = EnvelopeRun(spec, content["T"], content["setting_name"], time_limit_s=time_limit_s, reuse=False)
-        sha256, verdict = check_bound(run, row)
-    return sha256 == row["query_sha256"], verdict

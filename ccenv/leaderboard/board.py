@@ -9,6 +9,7 @@ import numpy as np
 
 from ccenv.benchmarks.comparison import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite_base import SuiteBase
+from ccenv.leaderboard.lookalike import folded
 from ccenv.leaderboard.records import BenchRecord, Cell, Manifest, Player, Summary, VerificationRecord, WorstCase, slug
 from ccenv.leaderboard.sources import DamageRecord, EnvelopeRecord, Records
 from ccenv.leaderboard.submit import SubmissionRecord
@@ -20,10 +21,17 @@ CLASSIC = "classic"
 
 @dataclass(frozen=True)
 class Finding:
-    """A worst case and the record that holds its trace."""
+    """A worst case and the record that holds its trace.
+
+    Attributes:
+        case: the worst case.
+        record: where from.
+        stale: played by other code than the newest record of the suite.
+    """
 
     case: WorstCase
     record: BenchRecord
+    stale: bool = False
 
     @property
     def suite(self) -> str:
@@ -125,7 +133,7 @@ class Board:
         entries: (label, hash) -> sender.
         damages: network adversaries, most damage first.
         records: what all this was made from.
-        by_author: author -> number of submissions.
+        by_author: author -> number of submissions by authors whose names look like it.
     """
 
     tables: list[Table]
@@ -144,7 +152,7 @@ def make_board(records: Records) -> Board:
 
     Where several runs of a suite hold the same sender, the newest counts.
     """
-    benches = sorted(records.benches, key=lambda b: (b.manifest.finished_at, b.order))
+    benches = sorted(records.benches, key=lambda b: b.order)
     tables = [_table(benches, name) for name in sorted({(b.suite.name, b.suite_sha256) for b in benches})]
     newest = {t.suite.name: max(o.suite.version for o in tables if o.suite.name == t.suite.name) for t in tables}
     for table in tables:
@@ -154,8 +162,8 @@ def make_board(records: Records) -> Board:
     for table in tables:
         for _, _, result in table.rows:
             results.setdefault((result.player.label, result.player.sha256), []).append(result)
-    handed_in = {record.card.name: record for record in records.submissions}
-    envelopes = {record.name: record for record in records.envelopes}
+    handed_in = {record.submission: record for record in records.submissions}
+    envelopes = {record.submission: record for record in records.envelopes}
     entries = {
         key: Entry(
             own[0].player,
@@ -163,14 +171,15 @@ def make_board(records: Records) -> Board:
             own,
             _worst(own),
             _about(own[0].player, records.verifications),
-            handed_in.get(key[0]),
-            envelopes.get(key[0]),
+            handed_in.get(own[0].record.submission),
+            envelopes.get(own[0].record.submission),
         )
         for key, own in sorted(results.items())
     }
-    damages = sorted({d.name: d for d in records.damages}.values(), key=lambda d: (-d.damage.score.iqm, d.name))
-    authors = Counter(record.card.author for record in records.submissions)
-    return Board(tables, entries, damages, records, dict(authors))
+    damages = sorted({d.submission: d for d in records.damages}.values(), key=lambda d: (-d.damage.score.iqm, d.name))
+    alike = Counter(folded(record.card.author) for record in records.submissions)
+    authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
+    return Board(tables, entries, damages, records, authors)
 
 
 def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:
@@ -229,16 +238,20 @@ def ranked(results: list[Result], metric: Measure) -> list[tuple[int, int, Resul
 
 
 def _worst(results: list[Result]) -> Finding | None:
-    """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix."""
-    current = [result for result in results if not result.stale]
-    hard = [result for result in current if ADVERSARIAL in result.record.suite.tags]
+    """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix.
+
+    What today's code found counts before what older code found; where only older code looked, its worst case is shown as such.
+    """
+    hard = [result for result in results if ADVERSARIAL in result.record.suite.tags]
+    found = [result for result in hard or results if result.summary.worst_case is not None]
+    current = [result for result in found if not result.stale]
     worst: Finding | None = None
-    for result in hard or current:
+    for result in current or found:
         case = result.summary.worst_case
         if case is None:
             continue
         if worst is None or (case.metric == worst.case.metric and worst.metric.worse(case.value, worst.case.value)):
-            worst = Finding(case, result.record)
+            worst = Finding(case, result.record, result.stale)
     return worst
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -11,6 +11,9 @@ from ccenv.benchmarks.store import CELLS
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError, unknown_name
 from ccenv.leaderboard.damage import DAMAGE, Damage
+from ccenv.leaderboard.failure import FAILURE
+from ccenv.leaderboard.identity import name_claim
+from ccenv.leaderboard.recheck import Known, ReadFile, check_played, reread
 from ccenv.leaderboard.records import (
     Cell,
     Envelope,
@@ -26,12 +29,10 @@ from ccenv.leaderboard.records import (
 from ccenv.leaderboard.rounds import REVEAL, ROUND
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store import Stored
-from ccenv.leaderboard.submit import SUBMISSION, SubmissionRecord
+from ccenv.leaderboard.submit import SUBMISSION
+from ccenv.leaderboard.withdraw import WITHDRAWAL, Withdrawal, check_withdrawal
 
 AUDIT = "audit"
-
-ReadFile = Callable[[str], bytes]
-"""Returns a file by its hash."""
 
 ModelT = TypeVar("ModelT", bound=StrictModel)
 Number = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
@@ -65,6 +66,19 @@ class Revealed(StrictModel):
 
     number: Number
     secret: Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
+    recorded_at: Moment
+
+
+class Failure(StrictModel):
+    """A stage that a submission did not come through, and why."""
+
+    submission: Sha256
+    name: Label
+    stage: Label
+    slot: Annotated[str, Field(max_length=280)]
+    reason: Text
+    code_sha256: Sha256
+    machine: dict[str, Text | float | None]
     recorded_at: Moment
 
 
@@ -110,7 +124,63 @@ def envelope_of(record: Stored) -> Envelope:
     return fields_of(record, Envelope)
 
 
-def check_contents(records: Sequence[Stored], read: ReadFile) -> None:
+class Contents:
+    """What the records of a board say, read one after the other: each must be readable and about what came before it.
+
+    Args:
+        read: returns a file by its hash.
+
+    Attributes:
+        known: submission -> what was handed in, read again.
+        claims: claim -> number of the record that has it.
+        withdrawn: submissions that were taken back.
+    """
+
+    def __init__(self, read: ReadFile) -> None:
+        self.known: dict[str, Known] = {}
+        self.claims: dict[str, int] = {}
+        self.withdrawn: set[str] = set()
+        self._read = read
+
+    def add(self, record: Stored) -> None:
+        """Read the next record.
+
+        Raises:
+            InputError: naming the record and what is wrong with it.
+        """
+        where = f"record {record.number}"
+        if record.kind == SUBMISSION:
+            about = self._submission(record, where)
+        elif record.kind in _STAGES:
+            about = fields_of(record, _STAGES[record.kind]).submission
+            if about not in self.known:
+                raise InputError(f"{where}: there is no submission {about[:12]} before it")
+            _STAGE_CHECKS[record.kind](record, self.known[about], self._read)
+            if record.kind == WITHDRAWAL:
+                self.withdrawn.add(about)
+        elif record.kind in _OTHERS:
+            about = ""
+            fields_of(record, _OTHERS[record.kind])
+        else:
+            raise InputError(f"{where}: {unknown_name('kind', record.kind, [SUBMISSION, *_STAGES, *_OTHERS])}")
+        if record.subject != about:
+            raise InputError(f"{where}: its subject is {record.subject[:12]!r}, its content is about {about[:12]!r}")
+
+    def _submission(self, record: Stored, where: str) -> str:
+        known = reread(record.content, self._read, where)
+        for claim in known.claims:
+            if claim in self.claims:
+                what = "a name that looks like its own" if claim == name_claim(known.record.card.name) else "an equal player"
+                raise InputError(f"{where}: record {self.claims[claim]} has {what} already")
+        about = known.record.submission
+        if about in self.known:
+            raise InputError(f"{where}: submission {about[:12]} is there already")
+        self.known[about] = known
+        self.claims |= dict.fromkeys(known.claims, record.number)
+        return about
+
+
+def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
     """Check that every record can be read, and is about a submission that was stored before it.
 
     Args:
@@ -120,36 +190,78 @@ def check_contents(records: Sequence[Stored], read: ReadFile) -> None:
     Raises:
         InputError: naming the first record that cannot be read, and what is wrong with it.
     """
-    submissions: set[str] = set()
+    contents = Contents(read)
     for record in records:
-        where = f"record {record.number}"
-        if record.kind == SUBMISSION:
-            about = validate(SubmissionRecord, record.content, where).submission
-            submissions.add(about)
-        elif record.kind in (EVALUATION, DAMAGE, ENVELOPE):
-            about = fields_of(record, Head).submission
-            if about not in submissions:
-                raise InputError(f"{where}: there is no submission {about[:12]} before it")
-            _check_stage(record, read)
-        elif record.kind in _OTHERS:
-            about = ""
-            fields_of(record, _OTHERS[record.kind])
-        else:
-            kinds = [SUBMISSION, EVALUATION, DAMAGE, ENVELOPE, *_OTHERS]
-            raise InputError(f"{where}: {unknown_name('kind', record.kind, kinds)}")
-        if record.subject != about:
-            raise InputError(f"{where}: its subject is {record.subject[:12]!r}, its content is about {about[:12]!r}")
+        contents.add(record)
+    return contents
+
+
+def _check_envelope(record: Stored, known: Known, read: ReadFile) -> None:
+    from ccenv.smt.envelope import BUFFERS, METRICS, MODELS
+
+    del read
+    known_names = {"model": MODELS, "buffer": BUFFERS, "metric": METRICS}
+    for row in envelope_of(record).rows:
+        for what, valid in known_names.items():
+            if getattr(row, what) not in valid:
+                raise InputError(f"record {record.number}: {unknown_name(what, getattr(row, what), valid)}")
+    about = record.content.get("player_sha256")
+    if about is not None and about != known.sha256:
+        raise InputError(f"record {record.number}: about the player {str(about)[:12]}; the submission is {known.sha256[:12]}")
+    _check_name(record, known)
+
+
+def _check_damage(record: Stored, known: Known, read: ReadFile) -> None:
+    del read
+    damage = damage_of(record)
+    panel = {str(spec) for spec in damage.suite.get("agents", ())}
+    strangers = sorted({cell.sender for cell in damage.cells} - panel)
+    if strangers:
+        raise InputError(f"record {record.number}: a run against {strangers[0]!r}, which is not on the panel")
+    _check_round(record, known)
+
+
+def _check_evaluation(record: Stored, known: Known, read: ReadFile) -> None:
+    manifest, cells = evaluation_of(record, read)
+    check_played(known, manifest, cells, record.content["suite"], f"record {record.number}")
+    _check_round(record, known)
+
+
+def _check_round(record: Stored, known: Known) -> None:
+    played = fields_of(record, Played).round
+    if played != known.record.round:
+        raise InputError(f"record {record.number}: of round {played}; the submission is of round {known.record.round}")
+    _check_name(record, known)
+
+
+def _check_name(record: Stored, known: Known) -> None:
+    name = record.content["name"]  # which the model of its kind has checked
+    if name != known.record.card.name:
+        raise InputError(f"record {record.number}: calls the submission {name!r}; its card says {known.record.card.name!r}")
+
+
+def _check_withdrawal(record: Stored, known: Known, read: ReadFile) -> None:
+    check_withdrawal(fields_of(record, Withdrawal), record.files, known.record, read, f"record {record.number}")
+    _check_name(record, known)
+
+
+def _check_failure(record: Stored, known: Known, read: ReadFile) -> None:
+    del read
+    _check_name(record, known)
 
 
 _OTHERS: dict[str, type[StrictModel]] = {ROUND: Begun, REVEAL: Revealed, AUDIT: Audited}
-
-
-def _check_stage(record: Stored, read: ReadFile) -> None:
-    if record.kind == ENVELOPE:
-        envelope_of(record)
-        return
-    fields_of(record, Played)
-    if record.kind == DAMAGE:
-        damage_of(record)
-    else:
-        evaluation_of(record, read)
+_STAGES: dict[str, Any] = {
+    EVALUATION: Head,
+    DAMAGE: Head,
+    ENVELOPE: Head,
+    FAILURE: Failure,
+    WITHDRAWAL: Withdrawal,
+}
+_STAGE_CHECKS: dict[str, Callable[[Stored, Known, ReadFile], None]] = {
+    EVALUATION: _check_evaluation,
+    DAMAGE: _check_damage,
+    ENVELOPE: _check_envelope,
+    FAILURE: _check_failure,
+    WITHDRAWAL: _check_withdrawal,
+}

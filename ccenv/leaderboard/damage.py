@@ -16,16 +16,18 @@ from pydantic import Field
 from ccenv.adversary import Adversary
 from ccenv.benchmarks.cells import Cell, cells_of, play, values_of
 from ccenv.benchmarks.hashing import code_hash, plain
-from ccenv.benchmarks.players import agent_player
+from ccenv.benchmarks.players import agent_player, sender_of
 from ccenv.benchmarks.provenance import machine, versions
 from ccenv.benchmarks.statistics import estimate
 from ccenv.benchmarks.suite import Suite
 from ccenv.config import StrictModel, validate
 from ccenv.errors import CcenvError
 from ccenv.foreign import parse_yaml
+from ccenv.leaderboard.canonical import canonical_hash
 from ccenv.leaderboard.records import Label, Moment, Sha256, Text
 from ccenv.leaderboard.rounds import evaluation_suite, secret_of
-from ccenv.leaderboard.stages import Content, Job
+from ccenv.leaderboard.stages import Content, Job, Progress, Work
+from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.leaderboard.trace_view import view_json
 
 DAMAGE = "damage"
@@ -42,13 +44,23 @@ class Interval(StrictModel):
 
 
 class DamageCell(StrictModel):
-    """One path on which a sender met ``kind`` and the adversary."""
+    """One path on which a sender met ``kind`` and the adversary.
+
+    Attributes:
+        sender: as the panel calls it.
+        scenario: of the panel.
+        seed: of the path.
+        undisturbed: utilisation against ``kind``.
+        utilisation: utilisation against the adversary.
+        sender_sha256: canonical hash of the sender, by which a proof about it is found; older records have none.
+    """
 
     sender: Label
     scenario: Label
     seed: int
     undisturbed: Annotated[float, Field(allow_inf_nan=False)]
     utilisation: Annotated[float, Field(allow_inf_nan=False)]
+    sender_sha256: Sha256 | None = None
 
     @property
     def damage(self) -> float:
@@ -110,7 +122,12 @@ def measured(cell: Cell, adversary: Adversary) -> tuple[DamageCell, Any]:
     if undisturbed is None or used is None:
         raise CcenvError(f"cell {cell.name}: utilisation is not defined")
     return DamageCell(
-        sender=cell.agent.label, scenario=cell.scenario, seed=cell.seed, undisturbed=undisturbed, utilisation=used
+        sender=cell.agent.label,
+        scenario=cell.scenario,
+        seed=cell.seed,
+        undisturbed=undisturbed,
+        utilisation=used,
+        sender_sha256=canonical_hash(sender_of(cell.agent)),
     ), trace
 
 
@@ -140,14 +157,12 @@ class DamageStage:
         stem = f"{DAMAGE}/{submission}/{self.suite.sha256}/"
         return stem, stem + code_hash()
 
-    def run(self, job: Job) -> Content:
-        """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
+    def prepare(self, job: Job) -> Work:
+        """Derive the seeds."""
         record = job.entrant.record
         secret = secret_of(job.store, job.home, record.round)
         seeds = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission).seeds
         played = self.suite.model_copy(update={"seeds": seeds})
-        found = list(self._play(played, job))
-        cells = [cell for cell, _ in found]
         content = {
             **job.head,
             "stage": self.name,
@@ -158,16 +173,37 @@ class DamageStage:
             "code_sha256": code_hash(),
             "versions": versions(),
             "machine": machine(),
-            "cells": [cell.model_dump() for cell in cells],
-            "score": score_of(cells),
         }
+        return DamageWork(played, content, dict(job.entrant.files))
+
+
+@dataclass(frozen=True)
+class DamageWork:
+    """A panel to be played.
+
+    Attributes:
+        played: with the seeds of the submission.
+        content: of the record, as far as it is known.
+        files: of the submission, from which the adversary is read again.
+    """
+
+    played: Suite
+    content: dict[str, Any]
+    files: dict[str, bytes]
+    cpu_s = 0.0
+
+    def run(self, progress: Progress) -> Content:
+        """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
+        found = list(self._play(progress))
+        cells = [cell for cell, _ in found]
+        content = {**self.content, "cells": [cell.model_dump() for cell in cells], "score": score_of(cells)}
         worst = min(range(len(cells)), key=lambda i: (cells[i].utilisation, cells[i].sender, cells[i].scenario, cells[i].seed))
         return content, {WORST_VIEW: view_json(found[worst][1])}
 
-    def _play(self, played: Suite, job: Job) -> Iterator[tuple[DamageCell, Any]]:
-        adversary: Any = job.entrant.player
-        cells = undisturbed_cells(played)
+    def _play(self, progress: Progress) -> Iterator[tuple[DamageCell, Any]]:
+        adversary: Any = parse_submission(self.files, self.content["name"]).player
+        cells = undisturbed_cells(self.played)
         for done, cell in enumerate(cells):
-            job.progress(done, len(cells))
+            progress(done, len(cells))
             yield measured(cell, adversary)
-        job.progress(len(cells), len(cells))
+        progress(len(cells), len(cells))

@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import json
 import lzma
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -35,31 +36,54 @@ def export_board(store: Store, file: FilePath) -> int:
     lines: list[dict[str, Any]] = [{"format": FORMAT, "format_version": VERSION, "records": count}]
     lines += [{"record": row_of(record)} for record in records]
     for digest in sorted({digest for record in records for digest in record.files.values()}):
-        lines.append({"file": digest, **_encoded(store.file(digest))})
+        lines.append({"file": digest, **encoded(store.file(digest))})
     content = "".join(json.dumps(line, separators=(",", ":"), sort_keys=True) + "\n" for line in lines).encode()
     write_atomic(file, lzma.compress(content, preset=6) if file.suffix == ".xz" else content)
     return count
 
 
-def import_board(store: Store, home: Home, file: FilePath) -> int:
-    """Read an export into an empty board; return how many records. A round with a secret of our own begins after it.
+@dataclass(frozen=True)
+class Export:
+    """An export whose hashes, chain and contents were checked.
 
-    Everything is checked, contents included, and stored in one transaction.
+    Attributes:
+        rows: of records.
+        files: hash -> content.
+        claims: claim -> number of the record that has it.
+    """
+
+    rows: list[dict[str, Any]]
+    files: dict[str, bytes]
+    claims: dict[str, int]
+
+
+def read_export(file: FilePath) -> Export:
+    """Read an export and check all of it, contents included; nothing is written.
 
     Raises:
-        InputError: if the board is not empty, the file is damaged, or a record cannot be read.
+        InputError: if the file is damaged, or a record cannot be read.
         EditedRecordError: if a record or file is not what its hash says.
+    """
+    rows, files = _read(file)
+    contents = check_contents(checked_rows(rows, files), files.__getitem__)
+    return Export(rows, files, contents.claims)
+
+
+def import_board(store: Store, home: Home, export: Export) -> int:
+    """Fill an empty board, in one transaction; return how many records. A round with a secret of our own begins after it.
+
+    Raises:
+        InputError: if the board is not empty.
     """
     if store.records():
         raise InputError("the board is not empty: import into a new one, see --board")
-    rows, files = _read(file)
-    check_contents(checked_rows(rows, files), files.__getitem__)
-    store.restore(rows, files)
+    store.restore(export.rows, export.files, export.claims)
     begin_own_round(store, home)
-    return len(rows)
+    return len(export.rows)
 
 
-def _encoded(content: bytes) -> dict[str, str]:
+def encoded(content: bytes) -> dict[str, str]:
+    """Return a file's content as an export holds it: as text where it is UTF-8."""
     try:
         return {"text": content.decode("utf-8")}
     except UnicodeDecodeError:

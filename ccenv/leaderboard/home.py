@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import locked, make_folder, write_atomic
+from ccenv.leaderboard.head import HEAD, Memory
 from ccenv.leaderboard.records import DATABASE
 from ccenv.leaderboard.store import Store, sqlite_url
 
@@ -30,7 +31,12 @@ class Home:
     def open(self) -> Store:
         """Open the board's database and make it if there is none. Raises CcenvError if the folder cannot be made."""
         make_folder(self.folder)
-        return Store(self.database or sqlite_url(self.folder / DATABASE))
+        return Store(self.database or sqlite_url(self.folder / DATABASE), self.memory.remember)
+
+    @property
+    def memory(self) -> Memory:
+        """The last head of the board, kept beside the database and not in it."""
+        return Memory(self.folder / HEAD)
 
     def exists(self) -> bool:
         """Tell whether there is a board."""

@@ -39,6 +39,8 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
     sender = make_sender(agent or str(report["sender"]))
     if sender.name != report["sender"]:
         raise InputError(f"{where}: a report about {report['sender']!r}, not about {sender.name!r}")
+    queries = [_query(query, where) for query in report["queries"]] if isinstance(report["queries"], list) else []
+    _check_verdict(report["verdict"], [query["verdict"] for query in queries], where)
     trace = report.get("trace")
     data = {
         "format_version": ENDLESS,
@@ -51,7 +53,7 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
         "setting": report["setting_name"],
         "verdict": report["verdict"],
         "bound": None if report["property"] in EXCUSED else report.get("bound"),
-        "queries": [_query(query, where) for query in report["queries"]],
+        "queries": queries,
         "reason": report.get("reason", ""),
         "seconds": report["seconds"],
         "solver": report["solver"],
@@ -59,6 +61,15 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
         "finished_at": now(),
     }
     return validate(Verification, data, where)
+
+
+def _check_verdict(verdict: Any, verdicts: list[Any], where: str) -> None:
+    """Check that a verdict follows from those of its queries: proved if all are, refuted if one is."""
+    if not verdicts:
+        raise InputError(f"{where}: a report without queries: nobody can decide it again")
+    follows = {"verified": all(v == "verified" for v in verdicts), "refuted": "refuted" in verdicts}
+    if not follows.get(str(verdict), True):
+        raise InputError(f"{where}: the verdict is {verdict!r}, those of its queries are {', '.join(map(str, verdicts))[:100]}")
 
 
 def _query(query: Any, where: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from ccenv.benchmarks.hashing import hash_of
 from ccenv.benchmarks.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
@@ -33,6 +33,22 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=2000)]
 Verdict = Literal["verified", "refuted", "unknown"]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+
+
+def _only_one(version: object) -> object:
+    if not is_version(version, 1):
+        raise ValueError("this ccenv reads version 1")
+    return version
+
+
+def _one_or_two(version: object) -> object:
+    if not is_version(version, 1, 2):
+        raise ValueError("this ccenv reads versions 1 and 2")
+    return version
+
+
+VersionOne = Annotated[Literal[1], BeforeValidator(_only_one)]
+VersionOneOrTwo = Annotated[Literal[1, 2], BeforeValidator(_one_or_two)]
 
 
 class Player(StrictModel):
@@ -76,7 +92,7 @@ class WorstCase(StrictModel):
     scenario: Label
     adversary: Label
     seed: int
-    key: str
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
     plot: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
 
@@ -107,7 +123,7 @@ class Manifest(StrictModel):
     """The manifest of a benchmark folder."""
 
     format: Literal["ccenv-bench"]
-    format_version: Literal[1]
+    format_version: VersionOne
     suite: dict[str, Any]
     suite_sha256: Sha256
     code_sha256: Sha256
@@ -159,7 +175,7 @@ class Verification(StrictModel):
     """
 
     format: Literal["ccenv-verification"] = "ccenv-verification"
-    format_version: Literal[1, 2] = 1
+    format_version: VersionOneOrTwo = 1
     agent: Label
     agent_sha256: Sha256
     model: Label
@@ -217,7 +233,7 @@ class Envelope(StrictModel):
             in every trace, for ever: they are shown as such and are no bounds of a run.
     """
 
-    promises: Literal[1, 2] = 1
+    promises: VersionOneOrTwo = 1
     rows: tuple[EnvelopeRow, ...]
     reason: Text
     solver: Text
@@ -242,8 +258,9 @@ class BenchRecord:
         suite: as published; an evaluation has seeds of its own.
         suite_sha256: hash of the published suite as this version computes it, so that records of older versions stand beside
             newer ones of the same suite.
-        order: sorts records that were finished in the same second.
+        order: sorts records; the last one of a sender counts.
         read: returns a file of the record by name, None if it is not there.
+        submission: hash of the submission that played, "" where the record comes from a folder.
     """
 
     manifest: Manifest
@@ -252,6 +269,7 @@ class BenchRecord:
     suite_sha256: str
     order: str
     read: Callable[[str], bytes | None]
+    submission: str = ""
 
 
 @dataclass(frozen=True)
@@ -312,7 +330,8 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
     manifest, suite = read_manifest(data, str(file))
     lines = file.parent / CELLS
     cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
-    return BenchRecord(manifest, cells, suite, suite.sha256, str(file.parent), partial(_read_beside, file.parent))
+    order = f"{manifest.finished_at} {file.parent}"
+    return BenchRecord(manifest, cells, suite, suite.sha256, order, partial(_read_beside, file.parent))
 
 
 def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:

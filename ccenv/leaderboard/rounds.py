@@ -15,7 +15,7 @@ from ccenv.benchmarks.provenance import now
 from ccenv.benchmarks.suite_base import SuiteBase
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.store import Store, TakenError
+from ccenv.leaderboard.store import Readable, Store, TakenError
 
 ROUND, REVEAL = "round", "reveal"
 
@@ -81,7 +81,7 @@ def close_round(store: Store, home: Home) -> dict[str, Any]:
     return {"closed": number, "secret": secret.hex(), "open": open_round(store, home)}
 
 
-def secret_of(store: Store, home: Home, number: int) -> bytes:
+def secret_of(store: Readable, home: Home, number: int) -> bytes:
     """Return the secret of a round: the revealed one, else the operator's file, checked against the commitment.
 
     Raises:
@@ -95,7 +95,7 @@ def secret_of(store: Store, home: Home, number: int) -> bytes:
     raise CcenvError(f"the secret of round {number} is not the one that was committed to")
 
 
-def revealed(store: Store) -> dict[int, str]:
+def revealed(store: Readable) -> dict[int, str]:
     """Return number -> secret of the closed rounds."""
     return {int(record.content["number"]): str(record.content["secret"]) for record in store.records(REVEAL)}
 

@@ -36,12 +36,60 @@ FILES = Table(
     Column("content", LargeBinary, nullable=False),
 )
 
+CLAIMS = Table(
+    "ccenv_board_claims",
+    METADATA,
+    Column("claim", String(300), primary_key=True),
+    Column("number", Integer, nullable=False),
+)
+"""What one record alone may have, such as a name and all names that look like it: the database itself keeps it unique."""
+
 
 def _create(connection: Connection) -> None:
-    """Create the tables; records and files may be added and read, not changed or removed."""
+    """Create the tables of records and files."""
     METADATA.create_all(connection, tables=[RECORDS, FILES])
+    _make_append_only(connection, RECORDS.name, FILES.name)
+
+
+def _create_claims(connection: Connection) -> None:
+    """Create the table of claims and enter those of the submissions that are there; of two with one claim the first has it."""
+    METADATA.create_all(connection, tables=[CLAIMS])
+    taken: set[str] = set()
+    rows = select(RECORDS.c.number, RECORDS.c.content).where(RECORDS.c.kind == "submission").order_by(RECORDS.c.number)
+    for number, content in connection.execute(rows).all():
+        for claim in _stored_claims(connection, number, content):
+            if claim not in taken:
+                taken.add(claim)
+                connection.execute(CLAIMS.insert().values(claim=claim, number=number))
+    _make_append_only(connection, CLAIMS.name)
+
+
+def _stored_claims(connection: Connection, number: int, content: str) -> tuple[str, ...]:
+    """Return the claims of a stored submission; one that cannot be read today claims its name only, and an audit names it."""
+    from ccenv.errors import CcenvError
+    from ccenv.foreign import parse_json
+    from ccenv.leaderboard.identity import name_claim
+    from ccenv.leaderboard.recheck import submission_claims
+
+    def read(digest: str) -> bytes:
+        found = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()
+        if found is None:
+            raise InputError(f"record {number}: its file {digest[:12]} is missing")
+        return bytes(found)
+
+    data = parse_json(content, f"record {number}")
+    try:
+        return submission_claims(data, read, f"record {number}")
+    except CcenvError:
+        card = data.get("card") if isinstance(data, dict) else None
+        name = card.get("name") if isinstance(card, dict) else None
+        return (name_claim(name),) if isinstance(name, str) else ()
+
+
+def _make_append_only(connection: Connection, *tables: str) -> None:
+    """Let rows be added and read, not changed or removed."""
     dialect = connection.dialect.name
-    for table in (RECORDS.name, FILES.name):
+    for table in tables:
         for action in ("UPDATE", "DELETE"):
             name = f"{table}_no_{action.lower()}"
             if dialect == "sqlite":
@@ -59,7 +107,10 @@ def _create(connection: Connection) -> None:
 
 
 # Each step is applied once, in this order, in a transaction with its entry in the table of versions.
-STEPS: tuple[tuple[int, str, Callable[[Connection], None]], ...] = ((1, "records and files", _create),)
+STEPS: tuple[tuple[int, str, Callable[[Connection], None]], ...] = (
+    (1, "records and files", _create),
+    (2, "claims", _create_claims),
+)
 
 
 def migrate(connection: Connection) -> None:

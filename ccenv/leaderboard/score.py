@@ -53,7 +53,7 @@ def score_sender(
         spec = what
         if what.partition(":")[0] not in AGENTS or FilePath(what).is_dir():
             submission = read_submission(FilePath(what))
-            spec = write_sender(submission.player, submission.document.name, None, FilePath(scratch))
+            spec = write_sender(submission.player, submission.document.name, None, submission.files, FilePath(scratch))
         records = evaluate(played, spec, seeds=seeds, backend=backend, workers=workers, progress=progress)
     summary = summarise(played, records)
     return {"suite": f"{played.name}/{played.version}", **summary[0]}

@@ -12,8 +12,9 @@ from typing import Any
 
 from ccenv import __version__
 from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.foreign import resolve_inside
 from ccenv.leaderboard import drawing, views
-from ccenv.leaderboard.board import Board, make_board
+from ccenv.leaderboard.board import Board, Finding, make_board
 from ccenv.leaderboard.sources import Records
 from ccenv.metrics import METRICS
 
@@ -120,7 +121,7 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
             "sender_sha256": entry.player.sha256,
             "kind": entry.player.kind,
             "submission": None if entry.submission is None else entry.submission.model_dump(),
-            "worst_case": None if entry.worst is None else {"suite": entry.worst.suite, **entry.worst.case.model_dump()},
+            "worst_case": None if entry.worst is None else _worst(entry.worst),
             "verifications": [v.result.model_dump() for v in entry.verifications],
             "envelope": None if entry.envelope is None else entry.envelope.envelope.model_dump(),
         }
@@ -138,7 +139,15 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
         for row in damages
     ]
     head = {"format": FORMAT, "format_version": 2, "chain": board.records.chain}
-    return {**head, "tables": tables, "senders": senders, "adversaries": adversaries}
+    withdrawn = [{"name": record.card.name, "submission": record.submission} for record in board.records.withdrawn]
+    keys = ("name", "submission", "stage", "reason", "recorded_at")
+    failures = [{key: failure[key] for key in keys} for failure in board.records.failures]
+    rows = {"tables": tables, "senders": senders, "adversaries": adversaries}
+    return {**head, **rows, "withdrawn": withdrawn, "failures": failures}
+
+
+def _worst(found: Finding) -> dict[str, Any]:
+    return {"suite": found.suite, **found.case.model_dump(), "stale": found.stale}
 
 
 def _copies(board: Board) -> dict[str, bytes]:
@@ -172,8 +181,9 @@ def _replace(out: FilePath, files: dict[str, bytes]) -> None:
         for folder in _FOLDERS:
             (beside / folder).mkdir(parents=True)
         for name, content in sorted(files.items()):
-            (beside / name).parent.mkdir(exist_ok=True)
-            (beside / name).write_bytes(content)
+            file = resolve_inside(beside, name, "file of the site")
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(content)
         if out.exists():
             shutil.rmtree(out)
         os.replace(beside, out)

@@ -9,28 +9,32 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import InputError
-from ccenv.leaderboard.contents import AUDIT, damage_of, envelope_of, evaluation_of
+from ccenv.leaderboard.canonical import canonical_hash
+from ccenv.leaderboard.contents import AUDIT, check_contents, damage_of, envelope_of, evaluation_of
 from ccenv.leaderboard.damage import DAMAGE, Damage
+from ccenv.leaderboard.failure import FAILURE
 from ccenv.leaderboard.records import BenchRecord, Envelope, VerificationRecord, checked_suite, read_records
 from ccenv.leaderboard.rounds import ROUND, revealed
 from ccenv.leaderboard.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store import Store, Stored
-from ccenv.leaderboard.submit import SubmissionRecord, entrants
+from ccenv.leaderboard.submit import SubmissionRecord
 
 
 @dataclass(frozen=True)
 class EnvelopeRecord:
-    """The verified envelope of an entry."""
+    """The verified envelope of an entry, which is found by the hash of its submission."""
 
     name: str
+    submission: str
     envelope: Envelope
 
 
 @dataclass(frozen=True)
 class DamageRecord:
-    """What an adversary did to the panel."""
+    """What an adversary did to the panel; the adversary is found by the hash of its submission."""
 
     name: str
+    submission: str
     damage: Damage
     read: Callable[[str], bytes | None]
 
@@ -57,6 +61,9 @@ class Records:
         audits: contents of the records of audits.
         chain: hash of the last record, "" without a database.
         handed_in: returns a file that was handed in, by hash.
+        players: submission -> canonical hash of what it plays.
+        withdrawn: submissions that were taken back, of which nothing else is here.
+        failures: stages that an entry did not come through.
     """
 
     benches: list[BenchRecord]
@@ -68,6 +75,9 @@ class Records:
     audits: list[dict[str, Any]] = field(default_factory=list)
     chain: str = ""
     handed_in: Callable[[str], bytes] | None = None
+    players: dict[str, str] = field(default_factory=dict)
+    withdrawn: list[SubmissionRecord] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
 
 
 def from_folders(places: Sequence[FilePath]) -> Records:
@@ -80,30 +90,37 @@ def from_folders(places: Sequence[FilePath]) -> Records:
 
 
 def from_store(store: Store) -> Records:
-    """Read a board's database; every record's hash is checked.
+    """Read a board's database: every hash is checked, every submission read again, every record compared with its submission.
 
     Raises:
         EditedRecordError: if a record is not what was stored.
-        InputError: if a record cannot be read, a suite is not the one whose hash is recorded, or nothing was evaluated yet.
+        InputError: if a record cannot be read or is about another player than its submission, a suite is not the one whose hash
+            is recorded, or nothing was evaluated yet.
     """
-    stored = store.records()
+    everything = store.records()
+    contents = check_contents(everything, store.file)
+    stored = [record for record in everything if record.subject not in contents.withdrawn]
     benches = [_bench(store, record) for record in stored if record.kind == EVALUATION]
     damages = [_damage(store, record) for record in stored if record.kind == DAMAGE]
     if not benches and not damages:
         raise InputError("nothing on this board is evaluated yet: ccenv board evaluate")
     shown = revealed(store)
+    there = [known for submission, known in contents.known.items() if submission not in contents.withdrawn]
     return Records(
         benches=benches,
         verifications=[],
-        submissions=[entrant.record for entrant in entrants(store)],
+        submissions=[known.record for known in there],
         envelopes=[_envelope(record) for record in stored if record.kind == ENVELOPE],
         damages=damages,
         rounds=[
             Round(r.content["number"], r.content["commitment"], shown.get(r.content["number"])) for r in stored if r.kind == ROUND
         ],
         audits=[record.content for record in stored if record.kind == AUDIT],
-        chain=stored[-1].chain,
+        chain=everything[-1].chain,
         handed_in=store.file,
+        players={known.record.submission: canonical_hash(known.player) for known in there},
+        withdrawn=[contents.known[submission].record for submission in sorted(contents.withdrawn)],
+        failures=[record.content for record in stored if record.kind == FAILURE],
     )
 
 
@@ -111,7 +128,7 @@ def _bench(store: Store, record: Stored) -> BenchRecord:
     manifest, cells = evaluation_of(record, store.file)
     suite = checked_suite(record.content["suite"], record.content["suite_sha256"], f"record {record.number}")
     read = partial(_read, store, record.files)
-    return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read)
+    return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read, record.subject)
 
 
 def _read(store: Store, files: dict[str, str], name: str) -> bytes | None:
@@ -119,8 +136,8 @@ def _read(store: Store, files: dict[str, str], name: str) -> bytes | None:
 
 
 def _envelope(record: Stored) -> EnvelopeRecord:
-    return EnvelopeRecord(record.content["name"], envelope_of(record))
+    return EnvelopeRecord(record.content["name"], record.subject, envelope_of(record))
 
 
 def _damage(store: Store, record: Stored) -> DamageRecord:
-    return DamageRecord(record.content["name"], damage_of(record), partial(_read, store, record.files))
+    return DamageRecord(record.content["name"], record.subject, damage_of(record), partial(_read, store, record.files))

@@ -30,6 +30,8 @@ EVALUATION, ENVELOPE = "evaluation", "envelope"
 VIEW = ".view.json"
 
 Content = tuple[dict[str, Any], dict[str, bytes]]
+Progress = Callable[[int, int], None]
+"""Called with the numbers of finished and of all parts."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,6 @@ class Job:
         store, home: the board.
         folder: of unfinished work on this submission.
         backend, workers: of the benchmark runner.
-        progress: called with finished and all parts.
     """
 
     entrant: Entrant
@@ -50,13 +51,23 @@ class Job:
     folder: FilePath
     backend: str
     workers: int | None
-    progress: Callable[[int, int], None]
 
     @property
     def head(self) -> dict[str, Any]:
         """What every record of a stage begins with."""
         record = self.entrant.record
         return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
+
+
+class Work(Protocol):
+    """What is done with the submission itself, in a process that can be ended; plain data, so that it can go there."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that it may use between two calls of progress, beside the cap of a cell."""
+
+    def run(self, progress: Progress) -> Content:
+        """Do it, or continue it; return the record and its files."""
 
 
 class Stage(Protocol):
@@ -83,8 +94,8 @@ class Stage(Protocol):
     def slots(self, submission: str) -> tuple[str, str]:
         """Return the beginning of the slot that says "was done once", and the whole slot of doing it now."""
 
-    def run(self, job: Job) -> Content:
-        """Do it, or continue it; return the record and its files."""
+    def prepare(self, job: Job) -> Work:
+        """Return the work; what is wrong here is wrong with the board or its settings, not with the submission."""
 
 
 @dataclass(frozen=True)
@@ -111,30 +122,65 @@ class SuiteStage:
         stem = f"{EVALUATION}/{submission}/{self.suite.sha256}/"
         return stem, stem + code_hash()
 
-    def run(self, job: Job) -> Content:
-        """Play what is not finished yet."""
+    def prepare(self, job: Job) -> Work:
+        """Derive the seeds and write the player."""
         record = job.entrant.record
         secret = secret_of(job.store, job.home, record.round)
         played = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission)
-        folder = job.folder / self.name
-        spec = job.entrant.write_player(job.folder / "player")
-        manifest = run_suite(
-            played, folder, extra_agents=[spec], backend=job.backend, workers=job.workers, progress=job.progress, pictures=False
-        )
-        if not manifest["complete"]:
-            raise InputError(f"{record.card.name}: {manifest['n_missing']} cells of suite {self.name} are missing")
-        cells = (folder / CELLS).read_bytes()
-        files = {CELLS: cells, **self._worst_files(played, agent_player(spec, record.card.spec), manifest["summary"][0], cells)}
-        manifest["agents"] = [{**agent, "spec": record.card.spec or record.card.name} for agent in manifest["agents"]]
         content = {
             **job.head,
             "stage": self.name,
             "round": record.round,
             "suite": plain(self.suite.model_dump()),
             "suite_sha256": self.suite.sha256,
-            "manifest": manifest,
         }
-        return content, files
+        spec = job.entrant.write_player(job.folder / "player")
+        return SuiteWork(played, content, job.folder / self.name, spec, record.card.spec, job.backend, job.workers, self.traces)
+
+
+@dataclass(frozen=True)
+class SuiteWork:
+    """A suite to be played.
+
+    Attributes:
+        played: with the seeds of the submission.
+        content: of the record, as far as it is known.
+        folder: of the run.
+        spec: what builds the sender.
+        classic: spec of a classic CCA, None for what was handed in.
+        backend, workers: of the runner.
+        traces: whether the worst trace is kept.
+    """
+
+    played: SuiteBase
+    content: dict[str, Any]
+    folder: FilePath
+    spec: str
+    classic: str | None
+    backend: str
+    workers: int | None
+    traces: bool
+    cpu_s = 0.0
+
+    def run(self, progress: Progress) -> Content:
+        """Play what is not finished yet."""
+        name = self.content["name"]
+        manifest = run_suite(
+            self.played,
+            self.folder,
+            extra_agents=[self.spec],
+            backend=self.backend,
+            workers=self.workers,
+            progress=progress,
+            pictures=False,
+        )
+        if not manifest["complete"]:
+            raise InputError(f"{name}: {manifest['n_missing']} cells of suite {self.content['stage']} are missing")
+        cells = (self.folder / CELLS).read_bytes()
+        player = agent_player(self.spec, self.classic)
+        files = {CELLS: cells, **self._worst_files(self.played, player, manifest["summary"][0], cells)}
+        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in manifest["agents"]]
+        return {**self.content, "manifest": manifest}, files
 
     def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
         """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
@@ -180,27 +226,56 @@ class EnvelopeStage:
         stem = f"{ENVELOPE}/{submission}/"
         return stem, f"{stem}{__version__}/T{self.samples}/{self.budget_s:g}s"
 
-    def run(self, job: Job) -> Content:
-        """Compute the table."""
+    def prepare(self, job: Job) -> Work:
+        """Check the setting and write the player."""
         require_extra("z3", "verify")
-        from ccenv.smt.envelope import EnvelopeRun, run_envelope
+        from ccenv.smt.setting import Setting
 
+        Setting(samples=self.samples)
         spec = job.entrant.write_player(job.folder / "player")
         content = {**job.head, "stage": self.name, "T": self.samples, "budget_s": self.budget_s, "machine": machine()}
         content["player_sha256"] = sender_hash(job.entrant.player)  # type: ignore[arg-type]
         content["promises"] = ENDLESS
-        done = 0
+        return EnvelopeWork(content, str(job.folder / self.name), spec, job.workers or 1)
 
-        def progress(_: dict[str, Any]) -> None:
+
+@dataclass(frozen=True)
+class EnvelopeWork:
+    """An envelope to be computed.
+
+    Attributes:
+        content: of the record, as far as it is known.
+        folder: of traces.
+        spec: what builds the sender.
+        workers: how many cells side by side.
+    """
+
+    content: dict[str, Any]
+    folder: str
+    spec: str
+    workers: int
+
+    @property
+    def cpu_s(self) -> float:
+        """The solver holds its own budget of wall time; here only what it could burn in that time."""
+        return float(self.content["budget_s"]) * self.workers
+
+    def run(self, progress: Progress) -> Content:
+        """Compute the table."""
+        from ccenv.smt.envelope import EnvelopeRun, run_envelope
+
+        content, done = self.content, 0
+
+        def show(_: dict[str, Any]) -> None:
             nonlocal done
             done += 1
-            job.progress(done, max(done, _ENVELOPE_ROWS))
+            progress(done, max(done, _ENVELOPE_ROWS))
 
-        run = EnvelopeRun(spec, self.samples, None, self.budget_s, folder=str(job.folder / self.name))
+        run = EnvelopeRun(self.spec, content["T"], None, content["budget_s"], folder=self.folder)
         try:
-            table = run_envelope(run, job.workers or 1, progress=progress)
+            table = run_envelope(run, self.workers, progress=show)
         except NoEncodingError as error:
-            reason = str(error).replace(spec, job.entrant.record.card.name)[:500]
+            reason = str(error).replace(self.spec, content["name"])[:500]
             return {**content, "rows": [], "reason": reason, "solver": "", "setting_name": "none", "seconds": 0.0}, {}
         rows = [{key: row.get(key) for key in _ROW} for row in table["rows"]]
         return {

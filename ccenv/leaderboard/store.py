@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ccenv.benchmarks.hashing import canonical_json
 from ccenv.errors import CcenvError, InputError, require_extra
@@ -62,11 +62,36 @@ class TakenError(InputError):
     """What was to be stored is there already."""
 
 
+class ClaimedError(InputError):
+    """What was to be stored claims what another record has.
+
+    Args:
+        claim: what both claim.
+        number: of the record that has it.
+    """
+
+    def __init__(self, claim: str, number: int) -> None:
+        super().__init__(f"record {number} of the board has {claim} already")
+        self.claim = claim
+        self.number = number
+
+
+class Readable(Protocol):
+    """What reading a board needs of its database."""
+
+    def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
+        """Return records in order, all or those of a kind or subject."""
+
+    def file(self, sha256: str) -> bytes:
+        """Return a file by its hash."""
+
+
 class Store:
     """An open database.
 
     Args:
         url: SQLAlchemy URL such as ``sqlite:///board.db`` or ``postgresql+psycopg://host/name``.
+        on_append: called with every record that was stored, after it is on disk.
 
     Raises:
         MissingExtraError: without SQLAlchemy.
@@ -74,7 +99,8 @@ class Store:
         CcenvError: if the database cannot be reached.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, on_append: Callable[[Stored], None] = lambda record: None) -> None:
+        self._on_append = on_append
         require_extra("sqlalchemy", "board")
         import sqlalchemy
         from sqlalchemy import event, exc
@@ -118,7 +144,15 @@ class Store:
         except exc.SQLAlchemyError as error:
             raise CcenvError(f"the board's database: {_first(error)}") from None
 
-    def append(self, kind: str, subject: str, slot: str, content: Mapping[str, Any], files: Mapping[str, bytes]) -> Stored:
+    def append(
+        self,
+        kind: str,
+        subject: str,
+        slot: str,
+        content: Mapping[str, Any],
+        files: Mapping[str, bytes],
+        claims: Sequence[str] = (),
+    ) -> Stored:
         """Store a record and its files: all of it or nothing, and on disk when this returns.
 
         Args:
@@ -127,14 +161,16 @@ class Store:
             slot: what may exist once, such as one evaluation of a submission in a suite by one version of the code.
             content: plain JSON; ``files`` is added.
             files: name -> content.
+            claims: what no other record may have, in this transaction or ever after.
 
         Raises:
             TakenError: if the slot is taken.
+            ClaimedError: if another record has one of the claims.
             CcenvError: if the database refuses.
         """
         from sqlalchemy import exc, select
 
-        from ccenv.leaderboard.schema import FILES, RECORDS
+        from ccenv.leaderboard.schema import CLAIMS, FILES, RECORDS
 
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
         text = canonical_json({**content, "files": hashes})
@@ -144,6 +180,10 @@ class Store:
                     _one_writer(connection)
                     if connection.execute(select(RECORDS.c.number).where(RECORDS.c.slot == slot)).first():
                         raise TakenError(f"the board has this already: {kind} {slot}")
+                    for claim in claims:
+                        held = connection.execute(select(CLAIMS.c.number).where(CLAIMS.c.claim == claim)).scalar()
+                        if held is not None:
+                            raise ClaimedError(claim, held)
                     last = connection.execute(select(RECORDS.c.number, RECORDS.c.chain).order_by(RECORDS.c.number.desc())).first()
                     number, before = (last[0] + 1, last[1]) if last else (1, START)
                     sha256 = record_hash(kind, subject, slot, text)
@@ -155,20 +195,32 @@ class Store:
                             connection.execute(FILES.insert().values(sha256=digest, content=files[name]))
                             there.add(digest)
                     connection.execute(RECORDS.insert().values(**row))
-                return _stored(row)
+                    for claim in claims:
+                        connection.execute(CLAIMS.insert().values(claim=claim, number=number))
+                record = stored(row)
+                self._on_append(record)
+                return record
             except exc.IntegrityError:  # another writer took the number or the slot meanwhile
                 continue
         raise CcenvError("the board's database is too busy: another process keeps writing")
 
-    def restore(self, rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
-        """Fill an empty store with rows and files that :func:`checked_rows` has seen: all of it or nothing."""
-        from ccenv.leaderboard.schema import FILES, RECORDS
+    def restore(self, rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes], claims: Mapping[str, int]) -> None:
+        """Fill an empty store with rows and files that :func:`checked_rows` has seen: all of it or nothing.
+
+        Args:
+            rows: of an export.
+            files: hash -> content.
+            claims: claim -> number of the record that has it.
+        """
+        from ccenv.leaderboard.schema import CLAIMS, FILES, RECORDS
 
         with self._transaction() as connection:
             for digest, content in files.items():
                 connection.execute(FILES.insert().values(sha256=digest, content=content))
             for row in rows:
                 connection.execute(RECORDS.insert().values(**row))
+            for claim, number in claims.items():
+                connection.execute(CLAIMS.insert().values(claim=claim, number=number))
 
     def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
         """Return records in the order in which they were stored.
@@ -187,7 +239,16 @@ class Store:
             query = query.where(RECORDS.c.subject == subject)
         with self._transaction() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
-        return [_stored(row) for row in rows]
+        return [stored(row) for row in rows]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all rows as they lie in the database, nothing of them checked."""
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.schema import RECORDS
+
+        with self._transaction() as connection:
+            return [dict(row) for row in connection.execute(select(RECORDS).order_by(RECORDS.c.number)).mappings()]
 
     def file(self, sha256: str) -> bytes:
         """Return a file by its hash.
@@ -226,7 +287,7 @@ def checked_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) 
     Raises:
         EditedRecordError: if a row or the chain is not what its hash says, a slot is taken twice, or a file is missing.
     """
-    records = [_stored(row) for row in rows]
+    records = [stored(row) for row in rows]
     _check_chain(records)
     for slot, count in Counter(record.slot for record in records).items():
         if count > 1:
@@ -264,7 +325,8 @@ def chained(before: str, sha256: str) -> str:
     return hashlib.sha256(f"{before}\n{sha256}".encode()).hexdigest()
 
 
-def _stored(row: Mapping[str, Any]) -> Stored:
+def stored(row: Mapping[str, Any]) -> Stored:
+    """Return a row of the database as a record. Raises EditedRecordError if it is not what its hash says."""
     if record_hash(row["kind"], row["subject"], row["slot"], row["content"]) != row["sha256"]:
         raise EditedRecordError(f"record {row['number']} of the board was edited: its hash is another")
     content = parse_json(row["content"], f"record {row['number']}")

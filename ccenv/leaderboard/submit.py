@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from ccenv.adversary import Adversary
 from ccenv.agents import AGENTS, make_sender
@@ -15,16 +19,27 @@ from ccenv.benchmarks.provenance import now
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
+from ccenv.foreign import parse_json
 from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.identity import check_reserved, claims_of, name_claim
 from ccenv.leaderboard.records import Label, Moment, Sha256, Text
 from ccenv.leaderboard.rounds import open_round
-from ccenv.leaderboard.store import Store, Stored, TakenError
-from ccenv.leaderboard.submission.document import Document, Training, Url
+from ccenv.leaderboard.store import ClaimedError, Readable, Store, Stored, TakenError
+from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Document, Fingerprint, Training, Url
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.sender import ClassicSender, MlpSender, ProgramSender, Sender
 
 SUBMISSION = "submission"
 REVIEWED = "reviewed code of ccenv"
+
+
+def _is_submission_file(name: str) -> str:
+    if name not in CAPS:
+        raise ValueError(f"not a file of a submission; allowed: {', '.join(sorted(CAPS))}")
+    return name
+
+
+FileName = Annotated[str, Field(max_length=40), AfterValidator(_is_submission_file)]
 
 
 class Card(StrictModel):
@@ -65,10 +80,10 @@ class SubmissionRecord(StrictModel):
     submission: Sha256
     player_sha256: Sha256
     card: Card
-    signed_by: Text | None
-    round: int
+    signed_by: Fingerprint | None
+    round: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
     recorded_at: Moment
-    files: dict[str, Sha256]
+    files: dict[FileName, Sha256]
 
 
 @dataclass(frozen=True)
@@ -81,28 +96,35 @@ class Entrant:
     """
 
     record: SubmissionRecord
-    store: Store
+    store: Readable
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """What was handed in: name -> content; nothing for a classic CCA."""
+        return {name: self.store.file(digest) for name, digest in self.record.files.items()}
 
     @cached_property
     def player(self) -> Sender | Adversary:
         """The sender or adversary, read again through every rule."""
         if self.record.card.spec is not None:
             return make_sender(self.record.card.spec)
-        files = {name: self.store.file(digest) for name, digest in self.record.files.items()}
-        return parse_submission(files, self.record.card.name).player
+        return parse_submission(self.files, self.record.card.name).player
 
     def write_player(self, folder: FilePath) -> str:
         """Write the player in the form that specs name, and return its spec."""
-        return write_sender(self.player, self.record.card.name, self.record.card.spec, folder)
+        return write_sender(self.player, self.record.card.name, self.record.card.spec, self.files, folder)
 
 
-def write_sender(player: Sender | Adversary, name: str, spec: str | None, folder: FilePath) -> str:
+def write_sender(player: Sender | Adversary, name: str, spec: str | None, files: Mapping[str, bytes], folder: FilePath) -> str:
     """Write a sender in the form that specs name, and return its spec.
+
+    A program is written as it was read, but for its name, so that what passed the cap once passes it again.
 
     Args:
         player: what to write.
         name: of the entry.
         spec: of a classic CCA, which needs no file.
+        files: what was handed in.
         folder: made if it does not exist.
 
     Raises:
@@ -110,9 +132,9 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, folder
     """
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(player, ProgramSender):
-        from ccenv.programs import to_json
-
-        write_atomic(folder / f"{name}.json", to_json(player.program).encode())
+        data = parse_json(files[PAYLOAD["program"]], name)
+        text = json.dumps({**data, "name": name}, separators=(",", ":"), ensure_ascii=False)
+        write_atomic(folder / f"{name}.json", text.encode())
         return str(folder / f"{name}.json")
     if isinstance(player, MlpSender):
         save_policy(folder, player)
@@ -122,17 +144,25 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, folder
     raise InputError(f"{name!r} is not a sender")
 
 
-def submit_folder(store: Store, home: Home, folder: FilePath) -> tuple[Stored, Submission]:
+def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
     """Take a submission folder in.
 
+    Args:
+        store: the board.
+        home: of the operator.
+        folder: what was handed in.
+        own: the operator says that it comes with ccenv, and may have its names and authors.
+
     Raises:
-        InputError: if it breaks a rule, is on the board already, or its name is taken.
+        InputError: if it breaks a rule, is on the board already, or its name is taken, looks like another one or is kept.
     """
     submission = read_submission(folder)
     document = submission.document
-    card = {"track": document.track, **_shown(document)}
-    stored = _store(store, home, submission.sha256, submission.player_sha256, card, submission.signed_by, submission.files)
-    return stored, submission
+    if not own:
+        check_reserved(document.name, document.author, submission.player)
+    content: dict[str, Any] = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
+    content |= {"card": card_of(document), "signed_by": submission.signed_by}
+    return _store(store, home, content, submission.player, submission.files), submission
 
 
 def submit_reviewed(store: Store, home: Home, spec: str) -> Stored:
@@ -141,16 +171,33 @@ def submit_reviewed(store: Store, home: Home, spec: str) -> Stored:
     Raises:
         InputError: if the spec names none, or it is on the board already.
     """
-    sender = make_sender(spec)
+    sender = classic_sender(spec)
+    return _store(store, home, {**reviewed_content(spec, sender), "signed_by": None}, sender, {})
+
+
+def classic_sender(spec: str) -> ClassicSender:
+    """Return the classic CCA of a spec. Raises InputError if it is none."""
+    sender = make_sender(spec) if spec.partition(":")[0] in AGENTS else None
     if not isinstance(sender, ClassicSender):
         raise InputError(f"{spec!r} is not a classic CCA: pack it and hand in the folder: ccenv board pack {spec}")
+    return sender
+
+
+def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
+    """Return what a record says about a classic CCA."""
     summary = AGENTS.entry(spec.partition(":")[0]).summary
     card = {"name": spec, "kind": "classic", "track": "sender", "author": REVIEWED, "licence": "MIT", "summary": summary}
     submission = hash_of({"format": SUBMISSION, "spec": spec})
-    return _store(store, home, submission, sender_hash(sender), {**card, "spec": spec}, None, {})
+    return {"submission": submission, "player_sha256": sender_hash(sender), "card": {**card, "spec": spec}}
 
 
-def entrants(store: Store) -> list[Entrant]:
+def card_of(document: Document) -> dict[str, Any]:
+    """Return what a document says that the board shows."""
+    shown = document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
+    return {"track": document.track, **shown}
+
+
+def entrants(store: Readable) -> list[Entrant]:
     """Return everything that was taken in, in order."""
     return [
         Entrant(validate(SubmissionRecord, record.content, f"record {record.number}"), store)
@@ -158,40 +205,26 @@ def entrants(store: Store) -> list[Entrant]:
     ]
 
 
-def _shown(document: Document) -> dict[str, Any]:
-    """Return what a document says that the board shows."""
-    return document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
-
-
-def _store(
-    store: Store,
-    home: Home,
-    submission: str,
-    player_sha256: str,
-    card: dict[str, Any],
-    signed_by: str | None,
-    files: dict[str, bytes],
-) -> Stored:
-    content = {
-        "submission": submission,
-        "player_sha256": player_sha256,
-        "card": card,
-        "signed_by": signed_by,
-        "round": open_round(store, home),
-        "recorded_at": now(),
-    }
+def _store(store: Store, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
+    content = {**content, "round": open_round(store, home), "recorded_at": now()}
+    card, player_sha256 = content["card"], content["player_sha256"]
     validate(SubmissionRecord, {**content, "files": {}}, str(card["name"]))
-    for other in entrants(store):
-        if other.record.player_sha256 == player_sha256:
-            raise _replayed(other)
-        if other.record.card.name == card["name"]:
-            raise InputError(f"the name {card['name']!r} is taken by an entry of {other.record.card.author}: choose another one")
+    slot = f"{SUBMISSION}/{player_sha256}"
     try:
-        return store.append(SUBMISSION, submission, f"{SUBMISSION}/{player_sha256}", content, files)
-    except TakenError:  # by another process, since we looked
-        raise _replayed(next(e for e in entrants(store) if e.record.player_sha256 == player_sha256)) from None
+        return store.append(SUBMISSION, content["submission"], slot, content, files, claims_of(card["name"], player))
+    except TakenError:
+        holder = next(e.record for e in entrants(store) if e.record.player_sha256 == player_sha256)
+        raise _replayed(holder, "exactly this") from None
+    except ClaimedError as error:
+        rows = [r for r in store.records(SUBMISSION) if r.number == error.number]
+        holder = validate(SubmissionRecord, rows[0].content, f"record {error.number}")
+        if error.claim != name_claim(card["name"]):
+            raise _replayed(holder, "an equal") from None
+        name, taken = card["name"], holder.card.name
+        alike = f"the name {name!r} is" if name == taken else f"the name {name!r} looks like {taken!r}, which is"
+        raise InputError(f"{alike} taken by an entry of {holder.card.author}: choose another one") from None
 
 
-def _replayed(other: Entrant) -> InputError:
-    card = other.record.card
-    return InputError(f"replayed: the board has exactly this {card.kind} as {card.name!r} by {card.author}")
+def _replayed(holder: SubmissionRecord, how: str) -> InputError:
+    card = holder.card
+    return InputError(f"replayed: the board has {how} {card.kind} as {card.name!r} by {card.author}")

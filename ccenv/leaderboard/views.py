@@ -94,7 +94,8 @@ def headline(entry: Entry) -> dict[str, Any] | None:
     if entry.verifications:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
-        return {"verdict": result.verdict, "bound": bound, "text": result.question, "envelope": False, "encoding": False}
+        text = f"reported, not confirmed here: {result.question}"
+        return {"verdict": result.verdict, "bound": bound, "text": text, "envelope": False, "encoding": False}
     return None
 
 
@@ -249,7 +250,8 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
         for name in dict.fromkeys(cell.sender for cell in damage.cells):
             cells = damage.of_sender(name)
             lowest = min(cell.utilisation for cell in cells)
-            bound = bounds.get(name)
+            played = {cell.sender_sha256 for cell in cells}
+            bound = bounds.get(played.pop() or "") if len(played) == 1 else None
             gaps += [] if bound is None else [lowest - bound]
             senders.append(
                 {
@@ -260,7 +262,7 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
                     "gap": None if bound is None else lowest - bound,
                 }
             )
-        submission = next((s for s in board.records.submissions if s.card.name == record.name), None)
+        submission = next((s for s in board.records.submissions if s.submission == record.submission), None)
         if submission is None:
             raise CcenvError(f"adversary {record.name!r} was evaluated but never handed in")
         rows.append(
@@ -281,14 +283,14 @@ def damage_view(board: Board) -> list[dict[str, Any]]:
 
 
 def _proved_utilisation(board: Board) -> dict[str, float]:
-    """Return per program the utilisation that is proved of it on CCAC with any buffer."""
+    """Return per program, by its canonical hash, the utilisation that is proved of it on CCAC with any buffer."""
     out = {}
     for entry in board.entries.values():
-        if entry.player.kind == CLASSIC:
+        if entry.player.kind == CLASSIC or entry.submission is None:
             continue
         for row in entry.envelope.envelope.bounds if entry.envelope is not None else ():
             if (row.model, row.buffer, row.metric) == ("ccac", "arbitrary", USED) and row.bound is not None:
-                out[entry.player.label] = row.bound
+                out[board.records.players[entry.submission.submission]] = row.bound
     return out
 
 

@@ -79,14 +79,14 @@ def _export() -> bytes:
 
 
 def _import(content: bytes, folder: Path) -> object:
-    from ccenv.leaderboard.exchange import import_board
+    from ccenv.leaderboard.exchange import import_board, read_export
     from ccenv.leaderboard.home import Home
 
     (folder / "in.jsonl").write_bytes(content)
     shutil.rmtree(folder / "board", ignore_errors=True)
     home = Home(folder / "board")
     with home.open() as store:
-        return import_board(store, home, folder / "in.jsonl")
+        return import_board(store, home, read_export(folder / "in.jsonl"))
 
 
 def _row(content: bytes, folder: Path) -> object:

@@ -1,18 +1,23 @@
 """A small board with every kind of entry, evaluated once for all tests, and copies of it that a test may change."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from evaluated_board import LINKED, STAGES
+from forging import ENVELOPE_ROW, KEY, MOMENT, OTHER_KEY, Forgery
 from submission_folders import CARD, make_good
 
 from ccenv.leaderboard.evaluate import evaluate, tasks_of
+from ccenv.leaderboard.exchange import export_board
 from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.rounds import close_round
 from ccenv.leaderboard.store import Store
-from ccenv.leaderboard.submission.pack import pack
-from ccenv.leaderboard.submit import submit_folder, submit_reviewed
+from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.signature import available
+from ccenv.leaderboard.submit import entrants, submit_folder, submit_reviewed
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +48,40 @@ def home(evaluated: Path, tmp_path: Path) -> Home:
 def store(home: Home) -> Iterator[Store]:
     with home.open() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def workshop(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of a small real board, closed, with an envelope and, where ssh-keygen is there, a signed entry; and two keys."""
+    folder = tmp_path_factory.mktemp("workshop")
+    shutil.copytree(evaluated / "board", folder / "board")
+    home = Home(folder / "board")
+    pack("cc_probe_drain", Card("Ada Lovelace", "MIT", "quick/1", name="plain"), folder / "plain")
+    with home.open() as store:
+        submit_folder(store, home, folder / "plain")
+        if available():
+            for key in (KEY, OTHER_KEY):
+                subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
+            pack("cc_probe_slow", Card("Grace Hopper", "MIT", "quick/1", name="signed"), folder / "signed", folder / KEY)
+            submit_folder(store, home, folder / "signed")
+        program = next(e for e in entrants(store) if e.record.card.name == "cc_qdel")
+        agent = store.records("evaluation", program.record.submission)[0].content["manifest"]["agents"][0]
+        content = {"submission": program.record.submission, "name": "cc_qdel", "stage": "envelope", "recorded_at": MOMENT}
+        content |= {
+            "T": 9,
+            "budget_s": 60.0,
+            "machine": {},
+            "player_sha256": agent["sha256"],
+            "promises": 2,
+            "rows": [ENVELOPE_ROW],
+        }
+        content |= {"reason": "", "solver": "z3", "setting_name": "history", "seconds": 1.0}
+        store.append("envelope", program.record.submission, "envelope/x", content, {})
+        close_round(store, home)
+        export_board(store, folder / "export.jsonl")
+    return folder
+
+
+@pytest.fixture
+def forgery(workshop: Path) -> Forgery:
+    return Forgery(workshop / "export.jsonl")

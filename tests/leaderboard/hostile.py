@@ -36,7 +36,7 @@ from submission_folders import (
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.engine.observation import N_OBSERVATION
 from ccenv.errors import CcenvError
-from ccenv.leaderboard.exchange import export_board, import_board
+from ccenv.leaderboard.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.schema import RECORDS
 from ccenv.leaderboard.submission.pack import Card, pack
@@ -71,7 +71,7 @@ PROGRAM = '{"format":"ccenv-program","version":1,"name":"x",' + RULE + "}"
 
 FIXTURES = (
     Hostile("too_long", "program", "a document of 17 kB", edit(summary="x" * 17_000), "longer than 16384 bytes"),
-    Hostile("payload_too_long", "program", "a program of 70 kB", program(" " * 70_000), "longer than 65536 bytes"),
+    Hostile("payload_too_long", "program", "a program of 70 kB", program(" " * 70_000), "longer than 65472 bytes"),
     Hostile(
         "duplicate_key",
         "program",
@@ -305,7 +305,14 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
     pack("cc_qdel", CARD, folder / "first")
     stolen = Card(author="Someone Else", licence="MIT", suite="quick/1", name="mine")
     pack("cc_qdel", stolen, folder / "stolen")
-    pack("cc_probe_fast", Card(author="Someone Else", licence="MIT", suite="quick/1", name="cc_qdel"), folder / "named")
+    pack("cc_probe_slow", Card(author="Grace Hopper", licence="MIT", suite="quick/1", name="first_come"), folder / "second")
+    for name, author in (
+        ("first_come", "Someone Else"),
+        ("First-C0me", "Someone Else"),
+        ("vegas", "Someone Else"),
+        ("new", "ccenv team"),
+    ):
+        pack("cc_probe_fast", Card(author=author, licence="MIT", suite="quick/1", name=name), folder / f"named {name}")
     out = []
 
     def refused(name: str, attack: str, attempt: Callable[[], object]) -> None:
@@ -320,7 +327,14 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
         submit_folder(store, home, folder / "first")
         refused("replayed", "the same submission again", lambda: submit_folder(store, home, folder / "first"))
         refused("stolen", "the same program under another name", lambda: submit_folder(store, home, folder / "stolen"))
-        refused("name_taken", "another program under a taken name", lambda: submit_folder(store, home, folder / "named"))
+        submit_folder(store, home, folder / "second")
+        for fixture, attack, name in (
+            ("name_taken", "another program under a taken name", "first_come"),
+            ("name_alike", "a name that looks like a taken one", "First-C0me"),
+            ("name_kept", "the name of reviewed code", "vegas"),
+            ("author_kept", "ccenv itself as the author", "new"),
+        ):
+            refused(fixture, attack, lambda name=name: submit_folder(store, home, folder / f"named {name}"))  # type: ignore[misc]
         export_board(store, folder / "export.jsonl")
     for name, attack, old, new in (
         ("edited_record", "a record edited in an export", "Ada Lovelace", "Bob"),
@@ -328,7 +342,7 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
     ):
         (folder / "edited.jsonl").write_text((folder / "export.jsonl").read_text().replace(old, new, 1))
         with Home(folder / name).open() as copy:
-            refused(name, attack, lambda copy=copy: import_board(copy, home, folder / "edited.jsonl"))  # type: ignore[misc]
+            refused(name, attack, lambda copy=copy: import_board(copy, home, read_export(folder / "edited.jsonl")))  # type: ignore[misc]
     with sqlite3.connect(home.folder / "board.db") as connection:
         connection.execute(f"DROP TRIGGER {RECORDS.name}_no_update")
         connection.execute(f"UPDATE {RECORDS.name} SET content = replace(content, 'Ada Lovelace', 'Bob')")

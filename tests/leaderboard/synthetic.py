@@ -53,7 +53,9 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         summary=summarise(suite, cells),
         references=[],
     )
-    return BenchRecord(manifest, [Cell(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None)
+    return BenchRecord(
+        manifest, [Cell(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None, hash_of(["s", name])
+    )
 
 
 def synthetic(count: int) -> Records:
@@ -86,5 +88,6 @@ def synthetic(count: int) -> Records:
         )
         for i, name in enumerate(names)
     ]
-    envelopes = [EnvelopeRecord(name, envelope) for name in names[::2]]
-    return Records(benches, [], submissions=submissions, envelopes=envelopes, chain="d" * 64)
+    envelopes = [EnvelopeRecord(name, hash_of(["s", name]), envelope) for name in names[::2]]
+    players = {hash_of(["s", name]): hash_of(name) for name in names}
+    return Records(benches, [], submissions=submissions, envelopes=envelopes, chain="d" * 64, players=players)

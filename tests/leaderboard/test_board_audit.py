@@ -153,8 +153,11 @@ def test_damage(store: Store) -> None:
 def test_an_audit_names_a_record_that_cannot_be_read(store: Store, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     record = store.records("damage")[0]
     forgery = store.append("damage", record.subject, "forged", {"name": "x"}, {})
-    assert main(["board", "audit", "--board", str(home.folder), "--json"]) == 2
-    assert f"record {forgery.number}: submission: missing" in capsys.readouterr().err
+    better = store.append("damage", record.subject, "forged too", {**record.content, "score": {}}, {})
+    assert main(["board", "audit", "--board", str(home.folder), "--sample", "0", "--proofs", "0", "--json"]) == 1
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [problem.split(":")[0] for problem in problems] == [f"record {forgery.number}", f"record {better.number}"]
+    assert "submission: missing" in problems[0] and "score" in problems[1]
 
 
 def test_damage_stores_what_was_run(store: Store) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +118,28 @@ def test_rounds(home: Home, tmp_path: Path) -> None:
 def test_what_is_on_the_board_already_is_refused(home: Home, tmp_path: Path) -> None:
     submitted(home, tmp_path)
     pack("cc_qdel", Card("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "stolen")
-    pack("cc_probe_fast", Card("Someone Else", "MIT", "quick/1", name="cc_qdel"), tmp_path / "same_name")
+    for name, author in (("first_come", "Grace Hopper"), ("First-C0me", "Someone Else"), ("cc_qdel", "Someone Else")):
+        pack(
+            "cc_probe_slow" if author == "Grace Hopper" else "cc_probe_fast",
+            Card(author, "MIT", "quick/1", name=name),
+            tmp_path / name,
+        )
     with home.open() as store:
         for folder in ("program", "stolen"):
             with pytest.raises(InputError, match="replayed: the board has exactly this program as 'cc_qdel' by Ada Lovelace"):
                 submit_folder(store, home, tmp_path / folder)
         with pytest.raises(InputError, match="replayed"):
             submit_reviewed(store, home, "reno")
-        with pytest.raises(InputError, match="the name 'cc_qdel' is taken"):
-            submit_folder(store, home, tmp_path / "same_name")
+        submit_folder(store, home, tmp_path / "first_come")
+        with pytest.raises(
+            InputError, match="the name 'First-C0me' looks like 'first_come', which is taken by an entry of Grace Hop"
+        ):
+            submit_folder(store, home, tmp_path / "First-C0me")
+        with pytest.raises(InputError, match="the name 'cc_qdel' is kept for ccenv's own 'cc_qdel'"):
+            submit_folder(store, home, tmp_path / "cc_qdel")
         with pytest.raises(InputError, match="pack it"):
             submit_reviewed(store, home, "cc_qdel")
-        assert store.check() == 3
+        assert store.check() == 4
 
 
 def test_what_is_scored_are_the_weights_on_the_grid(home: Home, tmp_path: Path) -> None:
@@ -163,7 +174,7 @@ def stopped(home: Home, tmp_path: Path, moment: str) -> int:
             if moment == "player written":
                 evaluate_module.Job = lambda *a: os._exit(9)  # type: ignore[assignment, misc]
             with Dying(f"sqlite:///{home.folder / 'board.db'}") as store:
-                evaluate(store, home, tasks_of(store, [STAGE]), progress=progress)
+                evaluate(store, home, tasks_of(store, [STAGE]), show=lambda place, task: nullcontext(progress))
             os._exit(0)
         except BaseException:  # a child must not return into the tests
             os._exit(1)

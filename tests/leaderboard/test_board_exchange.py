@@ -14,7 +14,7 @@ from evaluated_board import STAGES
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.evaluate import evaluate, tasks_of
-from ccenv.leaderboard.exchange import export_board, import_board
+from ccenv.leaderboard.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.home import Home
 from ccenv.leaderboard.rounds import close_round, open_round
 from ccenv.leaderboard.store import START, Store, chained, record_hash
@@ -27,14 +27,14 @@ def test_an_export_comes_back(store: Store, home: Home, tmp_path: Path) -> None:
         count = export_board(store, tmp_path / name)
         other = Home(tmp_path / f"board of {name}")
         with other.open() as copy:
-            assert import_board(copy, other, tmp_path / name) == count
+            assert import_board(copy, other, read_export(tmp_path / name)) == count
             assert copy.records()[:count] == store.records()
             assert copy.check() == count + 1
             assert open_round(copy, other) == 3  # with a secret of its own
             submit_reviewed(copy, other, "cubic")
             assert len(evaluate(copy, other, tasks_of(copy, STAGES[:1], only=["cubic"]))) == 1
             with pytest.raises(InputError, match="not empty"):
-                import_board(copy, other, tmp_path / name)
+                import_board(copy, other, read_export(tmp_path / name))
     assert home.secret(2).hex() not in (tmp_path / "a.jsonl").read_text()
 
 
@@ -84,7 +84,7 @@ def test_damaged_exports_leave_nothing(store: Store, tmp_path: Path, name: str, 
     other = Home(tmp_path / "other")
     with other.open() as copy:
         with pytest.raises(CcenvError, match=message):
-            import_board(copy, other, tmp_path / "bad.jsonl")
+            import_board(copy, other, read_export(tmp_path / "bad.jsonl"))
         assert copy.records() == []
         assert copy.check() == 0
 
@@ -121,7 +121,7 @@ def test_contents_of_a_foreign_export_are_checked(store: Store, tmp_path: Path, 
     other = Home(tmp_path / "other")
     with other.open() as copy:
         with pytest.raises(InputError, match=message):
-            import_board(copy, other, tmp_path / "bad.jsonl")
+            import_board(copy, other, read_export(tmp_path / "bad.jsonl"))
         assert copy.records() == []
 
 
@@ -131,4 +131,4 @@ def test_files_that_are_no_exports(home: Home, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         other = Home(tmp_path / "other")
         with other.open() as copy, pytest.raises(InputError):
-            import_board(copy, other, tmp_path / name)
+            import_board(copy, other, read_export(tmp_path / name))

@@ -351,16 +351,19 @@ def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         build_folders([made], tmp_path / "site")
 
 
+REFUTED = {"claim": "x", "verdict": "refuted", "evidence": {"sha256": "a" * 64}}
 REPORTS = [
     ([], "not a report"),
     ({"verdict": "verified"}, "'promises' is missing"),
     ({"verdict": "verified", "promises": 2}, "'sender' is missing"),
     (report(promises=1), "a report of promises 1, not 2: make it again"),
     (report(queries=[{"claim": "x"}]), "a query lacks"),
-    (report(queries=[]), "queries"),
     (report(verdict="yes"), "verdict"),
     (report(sender="cc_qdell"), "Did you mean 'cc_qdel'"),
-    (report(trace="/nowhere/x.npz", verdict="refuted"), "is not there"),
+    (report(trace="/nowhere/x.npz", verdict="refuted", queries=[REFUTED]), "is not there"),
+    (report(queries=[]), "without queries: nobody can decide it again"),
+    (report(queries=[REFUTED]), "the verdict is 'verified', those of its queries are refuted"),
+    (report(verdict="refuted"), "the verdict is 'refuted', those of its queries are verified"),
 ]
 
 
@@ -369,6 +372,16 @@ def test_reports_that_are_none(tmp_path: Path, given: Any, message: str) -> None
     with pytest.raises(InputError, match=re.escape(message)):
         store_report(given, "report.json", tmp_path)
     assert not list(tmp_path.rglob(VERIFICATION))
+
+
+def test_a_hostile_report_is_shown_as_not_confirmed(records: Path, tmp_path: Path) -> None:
+    """Anybody can write "verified" into a file: the index and the page of the sender say that nobody decided it again."""
+    query = {"claim": "utilisation >= 0.9999", "verdict": "verified", "evidence": {"sha256": "0" * 64}}
+    store_report(report(property="utilisation", bound=0.9999, queries=[query]), "report", records)
+    build_folders([records], tmp_path / "site")
+    page = next((tmp_path / "site" / "entries").glob("cc_qdel-*.html")).read_text()
+    assert page.count("Reported, not confirmed here") == page.count('class="proof-card"') == 2
+    assert "reported, not confirmed here" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:

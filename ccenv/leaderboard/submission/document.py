@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ccenv.agents.learned import MAX_LAYERS, MAX_WIDTH
 from ccenv.config import StrictModel
 from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.leaderboard.lookalike import invisible_in
 
 FORMAT, VERSION = "ccenv-submission", 1
 DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"
@@ -28,7 +29,7 @@ PAYLOAD = {
 CAPS = {
     DOCUMENT: 16_384,
     SIGNATURE: 4_096,
-    "program.json": 65_536,
+    "program.json": 65_472,  # less than a program may have: the board writes it with the name of the entry
     "policy.safetensors": 4 * 2**20,
     "adversary.json": 4_096,
     "moves.safetensors": 4 * 2**20,
@@ -39,9 +40,9 @@ TRACKS = {"program": "sender", "policy": "sender", "scripted": "adversary", "mov
 
 def _check_visible(text: str) -> None:
     """Refuse what a reader does not see or what turns the text round: control, formatting and bidirectional characters."""
-    for character in text:
-        if not character.isprintable():
-            raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(character):04X}")
+    hidden = invisible_in(text)
+    if hidden is not None:
+        raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
     if "<" in text or ">" in text:
         raise ValueError("holds '<' or '>'; plain text only, no HTML")
 
@@ -82,6 +83,7 @@ Url = Annotated[str, _published(_URL, 200), AfterValidator(Matching(_URL, "https
 SuiteVersion = Annotated[str, _published(_SUITE, 50), AfterValidator(Matching(_SUITE, "name/version, such as standard-v1/1"))]
 Line = Annotated[str, _published(_LINE, 300), AfterValidator(Matching(_LINE, "one line of visible text"))]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Fingerprint = Annotated[str, Field(pattern=r"^SHA256:[A-Za-z0-9+/]{43}$")]
 Amount = Annotated[float, Field(ge=0, le=1e15, strict=False)]
 
 
@@ -166,6 +168,7 @@ class Document(StrictModel):
         moves: of a ``network``, and of nothing else.
         training: how it was made.
         files: name -> SHA-256 of the other files, so that a signature of this document covers them.
+        signed_with: fingerprint of the key whose signature comes with it: a signature can be neither taken away nor replaced.
     """
 
     format: Literal["ccenv-submission"]
@@ -181,6 +184,7 @@ class Document(StrictModel):
     moves: NetworkMoves | None = None
     training: Training = Training()
     files: dict[Line, Sha256] = Field(min_length=1, max_length=1)
+    signed_with: Fingerprint | None = None
 
     @property
     def track(self) -> str:

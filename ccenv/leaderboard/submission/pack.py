@@ -23,7 +23,7 @@ from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOA
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
-from ccenv.leaderboard.submission.signature import signature_of
+from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.registry import parse_parameters
 from ccenv.sender import MlpSender, ProgramSender
@@ -96,15 +96,20 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
         "training": card.training or {},
         "files": {file: hashlib.sha256(payload.content).hexdigest()},
     }
-    files = {file: payload.content, DOCUMENT: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()}
+    files = {file: payload.content, DOCUMENT: _text(document)}
     # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
     parse_submission(files, str(out))
     if key is not None:
+        files[DOCUMENT] = _text({**document, "signed_with": fingerprint_of(key)})
         files[SIGNATURE] = signature_of(files[DOCUMENT], key)
     _make_room(out)
     for name, content in files.items():
         write_atomic(out / name, content)
     return read_submission(out), payload.change
+
+
+def _text(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _payload(spec: str) -> _Payload:

@@ -73,9 +73,23 @@ def parse_submission(files: dict[str, bytes], where: str) -> Submission:
         raise InputError(f"{where}: there is no {payload}, which kind {document.kind!r} needs")
     if hashlib.sha256(files[payload]).hexdigest() != document.files[payload]:
         raise InputError(f"{where}/{payload}: its SHA-256 is not the one in {DOCUMENT}: changed after packing")
-    signer = signed_by(files[DOCUMENT], files[SIGNATURE], f"{where}/{SIGNATURE}") if SIGNATURE in files else None
+    signer = _signer(document, files, where)
     player, sha256 = player_of(document, files[payload], f"{where}/{payload}")
     return Submission(document, files, player, sha256, signer)
+
+
+def _signer(document: Document, files: dict[str, bytes], where: str) -> str | None:
+    """Return the fingerprint of the key that signed; the document says which one, and whether any did."""
+    named = document.signed_with
+    if SIGNATURE not in files:
+        if named is not None:
+            raise InputError(f"{where}: there is no {SIGNATURE}, but {DOCUMENT} is signed with {named}")
+        return None
+    signer = signed_by(files[DOCUMENT], files[SIGNATURE], f"{where}/{SIGNATURE}")
+    if signer != named:
+        shown = "names no key" if named is None else f"names {named}"
+        raise InputError(f"{where}/{SIGNATURE}: made with {signer}, but {DOCUMENT} {shown} as signed_with")
+    return signer
 
 
 def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | Adversary, str]:

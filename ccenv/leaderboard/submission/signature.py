@@ -13,7 +13,8 @@ from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 
 NAMESPACE = "ccenv-submission"
 _ARMOUR = re.compile(rb"-----BEGIN SSH SIGNATURE-----\r?\n[A-Za-z0-9+/=\r\n]+\r?\n-----END SSH SIGNATURE-----\r?\n?")
-_GOOD = re.compile(r'^Good "ccenv-submission" signature (?:for .* )?with (ED25519|ED25519-SK) key (SHA256:[A-Za-z0-9+/]{43})$')
+_GOOD = re.compile(r'^Good "ccenv-[a-z-]+" signature (?:for .* )?with (ED25519|ED25519-SK) key (SHA256:[A-Za-z0-9+/]{43})$')
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}(?=\s)")
 _LIMIT_S = 20.0
 
 
@@ -22,8 +23,26 @@ def available() -> bool:
     return shutil.which("ssh-keygen") is not None
 
 
-def signature_of(document: bytes, key: FilePath) -> bytes:
-    """Return the signature of a submission's document with an ed25519 key.
+def fingerprint_of(key: FilePath) -> str:
+    """Return the fingerprint of a key of ssh.
+
+    Raises:
+        CcenvError: if ssh-keygen is missing or does not know it.
+    """
+    done = _run(["-l", "-E", "sha256", "-f", str(key)], b"")
+    found = _FINGERPRINT.search(done.stdout.decode("utf-8", "replace")) if done.returncode == 0 else None
+    if found is None:
+        raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
+    return found[0]
+
+
+def signature_of(document: bytes, key: FilePath, namespace: str = NAMESPACE) -> bytes:
+    """Return the signature of a document with an ed25519 key.
+
+    Args:
+        document: what is signed, a submission's ``submission.json`` unless the namespace says otherwise.
+        key: private key of ssh.
+        namespace: what the signature is for; it counts for nothing else.
 
     Raises:
         CcenvError: if ssh-keygen is missing or refuses.
@@ -32,22 +51,23 @@ def signature_of(document: bytes, key: FilePath) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file = FilePath(folder) / DOCUMENT
         file.write_bytes(document)
-        done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(file)], b"")
+        done = _run(["-Y", "sign", "-n", namespace, "-f", str(key), str(file)], b"")
         signature = FilePath(folder) / SIGNATURE
         if done.returncode or not signature.is_file():
             raise CcenvError(f"{key}: ssh-keygen does not sign with it ({_said(done)})")
         content = signature.read_bytes()
-    signed_by(document, content, str(key))
+    signed_by(document, content, str(key), namespace)
     return content
 
 
-def signed_by(document: bytes, signature: bytes, where: str) -> str:
+def signed_by(document: bytes, signature: bytes, where: str, namespace: str = NAMESPACE) -> str:
     """Return the fingerprint of the ed25519 key that signed a document.
 
     Args:
-        document: content of ``submission.json``.
+        document: what was signed, such as the content of ``submission.json``.
         signature: content of the signature file.
         where: its name for messages.
+        namespace: what the signature must be for.
 
     Raises:
         InputError: if the signature is damaged, of another document, or of another type of key.
@@ -58,10 +78,11 @@ def signed_by(document: bytes, signature: bytes, where: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = FilePath(folder) / "sig"
         file.write_bytes(signature)
-        done = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(file)], document)
+        done = _run(["-Y", "check-novalidate", "-n", namespace, "-s", str(file)], document)
     found = _GOOD.match(done.stdout.decode("utf-8", "replace").strip()) if done.returncode == 0 else None
     if found is None:
-        raise InputError(f"{where}: not a valid ed25519 signature of {DOCUMENT} ({_said(done)})")
+        signed = DOCUMENT if namespace == NAMESPACE else namespace
+        raise InputError(f"{where}: not a valid ed25519 signature of {signed} ({_said(done)})")
     return found[2]
 
 

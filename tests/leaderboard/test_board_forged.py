@@ -1,0 +1,339 @@
+"""Forged exports, hashes and chains made good again: import refuses them with one line and writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
+
+from forging import MOMENT, OTHER_KEY, Content, Forgery
+
+from ccenv.cli.main import main
+from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
+from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.reader import read_submission
+from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of
+from ccenv.leaderboard.submit import card_of
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def refused(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Import a file into a new board; return the one line that refuses it."""
+    before = tree(file.parent)
+    assert main(["board", "import", str(file), "--board", str(file.parent / "new")]) == 2
+    assert tree(file.parent) == before
+    assert not (file.parent / "new").exists()
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "Traceback" not in err
+    return err
+
+
+def edit(kind: str, change: Callable[[Content], Any], name: str = "", stage: str = "") -> Callable[[Forgery], None]:
+    return lambda forged: forged.edit(forged.record(kind, name, stage), change)
+
+
+def document(change: Callable[[Content], Any], **consistent: bool) -> Callable[[Forgery], None]:
+    """Replace the document of an entry that was not evaluated; card and hash of the submission follow where asked."""
+
+    def forge(forged: Forgery) -> None:
+        row = forged.record("submission", "plain")
+        data = json.loads(forged.file_of(row, DOCUMENT))
+        change(data)
+        content = json.dumps(data).encode()
+
+        def follow(record: Content) -> None:
+            record["files"][DOCUMENT] = forged.add_file(content)
+            if consistent.get("card"):
+                record["card"].update({key: data[key] for key in ("name", "author", "licence", "summary")})
+            if consistent.get("sha256"):
+                record["submission"] = row["subject"] = hashlib.sha256(content).hexdigest()
+
+        forged.edit(row, follow)
+
+    return forge
+
+
+def other_payload(forged: Forgery) -> None:
+    other = forged.file_of(forged.record("submission", "cc_qdel"), "program.json")
+    forged.edit(forged.record("submission", "plain"), lambda c: c["files"].update({"program.json": forged.add_file(other)}))
+
+
+def other_payload_and_document(forged: Forgery) -> None:
+    other = forged.file_of(forged.record("submission", "cc_qdel"), "program.json")
+    document(lambda d: d["files"].update({"program.json": hashlib.sha256(other).hexdigest()}))(forged)
+    other_payload(forged)
+
+
+def path_key(key: str) -> Callable[[Forgery], None]:
+    def change(content: Content) -> None:
+        content["files"][key] = content["files"].pop("program.json")
+
+    return edit("submission", change, "plain")
+
+
+def handed_in(spec: str, name: str, author: str = "Someone Else") -> Callable[[Forgery, Path], None]:
+    """Add a submission that this board would not have taken, with everything about it in order."""
+
+    def forge(forged: Forgery, folder: Path) -> None:
+        pack(spec, Card(author, "MIT", "quick/1", name=name), folder / "more")
+        submission = read_submission(folder / "more")
+        shutil.rmtree(folder / "more")
+        content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "round": 1, "recorded_at": MOMENT}
+        content |= {"card": card_of(submission.document), "signed_by": None}
+        slot = f"submission/{submission.player_sha256}/{name}"
+        forged.add_record("submission", submission.sha256, slot, content, submission.files)
+
+    return forge
+
+
+def of_another(kind: str, stage: str = "") -> Callable[[Forgery], None]:
+    """Put one entry's evidence under another entry."""
+
+    def forge(forged: Forgery) -> None:
+        row, other = forged.record(kind, "cc_qdel", stage), forged.record("submission", "plain")
+        row["subject"] = other["subject"]
+        forged.records.append(forged.records.pop(forged.records.index(row)))
+        forged.edit(row, lambda content: content.update(submission=other["subject"], name="plain"))
+
+    return forge
+
+
+def withdrawal(by: str) -> Callable[[Forgery], None]:
+    def forge(forged: Forgery) -> None:
+        subject = forged.record("submission", "plain")["subject"]
+        content = {"submission": subject, "name": "plain", "by": by, "reason": "", "recorded_at": MOMENT}
+        forged.add_record("withdrawal", subject, f"withdrawal/{subject}", content)
+
+    return forge
+
+
+def agents(**change: Any) -> Callable[[Content], None]:
+    return lambda content: content["manifest"]["agents"][0].update(change)
+
+
+def worst(**change: Any) -> Callable[[Content], None]:
+    return lambda content: content["manifest"]["summary"][0]["worst_case"].update(change)
+
+
+def cells(change: Callable[[list[Content]], Any]) -> Callable[[Forgery], None]:
+    return lambda forged: forged.cells("reno", change, again=False)
+
+
+FORGED: list[tuple[str, Callable[..., None], str]] = [
+    ("path_up", path_key("../../../overwritten.html"), "not a file of a submission"),
+    ("path_absolute", path_key("/tmp/overwritten.html"), "not a file of a submission"),
+    ("path_html", path_key("index.html"), "not a file of a submission"),
+    ("path_long", path_key("x" * 5000), "files"),
+    ("document_author", document(lambda d: d.update(author="Mallory")), "its card has author 'Ada Lovelace'; .* says 'Mallory'"),
+    ("document_and_card", document(lambda d: d.update(author="Mallory"), card=True), "its submission is "),
+    ("document_extra", document(lambda d: d.update(code="x")), "unknown key 'code'"),
+    ("document_version", document(lambda d: d.update(format_version=True)), "not a submission"),
+    ("document_html", document(lambda d: d.update(summary="<script>"), card=True, sha256=True), "no HTML"),
+    (
+        "document_author_kept",
+        document(lambda d: d.update(name="reno"), card=True, sha256=True),
+        "that of the reviewed code 'reno'",
+    ),
+    ("card_author", edit("submission", lambda c: c["card"].update(author="Mallory"), "plain"), "its card has author 'Mallory'"),
+    ("card_name", edit("submission", lambda c: c["card"].update(name="vegas"), "plain"), "that of the reviewed code 'vegas'"),
+    ("card_kind", edit("submission", lambda c: c["card"].update(kind="policy"), "plain"), "its card has kind 'policy'"),
+    ("card_track", edit("submission", lambda c: c["card"].update(track="adversary"), "plain"), "its card has track"),
+    ("card_url", edit("submission", lambda c: c["card"].update(url="javascript:alert(1)"), "plain"), "https://host/path"),
+    ("card_becomes_classic", edit("submission", lambda c: c["card"].update(spec="reno"), "plain"), "has no files|its card has"),
+    ("classic_author", edit("submission", lambda c: c["card"].update(author="Mallory"), "reno"), "its card has author 'Mallory'"),
+    ("classic_other_spec", edit("submission", lambda c: c["card"].update(spec="cubic"), "reno"), "its card has"),
+    ("classic_no_spec", edit("submission", lambda c: c["card"].update(spec="os.system"), "reno"), "os.system"),
+    ("player", edit("submission", lambda c: c.update(player_sha256="0" * 64), "plain"), "its player_sha256 is '000"),
+    ("player_of_classic", edit("submission", lambda c: c.update(player_sha256="0" * 64), "reno"), "its player_sha256 is '000"),
+    ("payload", other_payload, "changed after packing"),
+    ("payload_and_document", other_payload_and_document, "its submission is|its player_sha256 is"),
+    (
+        "signer_added",
+        edit("submission", lambda c: c.update(signed_by="SHA256:" + "A" * 43), "plain"),
+        "its signed_by is 'SHA256:AAA",
+    ),
+    ("round", edit("submission", lambda c: c.update(round=True), "plain"), "round"),
+    ("alike", handed_in("cc_probe_fast", "CC-Qde1"), "record 2 has a name that looks like its own already"),
+    ("alike_classic", handed_in("cc_probe_fast", "Ren0"), "that of the reviewed code 'reno'"),
+    ("equal_player", handed_in("cc_qdel", "mine"), "record 2 has an equal player already"),
+    ("evaluation_of_another", of_another("evaluation", "small"), "played by cc_qdel .*; the submission is plain"),
+    ("envelope_of_another", of_another("envelope"), "about the player .*; the submission is"),
+    ("label", edit("evaluation", agents(label="vegas"), "reno"), "played by vegas"),
+    ("label_sha256", edit("evaluation", agents(sha256="0" * 64), "reno"), "played by reno 000"),
+    ("label_kind", edit("evaluation", agents(kind="program"), "reno"), "played by reno"),
+    ("name", edit("evaluation", lambda c: c.update(name="vegas"), "reno"), "calls the submission 'vegas'"),
+    ("envelope_name", edit("envelope", lambda c: c.update(name="vegas")), "calls the submission 'vegas'"),
+    ("damage_name", edit("damage", lambda c: c.update(name="vegas")), "calls the submission 'vegas'"),
+    (
+        "summary_of_another",
+        edit("evaluation", lambda c: c["manifest"]["summary"][0].update(agent="vegas"), "reno"),
+        "a summary about",
+    ),
+    ("cell_of_another", cells(lambda lines: lines[0].update(agent="vegas")), "a run of vegas"),
+    ("cell_twice", cells(lambda lines: lines.__setitem__(1, lines[0])), "a run is there twice"),
+    ("cell_left_out", cells(lambda lines: lines.pop()), "cells; the manifest says"),
+    ("cell_key", cells(lambda lines: lines[0].update(key="../../../../overwritten")), "key"),
+    ("cell_nan", cells(lambda lines: lines[0]["metrics"].update(power=float("nan"))), "NaN"),
+    ("worst_key", edit("evaluation", worst(key="../../../overwritten"), "reno"), "key"),
+    ("worst_trace", edit("evaluation", worst(trace="../../../overwritten.npz"), "reno"), "trace"),
+    ("worst_plot", edit("evaluation", worst(plot="/tmp/overwritten.png"), "reno"), "plot"),
+    ("scenario_html", edit("evaluation", worst(scenario="<script>alert(1)</script>"), "reno"), "scenario"),
+    ("manifest_version", edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"), "version True"),
+    ("other_round", edit("evaluation", lambda c: c.update(round=7), "reno"), "of round 7; the submission is of round 1"),
+    ("other_suite", edit("evaluation", lambda c: c["manifest"]["suite"].update(duration_s=1), "reno"), "the suite was edited"),
+    ("foreign_model", edit("envelope", lambda c: c["rows"][0].update(model="elsewhere")), "unknown model 'elsewhere'"),
+    ("foreign_buffer", edit("envelope", lambda c: c["rows"][0].update(buffer="elsewhere")), "unknown buffer 'elsewhere'"),
+    ("foreign_metric", edit("envelope", lambda c: c["rows"][0].update(metric="luck")), "unknown metric 'luck'"),
+    ("no_bound", edit("envelope", lambda c: c["rows"][0].update(bound=None)), "a verified row needs its bound"),
+    ("promises", edit("envelope", lambda c: c.update(promises=True)), "promises is True"),
+    ("envelope_player", edit("envelope", lambda c: c.update(player_sha256="0" * 64)), "about the player 000"),
+    ("not_on_the_panel", edit("damage", lambda c: c["cells"][0].update(sender="bbr1")), "'bbr1', which is not on the panel"),
+    ("panel", edit("damage", lambda c: c["suite"].update(agents=["reno"])), "the suite was edited"),
+    ("kind", lambda forged: forged.records[-1].update(kind="plugin"), "unknown kind 'plugin'"),
+    ("subject", lambda forged: forged.record("evaluation", "reno").update(subject="0" * 64), "its subject is '000"),
+    ("before_it", lambda forged: forged.drop(forged.record("submission", "reno")), "there is no submission .* before it"),
+    ("withdrawn_without_request", withdrawal("key"), "by key it has withdraw.json"),
+    ("withdrawn_by_nobody", withdrawal("submitter"), "by"),
+]
+
+
+@pytest.mark.parametrize(("name", "forge", "message"), FORGED, ids=[f[0] for f in FORGED])
+def test_hostile_exports_are_refused(
+    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, forge: Any, message: str
+) -> None:
+    import re
+
+    if forge.__code__.co_argcount == 2:
+        forge(forgery, tmp_path)
+    else:
+        forge(forgery)
+    line = refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
+    assert re.search(message, line), line
+
+
+def test_the_export_that_hostile_ones_are_made_from_is_good(
+    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["board", "import", str(forgery.write(tmp_path / "good.jsonl")), "--board", str(tmp_path / "new")]) == 0
+    assert (
+        main(
+            ["board", "audit", "--board", str(tmp_path / "new"), "--sample", "3", "--proofs", "0", "--expect-head", forgery.head]
+        )
+        == 0
+    )
+
+
+def strip(content: Content) -> None:
+    content["files"].pop(SIGNATURE)
+
+
+def strip_and_forget(content: Content) -> None:
+    strip(content)
+    content["signed_by"] = None
+
+
+@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+@pytest.mark.parametrize(("change", "message"), [(strip, "is signed with"), (strip_and_forget, "is signed with")])
+def test_hostile_signatures_are_not_stripped(
+    forgery: Forgery, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, message: str
+) -> None:
+    forgery.edit(forgery.record("submission", "signed"), change)
+    assert message in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
+
+
+@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+@pytest.mark.parametrize("entry", ["signed", "plain"])
+def test_hostile_signatures_replace_none(
+    forgery: Forgery, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str
+) -> None:
+    """Somebody signs another one's document: that key is not the one that the document names."""
+    row = forgery.record("submission", entry)
+    signature = signature_of(forgery.file_of(row, DOCUMENT), workshop / OTHER_KEY)
+
+    def change(content: Content) -> None:
+        content["signed_by"] = fingerprint_of(workshop / OTHER_KEY)
+        content["files"][SIGNATURE] = forgery.add_file(signature)
+
+    forgery.edit(row, change)
+    assert "as signed_with" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
+
+
+@pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
+def test_hostile_withdrawals_need_the_key_that_signed(
+    forgery: Forgery, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = forgery.record("submission", "signed")
+    request = json.dumps({"format": "ccenv-withdrawal", "format_version": 1, "submission": row["subject"]}).encode()
+    signature = signature_of(request, workshop / OTHER_KEY, "ccenv-withdrawal")
+    content = {"submission": row["subject"], "name": "signed", "by": "key", "reason": "", "recorded_at": MOMENT}
+    files = {"withdraw.json": request, "withdraw.json.sig": signature}
+    forgery.add_record("withdrawal", row["subject"], "withdrawal/x", content, files)
+    assert "'signed' was signed by SHA256:" in refused(forgery.write(tmp_path / "forged.jsonl"), capsys)
+
+
+def lines(change: Callable[[list[bytes]], Any]) -> Callable[[bytes], bytes]:
+    def raw(content: bytes) -> bytes:
+        parts = content.splitlines()
+        change(parts)
+        return b"\n".join(parts) + b"\n"
+
+    return raw
+
+
+def first_number(text: bytes) -> Callable[[bytes], bytes]:
+    """Write the first record's number in another way."""
+    return lines(lambda parts: parts.__setitem__(1, parts[1].replace(b'"number":1', b'"number":' + text)))
+
+
+def line_two(text: bytes) -> Callable[[bytes], bytes]:
+    return lines(lambda parts: parts.__setitem__(1, text))
+
+
+COUNT_TRUE = b'{"format":"ccenv-board-export","format_version":1,"records":true}'
+TEXTS = [
+    ("huge_line", lines(lambda parts: parts.insert(1, b" " * (49 << 20))), "bytes"),
+    ("version_true", lines(lambda parts: parts.__setitem__(0, parts[0].replace(b'n":1', b'n":true'))), "not an export"),
+    ("count_true", lines(lambda parts: parts.__setitem__(0, COUNT_TRUE)), "truncated"),
+    ("nested", lines(lambda parts: parts.insert(1, b"[" * 5000 + b"]" * 5000)), "values; at most"),
+    ("deep", lines(lambda parts: parts.insert(1, b"[" * 30 + b"]" * 30)), "nesting"),
+    ("many_values", lines(lambda parts: parts.insert(1, b'{"record":[' + b"0," * 100_000 + b"0]}")), "values"),
+    ("twice_a_key", line_two(b'{"record":{},"record":{}}'), "given twice"),
+    ("number", first_number(b"9" * 5000), "number"),
+    ("number_true", first_number(b"true"), "a record needs"),
+    ("number_float", first_number(b"1.0"), "a record needs"),
+    ("not_utf8", line_two(b'"\xff"'), "UTF-8"),
+    ("lone_surrogate", line_two(b'{"file":"\\ud800","text":"\\ud800"}'), "line 2"),
+    (
+        "base64",
+        lines(lambda parts: parts.append(b'{"file":"' + b"0" * 64 + b'","base64":"%%%"}')),
+        "not what its hash says|damaged",
+    ),
+    ("file_list", lines(lambda parts: parts.append(b'{"file":[],"text":""}')), "hash|neither|damaged"),
+    ("empty", lambda content: b"", "truncated|not an export"),
+    ("null", lambda content: b"\x00" * 100, "line 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), TEXTS, ids=[t[0] for t in TEXTS])
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.xz"])
+def test_hostile_texts_of_exports_are_refused(
+    workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, change: Any, message: str, suffix: str
+) -> None:
+    import re
+
+    content = change((workshop / "export.jsonl").read_bytes())
+    file = tmp_path / f"forged.{suffix}"
+    file.write_bytes(lzma.compress(content, preset=0) if suffix.endswith("xz") else content)
+    line = refused(file, capsys)
+    assert re.search(message, line), line
