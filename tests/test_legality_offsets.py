@@ -74,7 +74,7 @@ def test_round_off_of_a_long_run_is_forgiven() -> None:
         assert check_trace(engine.trace(0)) == []
 
 
-@pytest.mark.parametrize("link_rate_Bps", [1e3, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("link_rate_Bps", [1e5, 1e9, 1e12, 1e15])
 @pytest.mark.parametrize("sender", ["reno", "cc_probe_drain"])
 def test_fast_links_with_spare_tokens_keep_their_laws(link_rate_Bps: float, sender: str) -> None:
     """Kept tokens of ccac may exceed what a flow has sent by far; what is left of them when they expire is exact."""
