@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from board_records import report
 from evaluated_board import LINKED, STAGES
 from forging import ENVELOPE_ROW, KEY, MOMENT, OTHER_KEY, Forgery
+from small_suite import small_suite
 from submission_folders import CARD, make_good
 
+from ccenv.benchmarks.runner import run_suite
 from ccenv.leaderboard.evaluate import evaluate, tasks_of
 from ccenv.leaderboard.exchange import export_board
 from ccenv.leaderboard.home import Home
+from ccenv.leaderboard.proofs import store_report
 from ccenv.leaderboard.rounds import close_round
 from ccenv.leaderboard.store import Store
 from ccenv.leaderboard.submission.pack import Card, pack
@@ -85,3 +89,21 @@ def workshop(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def forgery(workshop: Path) -> Forgery:
     return Forgery(workshop / "export.jsonl")
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of two suites and one verification."""
+    records = tmp_path_factory.mktemp("records")
+    run_suite(small_suite(), records / "bench" / "small")
+    hard = small_suite(name="hard", adversaries=["kind", "slowest"], tags=["adversarial"])
+    run_suite(hard, records / "bench" / "hard")
+    store_report(report(), "report", records)
+    return records
+
+
+@pytest.fixture
+def records(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(made, tmp_path / "records")
+    return tmp_path / "records"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from board_records import build_folders, edit, report
 from small_suite import small_suite
 from synthetic import synthetic
 
@@ -26,51 +27,6 @@ from ccenv.leaderboard.views import quantity
 from ccenv.legality import check_trace
 from ccenv.metrics import METRICS
 from ccenv.trace import load_trace
-
-
-def build_folders(places: list[Path], out: Path) -> dict[str, Any]:
-    return build_site(from_folders(places), out)
-
-
-def report(**changes: Any) -> dict[str, Any]:
-    """What ``ccenv verify cc_qdel --json`` prints, as far as the board reads it."""
-    query = {"name": "q", "claim": "objectives <or> progress", "verdict": "verified", "evidence": {"sha256": "a" * 64}}
-    data = {
-        "promises": 2,
-        "sender": "cc_qdel",
-        "model": "ccac",
-        "buffer": "infinite",
-        "property": "invariant",
-        "T": 7,
-        "setting_name": "history",
-    }
-    return {
-        **data,
-        "verdict": "verified",
-        "queries": [query],
-        "seconds": 0.5,
-        "solver": "z3-solver 1.2.3",
-        "trace": None,
-        **changes,
-    }
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of two suites and one verification."""
-    records = tmp_path_factory.mktemp("records")
-    run_suite(small_suite(), records / "bench" / "small")
-    hard = small_suite(name="hard", adversaries=["kind", "slowest"], tags=["adversarial"])
-    run_suite(hard, records / "bench" / "hard")
-    store_report(report(), "report", records)
-    return records
-
-
-@pytest.fixture
-def records(made: Path, tmp_path: Path) -> Path:
-    """A copy that a test may change."""
-    shutil.copytree(made, tmp_path / "records")
-    return tmp_path / "records"
 
 
 @pytest.fixture(scope="module")
@@ -205,63 +161,6 @@ def test_text_of_records_is_escaped(site: Path) -> None:
     assert "<or>" not in page
 
 
-def edit(file: Path, change: Any) -> None:
-    data = json.loads(file.read_text())
-    change(data)
-    file.write_text(json.dumps(data))
-
-
-HOSTILE = [
-    (lambda m: m["agents"][0].update(label="<script>alert(1)</script>"), "agents.0.label"),
-    (lambda m: m["agents"][0].update(label="a\u202eb"), "agents.0.label"),
-    (lambda m: m["agents"][0].update(label="x" * 200), "agents.0.label"),
-    (lambda m: m["summary"][0]["worst_case"].update(trace="traces/../../../etc/passwd.npz"), "worst_case.trace"),
-    (lambda m: m["summary"][0]["worst_case"].update(plot="javascript:alert(1)"), "worst_case.plot"),
-    (lambda m: m["summary"][0].update(agent_sha256="../x"), "agent_sha256"),
-    (lambda m: m.update(finished_at="now"), "finished_at"),
-    (lambda m: m.update(extra=1), "unknown key 'extra'"),
-    (lambda m: m["suite"].update(duration_rtts=7777.0), "edited after the run"),
-    (lambda m: m.update(n_cells=3), "the manifest says 3"),
-    (lambda m: m.update(format_version=2), "format version 2"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), HOSTILE)
-def test_hostile_manifests_are_refused_by_name(records: Path, tmp_path: Path, change: Any, message: str) -> None:
-    edit(records / "bench" / "small" / MANIFEST, change)
-    with pytest.raises(InputError) as caught:
-        build_folders([records], tmp_path / "site")
-    assert message in str(caught.value)
-    assert "small" in str(caught.value)
-    assert not (tmp_path / "site").exists()
-
-
-def test_hostile_cells_and_verifications(records: Path, tmp_path: Path) -> None:
-    lines = records / "bench" / "small" / CELLS
-    whole = lines.read_text()
-    lines.write_text(whole.replace('"seed":1', '"seed":1,"seed":2', 1))
-    with pytest.raises(InputError, match=r"line 1.*'seed' is given twice"):
-        build_folders([records], tmp_path / "site")
-    lines.write_text(whole.replace('"utilisation":', '"utilisation":NaN,"x":', 1))
-    with pytest.raises(InputError, match="NaN is not a number"):
-        build_folders([records], tmp_path / "site")
-    lines.write_text(whole)
-    file = next(records.rglob(VERIFICATION))
-    edit(file, lambda v: v.update(verdict="probably"))
-    with pytest.raises(InputError, match="verdict"):
-        build_folders([records], tmp_path / "site")
-
-
-def test_links_among_the_traces_are_not_followed(records: Path, tmp_path: Path) -> None:
-    trace = next((records / "bench" / "hard" / "traces").glob("reno*.npz"))
-    secret = tmp_path / "secret"
-    secret.write_text("s")
-    trace.unlink()
-    trace.symlink_to(secret)
-    with pytest.raises(InputError, match="is a link"):
-        build_folders([records], tmp_path / "site")
-
-
 def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) -> None:
     shutil.rmtree(records / "bench" / "hard" / "traces")
     build_folders([records], tmp_path / "site")
@@ -351,39 +250,6 @@ def test_without_jinja2(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         build_folders([made], tmp_path / "site")
 
 
-REFUTED = {"claim": "x", "verdict": "refuted", "evidence": {"sha256": "a" * 64}}
-REPORTS = [
-    ([], "not a report"),
-    ({"verdict": "verified"}, "'promises' is missing"),
-    ({"verdict": "verified", "promises": 2}, "'sender' is missing"),
-    (report(promises=1), "a report of promises 1, not 2: make it again"),
-    (report(queries=[{"claim": "x"}]), "a query lacks"),
-    (report(verdict="yes"), "verdict"),
-    (report(sender="cc_qdell"), "Did you mean 'cc_qdel'"),
-    (report(trace="/nowhere/x.npz", verdict="refuted", queries=[REFUTED]), "is not there"),
-    (report(queries=[]), "without queries: nobody can decide it again"),
-    (report(queries=[REFUTED]), "the verdict is 'verified', those of its queries are refuted"),
-    (report(verdict="refuted"), "the verdict is 'refuted', those of its queries are verified"),
-]
-
-
-@pytest.mark.parametrize(("given", "message"), REPORTS)
-def test_reports_that_are_none(tmp_path: Path, given: Any, message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        store_report(given, "report.json", tmp_path)
-    assert not list(tmp_path.rglob(VERIFICATION))
-
-
-def test_a_hostile_report_is_shown_as_not_confirmed(records: Path, tmp_path: Path) -> None:
-    """Anybody can write "verified" into a file: the index and the page of the sender say that nobody decided it again."""
-    query = {"claim": "utilisation >= 0.9999", "verdict": "verified", "evidence": {"sha256": "0" * 64}}
-    store_report(report(property="utilisation", bound=0.9999, queries=[query]), "report", records)
-    build_folders([records], tmp_path / "site")
-    page = next((tmp_path / "site" / "entries").glob("cc_qdel-*.html")).read_text()
-    assert page.count("Reported, not confirmed here") == page.count('class="proof-card"') == 2
-    assert "reported, not confirmed here" in (tmp_path / "site" / "index.html").read_text()
-
-
 def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
     """The invariant has no bound; a utilisation has one from the version on in which it speaks about endless runs."""
     excused = record_of(report(bound=0.9), "report")
@@ -400,11 +266,6 @@ def test_envelopes_of_the_first_version_bound_nothing() -> None:
     (record,) = records.envelopes
     assert len(record.envelope.bounds) == len(record.envelope.rows)
     assert record.envelope.model_copy(update={"promises": 1}).bounds == ()
-
-
-def test_a_report_about_another_sender(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a report about 'cc_qdel', not about 'cc_probe_fast'"):
-        store_report(report(), "report.json", tmp_path, agent="cc_probe_fast")
 
 
 def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
