@@ -153,7 +153,7 @@ def test_parallel_lemmas_agree_with_serial_ones() -> None:
     assert verdicts[0] == verdicts[1]
 
 
-@pytest.mark.parametrize("buffers", [("large", "small"), pytest.param(BUFFERS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("buffers", [("infinite", "small"), pytest.param(BUFFERS, marks=pytest.mark.slow)])
 def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccenv.smt.envelope.BUFFERS", buffers)
     run = EnvelopeRun("cc_probe_fast", 3, budget_s=120.0, reuse=False, recheck="yices")
