@@ -100,10 +100,11 @@ def random_query(rng: random.Random, lambda_delay: Literal["kept", "seen"]) -> Q
     return Query("random", setting, sender, Property("none", "nothing", lambda v: False, Needs(bounds)))
 
 
-def test_random_models_replay_exactly_and_run_in_the_engine() -> None:
+@pytest.mark.parametrize("count", [80, pytest.param(200, marks=pytest.mark.slow)])
+def test_random_models_replay_exactly_and_run_in_the_engine(count: int) -> None:
     rng = random.Random(7)
     replayed = 0
-    for number in range(200):
+    for number in range(count):
         query = random_query(rng, "seen" if number % 2 else "kept")
         encoding = encode(query.setting, query.sender, query.claim.needs)
         solver = z3.Solver()
@@ -123,7 +124,7 @@ def test_random_models_replay_exactly_and_run_in_the_engine() -> None:
         assert run["engine"] == "reproduced", run
         assert "decided each step" in run["engine_sender"], run
         replayed += 1
-    assert replayed == 200
+    assert replayed == count
 
 
 def test_another_sender_in_the_loop_does_not_reproduce_the_trace() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.errors import InputError
 from ccenv.smt.bisect import bisect
-from ccenv.smt.envelope import EnvelopeRun, run_envelope
+from ccenv.smt.envelope import BUFFERS, EnvelopeRun, run_envelope
 from ccenv.smt.lemma_report import LemmaRun, lemmas_of, run_lemma, run_lemmas
 from ccenv.smt.lemmas import load_suite
 
@@ -153,7 +153,9 @@ def test_parallel_lemmas_agree_with_serial_ones() -> None:
     assert verdicts[0] == verdicts[1]
 
 
-def test_envelope_is_the_same_from_two_workers_and_unknown_when_the_budget_is_gone() -> None:
+@pytest.mark.parametrize("buffers", [("infinite", "small"), pytest.param(BUFFERS, marks=pytest.mark.slow)])
+def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccenv.smt.envelope.BUFFERS", buffers)
     run = EnvelopeRun("cc_probe_fast", 3, budget_s=120.0, reuse=False, recheck="yices")
     tables = [run_envelope(run, jobs)["rows"] for jobs in (1, 2)]
     for row in [*tables[0], *tables[1]]:
@@ -161,9 +163,13 @@ def test_envelope_is_the_same_from_two_workers_and_unknown_when_the_budget_is_go
         if row["verdict"] == "verified":
             assert row.pop("recheck")["status"] == "unsat"
     assert tables[0] == tables[1]
+    assert {row["buffer"] for row in tables[0]} == set(buffers)
     assert json.loads(json.dumps(tables[0])) == tables[0]
     assert any(row["verdict"] == "verified" for row in tables[0])
     assert all(row["trace"] for row in tables[0] if row["verdict"] == "refuted")
+
+
+def test_envelope_is_unknown_when_the_budget_is_gone() -> None:
     starved = run_envelope(EnvelopeRun("cc_qdel", 9, None, 0.001, reuse=False))
     assert {row["verdict"] for row in starved["rows"]} == {"unknown"}
     assert all(row["bound"] is None and row["reason"] == "the budget is used up" for row in starved["rows"])
