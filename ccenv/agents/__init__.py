@@ -17,7 +17,12 @@ AGENTS.add("cubic", _CLASSIC + "cubic:sender", tags=("classic",), summary="CUBIC
 AGENTS.add("vegas", _CLASSIC + "vegas:sender", tags=("classic",), summary="Vegas (Brakmo, Peterson 1995)")
 AGENTS.add("copa", _CLASSIC + "copa:sender", tags=("classic",), summary="Copa (Arun, Balakrishnan 2018)")
 AGENTS.add("bbr1", _CLASSIC + "bbr1:sender", tags=("classic",), summary="BBR version 1 (Cardwell et al. 2016)")
-AGENTS.add("bbr2", _CLASSIC + "bbr2:sender", tags=("classic",), summary="BBR version 2 (draft-cardwell-iccrg-bbr-02)")
+AGENTS.add(
+    "bbr2",
+    _CLASSIC + "bbr2:sender",
+    tags=("classic",),
+    summary="BBR version 2 (draft-cardwell-iccrg-bbr-congestion-control-02)",
+)
 AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-01)")
 AGENTS.add("vivace", _CLASSIC + "vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
 AGENTS.add("allegro", _CLASSIC + "allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
