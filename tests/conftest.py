@@ -4,6 +4,7 @@ Lies at the root of the tests so that those in sub-folders can import the shared
 """
 
 import os
+import signal
 
 # Before anything imports matplotlib, wandb or torch.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -11,6 +12,10 @@ os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+# A shell's background job ignores Ctrl-C, and so would every command that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import settings
 
