@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import alive, descendants, parents, start, wait_until
+from commands import SUITE, alive, descendants, parents, start, wait_until
 
 SLACK_S = 0.5  # per process that wants a core, of a machine that does other things at the same time
 TWO_SECONDS = 2.0
@@ -19,25 +19,6 @@ SAYS = {
     signal.SIGINT: "ccenv: interrupted; run the same command again: what can be resumed, resumes\n",
     signal.SIGTERM: "ccenv: terminated; run the same command again: what can be resumed, resumes\n",
 }
-SUITE = """# Long enough to be cut off.
-format: ccenv-suite
-format_version: 1
-name: long
-version: 1
-engine: curve
-steps_per_rtt: 8
-duration_rtts: 4000
-warm_up_rtts: 20
-seeds: [{seeds}]
-agents: [reno, cc_probe_drain]
-adversaries: [kind, slowest]
-scenarios:
-  - {{name: deep, summary: deep, model: ccac, link_rate_mbps: {{low: 10, high: 100}}, rtt_ms: 40, jitter_rtts: 1, buffer_bdp: 4}}
-metrics: {{utilisation: higher}}
-score: {{metric: utilisation, adversary: kind}}
-worst_case: {{metric: utilisation}}
-"""
-
 IN_PROCESSES = "bench run long.yaml --out out --backend processes --workers 2"
 
 # What is started -> the file that shows that it is at work (relative to its folder), or None: it is given some seconds.
@@ -86,8 +67,12 @@ def end(command: str, sign: Path | None, folder: Path, number: signal.Signals) -
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "long.yaml").write_text(SUITE.format(seeds=", ".join(map(str, range(1, 201)))))
-    (tmp_path / "short.yaml").write_text(SUITE.format(seeds="1, 2"))
+    (tmp_path / "long.yaml").write_text(
+        SUITE.format(name="long", duration_rtts=4000, agents="reno, cc_probe_drain", seeds=", ".join(map(str, range(1, 201))))
+    )
+    (tmp_path / "short.yaml").write_text(
+        SUITE.format(name="long", duration_rtts=4000, agents="reno, cc_probe_drain", seeds="1, 2")
+    )
     return tmp_path
 
 

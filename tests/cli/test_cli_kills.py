@@ -13,26 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import alive, descendants, start, wait_until
+from commands import SUITE, alive, descendants, start, wait_until
 
 KILLS = 20
-SUITE = """format: ccenv-suite
-format_version: 1
-name: chain
-version: 1
-engine: curve
-steps_per_rtt: 8
-duration_rtts: 3000
-warm_up_rtts: 20
-seeds: [1, 2, 3, 4, 5, 6, 7, 8]
-agents: [{agents}]
-adversaries: [kind, slowest]
-scenarios:
-  - {{name: deep, summary: deep, model: ccac, link_rate_mbps: {{low: 10, high: 100}}, rtt_ms: 40, jitter_rtts: 1, buffer_bdp: 4}}
-metrics: {{utilisation: higher}}
-score: {{metric: utilisation, adversary: kind}}
-worst_case: {{metric: utilisation}}
-"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +41,9 @@ def without_times(value: Any) -> Any:
 
 
 def with_suite(folder: Path, agents: str = "reno, cubic, cc_probe_drain") -> None:
-    (folder / "chain.yaml").write_text(SUITE.format(agents=agents))
+    (folder / "chain.yaml").write_text(
+        SUITE.format(name="chain", duration_rtts=3000, seeds="1, 2, 3, 4, 5, 6, 7, 8", agents=agents)
+    )
 
 
 def with_board(folder: Path) -> None:
