@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from importlib import metadata
 from pathlib import Path as _FilePath
 
-try:
-    __version__ = metadata.version("ccenv")
-except metadata.PackageNotFoundError:
-    __version__ = "0+unknown"
+from ccenv.version import VERSION as __version__
+
+__all__ = ["__version__"]
 
 
 def _code_fingerprint() -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError
@@ -92,14 +90,3 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def source_hash(patterns: Sequence[str]) -> str:
-    """Return a hash of the source files of this package that match one of several patterns, names included."""
-    root = FilePath(str(resources.files("ccenv")))
-    files = sorted({file for pattern in patterns for file in root.glob(pattern)})
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(root).as_posix()}\n".encode())
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()

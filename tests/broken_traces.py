@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ccenv.path import Path, Workload
-from ccenv.trace import Trace
+from ccenv.network.path import Path, Workload
+from ccenv.network.trace import Trace
 
 Break = Callable[[Trace], Trace]
 

@@ -10,8 +10,8 @@ import random
 
 import numpy as np
 
-from ccenv.path import Path, grid_of
-from ccenv.trace import Trace, TraceHeader
+from ccenv.network.path import Path, grid_of
+from ccenv.network.trace import Trace, TraceHeader
 
 MODEL_NAMES = ("ideal", "cbr_delay", "ccac", "strong")
 LINK_RATE_Bps = 1e6

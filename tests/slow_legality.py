@@ -1,11 +1,11 @@
-"""The laws once more, as scalar loops over exact rationals: the reference that holds ``ccenv.legality`` in place."""
+"""The laws once more, as scalar loops over exact rationals: the reference that holds ``ccenv.network.laws`` in place."""
 
 from __future__ import annotations
 
 from fractions import Fraction as Q
 
-from ccenv.path import GRID_TOLERANCE
-from ccenv.trace import Trace
+from ccenv.network.path import GRID_TOLERANCE
+from ccenv.network.trace import Trace
 
 
 def is_legal(trace: Trace, tolerance: float = 1e-9) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.suite.curve import Suite
 from ccenv.config import validate
 
 

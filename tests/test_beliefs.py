@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 import ccenv
 from ccenv.adversaries import make_adversary
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.beliefs import MOVED_RATIO, BeliefSettings, belief_settings, timed_out
-from ccenv.engine.curve import CurveEngine
-from ccenv.engine.paths import PathArrays
+from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings, belief_settings, timed_out
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
-from ccenv.path import make_path
-from ccenv.sender import ExternalSender
-from ccenv.smt.beliefs import timeouts
-from ccenv.smt.setting import TIMEOUT_PRESETS
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.path import make_path
+from ccenv.network.sender import ExternalSender
+from ccenv.smt.network.beliefs import timeouts
+from ccenv.smt.network.setting import TIMEOUT_PRESETS
 
 ROUND_OFF = 1e-7
 RTT_S = 0.04

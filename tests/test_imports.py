@@ -77,16 +77,16 @@ def test_dependencies_point_one_way() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("ccenv.engine.curve", "import ccenv.agents"),
-        ("ccenv.engine.curve", "from ccenv import agents"),
-        ("ccenv.engine.curve", "def f():\n    from ccenv.adversaries.scripted import kind"),
-        ("ccenv.engine.curve", "from ..benchmarks import runner"),
-        ("ccenv.engine.curve", "from .. import leaderboard"),
-        ("ccenv.engine.curve", "importlib.import_module('ccenv.agents.classic.reno')"),
-        ("ccenv.trace", "from ccenv.cli.output import print_text"),
-        ("ccenv.agents.classic.reno", "from ccenv.benchmarks.runner import run"),
+        ("ccenv.engine.curve.engine", "import ccenv.agents"),
+        ("ccenv.engine.curve.engine", "from ccenv import agents"),
+        ("ccenv.engine.curve.engine", "def f():\n    from ccenv.adversaries.scripted import kind"),
+        ("ccenv.engine.curve.engine", "from ..benchmarks import runner"),
+        ("ccenv.engine.curve.engine", "from .. import leaderboard"),
+        ("ccenv.engine.curve.engine", "importlib.import_module('ccenv.agents.classic.reno')"),
+        ("ccenv.network.trace", "from ccenv.cli.output import print_text"),
+        ("ccenv.agents.classic.reno", "from ccenv.benchmarks.run.runner import run"),
         ("ccenv.adversaries.scripted.kind", "import ccenv.leaderboard"),
-        ("ccenv.benchmarks.runner", "from ccenv.leaderboard import records"),
+        ("ccenv.benchmarks.run.runner", "from ccenv.leaderboard import records"),
         ("ccenv.agents.learned", "from ccenv.training import run"),
     ],
 )
@@ -97,10 +97,10 @@ def test_the_rule_finds_what_breaks_it(module: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("ccenv.engine.curve", "from ccenv.trace import Trace"),
-        ("ccenv.engine.curve", "from . import rng"),
+        ("ccenv.engine.curve.engine", "from ccenv.network.trace import Trace"),
+        ("ccenv.engine.curve.engine", "from . import rng"),
         ("ccenv.agents.classic.reno", "from ccenv.agents.classic.common import classic_sender"),
-        ("ccenv.leaderboard.board", "from ccenv.benchmarks.runner import run"),
+        ("ccenv.leaderboard.site.board", "from ccenv.benchmarks.run.runner import run"),
         ("ccenv.cli.bench", "from ccenv.leaderboard import records"),
     ],
 )

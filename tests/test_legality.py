@@ -15,10 +15,10 @@ from legal_traces import MODEL_NAMES, legal_trace
 from slow_legality import is_legal
 
 from ccenv.errors import InputError
-from ccenv.legality import LAWS, check_trace
-from ccenv.path import Path as NetworkPath
-from ccenv.path import Workload
-from ccenv.trace import Trace
+from ccenv.network.laws import LAWS, check_trace
+from ccenv.network.path import Path as NetworkPath
+from ccenv.network.path import Workload
+from ccenv.network.trace import Trace
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -14,11 +14,11 @@ import pytest
 from broken_traces import NoPlaceError, breaks_for
 from legal_traces import MODEL_NAMES, random_path
 
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.engine.curve import CurveEngine
-from ccenv.legality import check_trace
-from ccenv.trace import Trace
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import Trace
 
 N_STEPS = 120
 WORKLOADS = (

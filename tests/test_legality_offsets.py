@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from legal_traces import MODEL_NAMES
 
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.engine.curve import CurveEngine
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import InputError
-from ccenv.legality import check_trace
-from ccenv.path import FlowPath, Path, make_path
-from ccenv.sender import ExternalSender
-from ccenv.trace import Trace
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.path import FlowPath, Path, make_path
+from ccenv.network.sender import ExternalSender
+from ccenv.network.trace import Trace
 
 K = 4
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from ccenv import measures
 from ccenv.errors import InputError
+from ccenv.metrics import measures
 
 
 def test_jain_by_hand() -> None:

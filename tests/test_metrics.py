@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccenv.engine.curve import CurveEngine
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics import METRICS, Window, get_metric, measure, quantile_of_segments
-from ccenv.path import FlowPath, Path, make_path
-from ccenv.trace import Trace, TraceHeader
+from ccenv.metrics.trace import METRICS, Window, get_metric, measure, quantile_of_segments
+from ccenv.network.path import FlowPath, Path, make_path
+from ccenv.network.trace import Trace, TraceHeader
 
 
 def by_hand(sent: list, delivered: list, lost: list | None = None, rtts_s: tuple[float, ...] = (1.0,)) -> Trace:

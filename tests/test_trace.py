@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from legal_traces import MODEL_NAMES, legal_trace
 
 from ccenv.errors import CcenvError, InputError, TraceError
-from ccenv.trace import PER_FLOW, PER_PATH, Trace, load_trace
+from ccenv.network.trace import PER_FLOW, PER_PATH, Trace, load_trace
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def test_writes_all_or_nothing(trace: Trace, file: FilePath, tmp_path: FilePath,
 
 def test_refuses_a_header_with_unknown_keys(trace: Trace) -> None:
     from ccenv.config import validate
-    from ccenv.trace import TraceHeader
+    from ccenv.network.trace import TraceHeader
 
     data = trace.header.model_dump() | {"seeds": 3}
     with pytest.raises(InputError, match=r"unknown key 'seeds'\. Did you mean 'seed'"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccenv.adversary import Adversary
+from ccenv.network.adversary import Adversary
 from ccenv.parameters import build
 from ccenv.registry import Registry
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ccenv.errors import InputError, unknown_name
+from ccenv.network.sender import ProgramSender, Sender
 from ccenv.parameters import build
 from ccenv.registry import Registry
-from ccenv.sender import ProgramSender, Sender
 
 AGENTS = Registry("agent")
 

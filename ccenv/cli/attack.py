@@ -11,8 +11,8 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.adversaries.search import AttackResult
-    from ccenv.path import Path as NetworkPath
+    from ccenv.attack import AttackResult
+    from ccenv.network.path import Path as NetworkPath
 
 RUNS = Path("runs") / "attack"
 EXIT_ILLEGAL = 1
@@ -53,12 +53,14 @@ def command(
     Example: ccenv attack copa --model ccac
     Example: ccenv attack vegas --adversary starvation --ratio 20
     """
-    from ccenv.adversaries.search import PANEL, attack
-    from ccenv.adversaries.search.store import AttackFolder
     from ccenv.agents import make_sender
     from ccenv.agents.learned.scenes import trained_on_scenes
-    from ccenv.benchmarks.hashing import code_hash, hash_of, sender_hash
+    from ccenv.attack import PANEL, attack
+    from ccenv.attack.store import AttackFolder
+    from ccenv.benchmarks.cells.identity import sender_hash
     from ccenv.cli.progress import progress_bar
+    from ccenv.document import hash_of
+    from ccenv.provenance import code_hash
 
     sender = make_sender(agent)
     where = _path(path, link_rate_mbps, rtt_ms, jitter_rtts, buffer_bdp)
@@ -96,9 +98,9 @@ def _path(
     name: str, link_rate_mbps: float | None, rtt_ms: float | None, jitter_rtts: float | None, buffer_bdp: float | None
 ) -> NetworkPath:
     """Return a named path with some of its numbers replaced."""
-    from ccenv.adversaries.search import attack_path
+    from ccenv.attack import attack_path
+    from ccenv.network.path import MBPS_IN_BPS, make_path
     from ccenv.parameters import number
-    from ccenv.path import MBPS_IN_BPS, make_path
 
     base = attack_path(name)
     if link_rate_mbps is None and rtt_ms is None and jitter_rtts is None and buffer_bdp is None:
@@ -127,7 +129,7 @@ def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
 
 
 def _print(result: AttackResult, trained_on: list[str]) -> None:
-    from ccenv.adversaries.search import scene_of, scene_set
+    from ccenv.attack import scene_of, scene_set
 
     rows = []
     for name, finding in result.by_adversary.items():

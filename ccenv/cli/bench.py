@@ -10,7 +10,7 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.benchmarks.suite_base import SuiteBase
+    from ccenv.benchmarks.suite.base import SuiteBase
 
 app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
 
@@ -38,8 +38,8 @@ def run(
 
     Example: ccenv bench run quick --agent runs/train/quick_sender
     """
-    from ccenv.benchmarks.runner import run_suite
-    from ccenv.benchmarks.suite import load_suite
+    from ccenv.benchmarks.run.runner import run_suite
+    from ccenv.benchmarks.suite.curve import load_suite
     from ccenv.cli.progress import progress_bar
 
     suite = load_suite(name)
@@ -99,11 +99,11 @@ def report(
 
     Example: ccenv bench report runs/bench/starvation
     """
-    from ccenv.benchmarks.page import build_report
+    from ccenv.benchmarks.report.page import build_report
 
     result = build_report(folder)
     if record is not None:
-        from ccenv.benchmarks.records import write_record
+        from ccenv.benchmarks.run.records import write_record
 
         result["record"] = write_record(folder, record)
     if json:
@@ -125,7 +125,7 @@ def records(
 
     Example: ccenv bench records docs/data/bench
     """
-    from ccenv.benchmarks.records import overview, read_records, write_page
+    from ccenv.benchmarks.run.records import overview, read_records, write_page
 
     found = read_records(folder)
     if page is not None:
@@ -154,11 +154,11 @@ def speed(
 
     result = measure(ode=ode, packet=packet)
     if train:
-        from ccenv.training.speed import measure as measure_training
+        from ccenv.benchmarks.speed.training import measure as measure_training
 
         result |= measure_training()
     if synth:
-        from ccenv.synth.speed import measure as measure_synthesis
+        from ccenv.benchmarks.speed.synthesis import measure as measure_synthesis
 
         result |= measure_synthesis()
     if save:

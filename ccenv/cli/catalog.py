@@ -12,11 +12,11 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, is_folder
-from ccenv.model import MODELS, Model
+from ccenv.network.model import MODELS, Model
 from ccenv.registry import Entry, Registry
 
 if TYPE_CHECKING:
-    from ccenv.sender import MlpSender
+    from ccenv.network.sender import MlpSender
 
 SUITES = "ccenv.benchmarks.suites"
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "synth", "verify", "ode")}
@@ -72,8 +72,8 @@ def _agents() -> list[Item]:
 
 def _agent_text(entry: Entry) -> str:
     from ccenv.agents import make_sender
+    from ccenv.network.sender import MlpSender, ProgramSender
     from ccenv.programs import pseudo_code
-    from ccenv.sender import MlpSender, ProgramSender
 
     sender = make_sender(entry.name)
     if isinstance(sender, ProgramSender):
@@ -93,7 +93,7 @@ def policy_text(sender: MlpSender) -> str:
 
 def _adversaries() -> list[Item]:
     from ccenv.adversaries import ADVERSARIES
-    from ccenv.adversaries.search import SEARCHES
+    from ccenv.attack import SEARCHES
 
     return [item for registry in (ADVERSARIES, SEARCHES) for item in _registered("adversaries", registry, _source_text)]
 

@@ -38,9 +38,9 @@ def command(
 
     Example: ccenv distill runs/quick_sender-0 --depth 3 --prove --utilisation 0.54
     """
+    from ccenv.distill.run import DistillSettings, distill
+    from ccenv.distill.teacher import load_teacher
     from ccenv.errors import InputError
-    from ccenv.training.distill.run import DistillSettings, distill
-    from ccenv.training.distill.teacher import load_teacher
 
     teacher = load_teacher(checkpoint)
     for option, given in (("--recheck", recheck), ("--utilisation", utilisation), ("--timeouts", timeouts)):

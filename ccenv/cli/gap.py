@@ -37,14 +37,14 @@ def command(
 
     Example: ccenv gap cc_qdel cc_probe_drain
     """
-    from ccenv.adversaries.search import PANEL, scene_of, scene_set
-    from ccenv.adversaries.search.gap import adversary_gap, gap_path
     from ccenv.agents import make_sender
     from ccenv.agents.learned.scenes import trained_on_scenes
-    from ccenv.benchmarks.provenance import machine, versions
+    from ccenv.attack import PANEL, scene_of, scene_set
+    from ccenv.attack.gap import adversary_gap, gap_path
     from ccenv.cli.progress import progress_bar
     from ccenv.errors import require_extra
     from ccenv.files import write_atomic
+    from ccenv.provenance import machine, versions
 
     require_extra("z3", "verify")
     with progress_bar("adversary gap") as show:

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from ccenv import __version__
 from ccenv.errors import CcenvError, did_you_mean, one_line
 from ccenv.interrupts import interrupted, watch
+from ccenv.version import VERSION
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -48,7 +48,7 @@ GROUPS: tuple[Group, ...] = (
     Group("gap", "ccenv.cli.gap", "Worst case found against the bound proved, in proof timing."),
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
-    Group("board", "ccenv.cli.board", "Submissions, their evaluation, and the leaderboard.", "app"),
+    Group("board", "ccenv.cli.board.main", "Submissions, their evaluation, and the leaderboard.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove a property of a sender on a network model, or find a trace that breaks it."),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
@@ -92,7 +92,7 @@ def build_app(invoked: str | None) -> typer.Typer:
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"ccenv {__version__}")
+        typer.echo(f"ccenv {VERSION}")
         raise typer.Exit
 
 

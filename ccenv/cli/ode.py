@@ -11,8 +11,8 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.ode.reduced import Bottleneck
-    from ccenv.ode.sweep import Sweep
+    from ccenv.engine.fluid.analysis.reduced import Bottleneck
+    from ccenv.engine.fluid.sweep import Sweep
 
 app = typer.Typer(
     help="BBR fluid models: simulate, sweep, find equilibria (docs/ode.md).\n\nExample: ccenv ode sweep validation --json"
@@ -48,8 +48,8 @@ def run(
 
     Example: ccenv ode run trace_bbr1_droptail --plot bbr1.png
     """
-    from ccenv.ode.files import load_scenario
-    from ccenv.ode.simulate import simulate
+    from ccenv.engine.fluid.files import load_scenario
+    from ccenv.engine.fluid.simulate import simulate
 
     scenario = load_scenario(name, params=params, step_ms=step_ms, duration_s=duration_s, overrides=_constants(constants))
     drawn = [p for p in (plot, variables) if p is not None]
@@ -58,11 +58,11 @@ def run(
     interval_s = max(1, round(1e-3 / (scenario.step_ms * 1e-3))) * scenario.step_ms * 1e-3
     result = simulate(scenario, interval_s if drawn else 0.0)
     if plot is not None:
-        from ccenv.ode.plots import save, trace_figure
+        from ccenv.benchmarks.fluid.plots import save, trace_figure
 
         save(trace_figure([result]), plot)
     if variables is not None:
-        from ccenv.ode.plots import save, variables_figure
+        from ccenv.benchmarks.fluid.plots import save, variables_figure
 
         save(variables_figure(result, flow - 1), variables)
     metrics = result.metrics
@@ -140,9 +140,9 @@ def equilibrium(
 
     Example: ccenv ode equilibrium bbr1 --flows 10 --buffer 7 --stability
     """
-    from ccenv.ode import equilibria
-    from ccenv.ode.reduced import check_model
-    from ccenv.ode.stability import stability as analyse
+    from ccenv.engine.fluid.analysis import equilibria
+    from ccenv.engine.fluid.analysis.reduced import check_model
+    from ccenv.engine.fluid.analysis.stability import stability as analyse
 
     check_model(model)
     path = _bottleneck(flows, buffer, rate_mbps, rtt_ms, delay_ms)
@@ -191,9 +191,9 @@ def phase(
 
     Example: ccenv ode phase bbr2 --flows 10 -o bbr2.png
     """
-    from ccenv.ode.phase import phase_portrait
-    from ccenv.ode.plots import phase_figure, save
-    from ccenv.ode.reduced import check_model
+    from ccenv.benchmarks.fluid.plots import phase_figure, save
+    from ccenv.engine.fluid.analysis.phase import phase_portrait
+    from ccenv.engine.fluid.analysis.reduced import check_model
 
     check_model(model)
     _check_picture(output)
@@ -221,7 +221,7 @@ def convergence(
 
     Example: ccenv ode convergence validation --mix bbr1 --step-ms 0.01 --step-ms 0.05
     """
-    from ccenv.ode.convergence import convergence as compare
+    from ccenv.engine.fluid.analysis.convergence import convergence as compare
 
     rows = compare(_sweep(name, buffer, params=params, mixes=mix), steps_ms or [0.01, 0.05, 0.1], threads)
     if json:
@@ -245,7 +245,7 @@ def compare(
 
     Example: ccenv ode compare validation --mix bbr1 --discipline drop-tail
     """
-    from ccenv.ode.packets import compare as differences
+    from ccenv.benchmarks.fluid.packets import compare as differences
 
     chosen = _sweep(name, buffer, params=params, mixes=mix, disciplines=discipline)
     cells = chosen.run(threads)
@@ -277,12 +277,12 @@ def report(
 
     Example: ccenv ode report -o validation.html
     """
+    from ccenv.benchmarks.fluid.page import report_html
+    from ccenv.engine.fluid.analysis.phase import phase_portrait
+    from ccenv.engine.fluid.files import load_scenario, load_sweep
+    from ccenv.engine.fluid.simulate import simulate
     from ccenv.errors import InputError
     from ccenv.files import write_atomic
-    from ccenv.ode.files import load_scenario, load_sweep
-    from ccenv.ode.phase import phase_portrait
-    from ccenv.ode.report import report_html
-    from ccenv.ode.simulate import simulate
 
     if output.suffix != ".html":
         raise InputError(f"the page ends in '.html' (got {output.suffix!r})")
@@ -302,8 +302,8 @@ def report(
 
 
 def _packet_cells(chosen: Sweep, runs: int) -> list[dict[str, Any]]:
+    from ccenv.benchmarks.fluid.packets import packet_cells
     from ccenv.cli.progress import progress_bar
-    from ccenv.ode.packets import packet_cells
 
     if not runs:
         return []
@@ -312,7 +312,7 @@ def _packet_cells(chosen: Sweep, runs: int) -> list[dict[str, Any]]:
 
 
 def _provenance() -> dict[str, Any]:
-    from ccenv.benchmarks.provenance import machine, versions
+    from ccenv.provenance import machine, versions
 
     return {"versions": versions(), "machine": machine()}
 
@@ -334,8 +334,8 @@ def _constants(given: list[str] | None) -> dict[str, float] | None:
 
 def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
     """Return a sweep with changed values; of its buffers only some, if asked. Raises InputError for one that it does not have."""
+    from ccenv.engine.fluid.files import load_sweep
     from ccenv.errors import InputError
-    from ccenv.ode.files import load_sweep
 
     known = load_sweep(name).buffers_bdp
     for value in buffer or ():
@@ -345,8 +345,8 @@ def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
 
 
 def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float] | None, delay_ms: float) -> Bottleneck:
+    from ccenv.engine.fluid.analysis.reduced import Bottleneck
     from ccenv.errors import InputError
-    from ccenv.ode.reduced import Bottleneck
 
     if flows < 1:
         raise InputError(f"flows must be at least 1 (got {flows})")
@@ -362,15 +362,15 @@ def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float]
 
 
 def _check_picture(path: Path) -> None:
+    from ccenv.benchmarks.fluid.plots import SUFFIXES
     from ccenv.errors import InputError
-    from ccenv.ode.plots import SUFFIXES
 
     if path.suffix not in SUFFIXES:
         raise InputError(f"a picture ends in {' or '.join(SUFFIXES)} (got {path.suffix!r})")
 
 
 def _metric_pictures(cells: list[dict[str, Any]], folder: Path) -> list[Path]:
-    from ccenv.ode.plots import METRICS, metric_figure, save
+    from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, save
 
     written = []
     for metric in METRICS:

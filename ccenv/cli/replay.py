@@ -10,7 +10,7 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
-    from ccenv.trace import Trace
+    from ccenv.network.trace import Trace
 
 EXIT_DIFFERS = 1
 MOST_RTTS = 100_000
@@ -32,7 +32,7 @@ def command(
 
     Example: ccenv replay runs/verify/counterexample.npz
     """
-    from ccenv.trace import load_trace
+    from ccenv.network.trace import load_trace
 
     trace = load_trace(file)
     if as_adversary is None:
@@ -51,8 +51,8 @@ def command(
 
 
 def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
-    from ccenv.legality import check_trace
-    from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
+    from ccenv.network.laws import check_trace
+    from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 
     run, difference = engine_replay(trace)
     data = {
@@ -73,9 +73,9 @@ def _reproduce(trace: Trace) -> tuple[dict[str, Any], Trace]:
 
 def _against(trace: Trace, name: str, rtts: int) -> tuple[dict[str, Any], Trace]:
     from ccenv.agents import make_sender
-    from ccenv.engine.curve import CurveEngine
+    from ccenv.engine.curve.engine import CurveEngine
     from ccenv.errors import InputError
-    from ccenv.smt.moves import as_adversary
+    from ccenv.smt.network.moves import as_adversary
 
     sender, adversary = make_sender(name), as_adversary(trace)
     least = trace.grid.jitter_steps[0] + 1  # in Rm, with one step per Rm: utilisation is that of the time beyond D

@@ -106,13 +106,13 @@ def _sender(path: Path) -> str:
 def _trace(path: Path) -> str:
     from ccenv.cli.output import to_plain
     from ccenv.cli.trace import summary_of
-    from ccenv.trace import load_trace
+    from ccenv.network.trace import load_trace
 
     return json.dumps(to_plain(summary_of(load_trace(path))), indent=1, ensure_ascii=False)
 
 
 def _yaml(path: Path, content: bytes) -> Shown:
-    from ccenv.benchmarks.suite import suite_of
+    from ccenv.benchmarks.suite.curve import suite_of
     from ccenv.foreign import read_yaml
 
     data = read_yaml(path)

@@ -12,7 +12,7 @@ from ccenv.errors import InputError, require_extra
 from ccenv.files import locked
 
 if TYPE_CHECKING:
-    from ccenv.synth.query import Query
+    from ccenv.synth.query.query import Query
 
 EXIT_INCOMPLETE = 3
 
@@ -62,7 +62,7 @@ def command(
 
     ccenv synth why g1_t5 mine.json
     """
-    from ccenv.synth.query import load_query
+    from ccenv.synth.query.query import load_query
 
     pipeline = {"--jobs": jobs != 1, "--backend": backend != "processes", "--fresh": fresh, "--recheck": recheck is not None}
     pipeline |= {"--bounds": bounds > 0, "--lemmas": lemmas > 0, "--report": report is not None}
@@ -92,8 +92,8 @@ def _refuse(what: str, given: dict[str, bool]) -> None:
 
 
 def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
-    from ccenv.smt.solvers import check_second_solver
-    from ccenv.synth.query import MOST_SECONDS
+    from ccenv.smt.solver.solvers import check_second_solver
+    from ccenv.synth.query.query import MOST_SECONDS
 
     require_extra("z3", "verify")
     check_second_solver(recheck)
@@ -103,7 +103,7 @@ def _check(recheck: str | None, limits: dict[str, float | None]) -> None:
 
 
 def _plain(query: Query, json: bool) -> int:
-    from ccenv.synth.cegis import cegis
+    from ccenv.synth.search.cegis import cegis
 
     data = cegis(query, query.limits.budget_s)
     if json:
@@ -196,7 +196,7 @@ def _one_line(text: str) -> str:
 
 
 def _why(query: Query, name: str, output: Path, json: bool) -> int:
-    from ccenv.smt.catalog import program_of
+    from ccenv.smt.senders.catalog import program_of
     from ccenv.synth.why import why
 
     data = why(query, program_of(name), output / "why")

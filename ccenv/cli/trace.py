@@ -10,7 +10,7 @@ import typer
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.trace import Trace
+    from ccenv.network.trace import Trace
 
 app = typer.Typer(help="Check, plot and describe trace files (.npz, docs/traces.md).\n\nExample: ccenv trace check run.npz")
 
@@ -35,8 +35,8 @@ def check(
 
     Example: ccenv trace check run.npz
     """
-    from ccenv.legality import DEFAULT_TOLERANCE, check_trace
-    from ccenv.trace import load_trace
+    from ccenv.network.laws import DEFAULT_TOLERANCE, check_trace
+    from ccenv.network.trace import load_trace
 
     results = []
     for file in files:
@@ -66,8 +66,8 @@ def plot(
 
     Example: ccenv trace plot run.npz -o run.png
     """
-    from ccenv.plots import plot_trace
-    from ccenv.trace import load_trace
+    from ccenv.network.plots import plot_trace
+    from ccenv.network.trace import load_trace
 
     plot_trace(load_trace(file), output)
     if json:
@@ -82,7 +82,7 @@ def show(file: FileArgument, json: JsonOption = False) -> None:
 
     Example: ccenv trace show run.npz
     """
-    from ccenv.trace import load_trace
+    from ccenv.network.trace import load_trace
 
     trace = load_trace(file)
     summary = summary_of(trace)

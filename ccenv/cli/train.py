@@ -65,7 +65,7 @@ def command(
     if len(numbers) > 1 and out is not None:
         raise InputError("--out is for one run; several --seeds go to runs/CONFIG-SEED")
     if record is not None:
-        from ccenv.training.record import check_record
+        from ccenv.training.records.record import check_record
 
         check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
@@ -80,7 +80,7 @@ def command(
         with _progress(chosen) as report:
             results.append(train(chosen, out or default_folder(chosen), restart=restart, report=report))
         if record is not None:
-            from ccenv.training.record import record as add
+            from ccenv.training.records.record import record as add
 
             add(record, chosen, results[-1])
     if json:
@@ -92,8 +92,8 @@ def command(
 
 def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[str], jobs: int, json: bool) -> None:
     from ccenv.cli.progress import progress_bar
-    from ccenv.training.record_page import check_page, write_table
-    from ccenv.training.shipped import DEFAULT_FOLDER, train_shipped
+    from ccenv.training.records.page import check_page, write_table
+    from ccenv.training.records.shipped import DEFAULT_FOLDER, train_shipped
 
     if page is not None:
         check_page(page)
@@ -119,7 +119,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
         with progress_bar(f"rllib {config.name}") as report:
             results.append(train_rllib(config, out or Path("runs") / f"{config.name}-{config.seed}", report))
         if record is not None:
-            from ccenv.training.record import record as add
+            from ccenv.training.records.record import record as add
 
             add(record, config, results[-1])
     if json:

@@ -13,8 +13,8 @@ from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from ccenv.smt.setting import Setting
-    from ccenv.smt.verifier import Verifier
+    from ccenv.smt.claims.verifier import Verifier
+    from ccenv.smt.network.setting import Setting
     from ccenv.workers import Workers
 
 ACTIONS = ("lemmas", "envelope")
@@ -87,9 +87,9 @@ def command(
 
     ccenv verify aimd --property fairness --at-most 32 --T 6
     """
-    from ccenv.smt.claims import DEFAULT_SAMPLES, SAMPLES
-    from ccenv.smt.store import Store
-    from ccenv.smt.verifier import Verifier
+    from ccenv.smt.claims.claims import DEFAULT_SAMPLES, SAMPLES
+    from ccenv.smt.claims.verifier import Verifier
+    from ccenv.smt.solver.store import Store
     from ccenv.workers import Workers
 
     action, name = _split(words)
@@ -145,8 +145,8 @@ def _refuse_unused(context: typer.Context, action: str, prop: str) -> None:
 
 
 def _check_limits(time_limit: float, recheck: str | None, cubes: int, budget: float) -> None:
-    from ccenv.smt.solvers import check_second_solver
-    from ccenv.smt.verifier import MOST_CUBES
+    from ccenv.smt.claims.verifier import MOST_CUBES
+    from ccenv.smt.solver.solvers import check_second_solver
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
@@ -174,7 +174,7 @@ def _fraction(text: str | None, option: str, most: int | None = None) -> Fractio
 
 
 def _buffer(text: str) -> Any:
-    from ccenv.smt.setting import BUFFERS
+    from ccenv.smt.network.setting import BUFFERS
 
     if text in BUFFERS:
         return text
@@ -188,7 +188,7 @@ def build_setting(
     sender: Any, model: str, buffer: str, samples: int, name: str | None, rules: tuple[str, str, str]
 ) -> tuple[Setting, str]:
     """Build the setting of the options; without a name it is ``history`` where the sender's rate is bounded, else ``sound``."""
-    from ccenv.smt.setting import BeliefRules, Setting, named_setting
+    from ccenv.smt.network.setting import BeliefRules, Setting, named_setting
 
     upper, lambda_form, loss_detection = rules
     for option, value, known in (("--upper", upper, ("paper", "exact")), ("--lambda-form", lambda_form, ("paper", "grid"))):
@@ -214,10 +214,10 @@ def _query(
     output: Path,
     json: bool,
 ) -> int:
-    from ccenv.smt.catalog import smt_sender
-    from ccenv.smt.claims import Thresholds, build_claim
-    from ccenv.smt.endless import ramp
-    from ccenv.smt.report import about_run, decide_claim
+    from ccenv.smt.claims.claims import Thresholds, build_claim
+    from ccenv.smt.claims.endless import ramp
+    from ccenv.smt.claims.report import about_run, decide_claim
+    from ccenv.smt.senders.catalog import smt_sender
 
     sender = smt_sender(name)
     setting, chosen = build_setting(sender, model, buffer, samples, setting_name, rules)
@@ -241,8 +241,8 @@ def _query(
 def _lemmas(
     name: str, samples: int | None, setting: str | None, bisect: bool, limits: dict[str, Any], where: tuple[int, str], json: bool
 ) -> int:
-    from ccenv.smt.lemma_report import LemmaRun, run_lemmas
-    from ccenv.smt.lemmas import load_suite
+    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
+    from ccenv.smt.claims.lemmas import load_suite
 
     suite = load_suite(name).suite
     run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
@@ -275,9 +275,9 @@ def _steady(
     workers: Workers,
     json: bool,
 ) -> int:
-    from ccenv.smt.lemma_report import LemmaRun, run_lemma
-    from ccenv.smt.lemmas import load_suite, suite_setting
-    from ccenv.smt.report import about_run
+    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemma
+    from ccenv.smt.claims.lemmas import load_suite, suite_setting
+    from ccenv.smt.claims.report import about_run
 
     loaded = load_suite(name)
     suite = loaded.suite
@@ -300,8 +300,8 @@ def _steady(
 def _fairness(
     name: str, model: str, samples: int | None, ratio: Fraction | None, limits: dict[str, Any], output: Path, json: bool
 ) -> int:
-    from ccenv.smt.report import about_run, decide_fairness
-    from ccenv.smt.two_flow import QUESTIONS
+    from ccenv.smt.claims.report import about_run, decide_fairness
+    from ccenv.smt.two_flow.encode import QUESTIONS
 
     if name not in QUESTIONS:
         raise unknown_name("sender with a two-flow encoding", name, QUESTIONS)
@@ -324,8 +324,8 @@ def _fairness(
 def _envelope(
     name: str, samples: int | None, setting: str | None, budget: float, limits: dict[str, Any], where: tuple[int, str], json: bool
 ) -> int:
-    from ccenv.smt.endless import SAMPLES
-    from ccenv.smt.envelope import EnvelopeRun, run_envelope
+    from ccenv.smt.claims.endless import SAMPLES
+    from ccenv.smt.claims.envelope import EnvelopeRun, run_envelope
 
     run = EnvelopeRun(name, samples or SAMPLES, setting, budget, **limits)
     progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")

@@ -30,7 +30,7 @@ def draw(core: Core, env: int) -> np.ndarray:
     """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
     if core.elapsed[env] == 0:
         return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)
-    from ccenv.plots import draw_trace
+    from ccenv.network.plots import draw_trace
 
     return draw_trace(core.trace(env), WIDTH_PX, HEIGHT_PX)
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.adversary import Adversary
-from ccenv.engine.curve import CurveEngine, Snapshot
+from ccenv.engine.curve.engine import CurveEngine, Snapshot
 from ccenv.envs.distribution import Episodes, PathSource
 from ccenv.envs.reward import TERMS, interval_terms
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.sender import Sender
-from ccenv.trace import Trace
+from ccenv.network.adversary import Adversary
+from ccenv.network.sender import Sender
+from ccenv.network.trace import Trace
 
 SEED_LIMIT = 2**53
 HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.training.path_sets); no random seed is one of them

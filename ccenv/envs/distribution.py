@@ -12,10 +12,10 @@ from numba import njit
 from pydantic import AfterValidator, Field
 
 from ccenv.config import StrictModel
-from ccenv.engine.paths import PathArrays
-from ccenv.engine.rng import uniform
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
-from ccenv.path import DEFAULT_MSS_BYTES, Path
+from ccenv.network.path import DEFAULT_MSS_BYTES, Path
 
 # Which random number of an episode decides what.
 _KEY, _LINK_RATE, _RTT, _JITTER, _BUFFER, _SEEDED, _C_L, _STAGGER, _DRAWS = range(9)

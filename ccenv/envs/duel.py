@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.adversary import ExternalAdversary
-from ccenv.engine.observation import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.adapters import FRAMES_PER_SECOND, check_render_mode, draw
 from ccenv.envs.core import Core
 from ccenv.envs.network import NetworkAction
@@ -17,6 +16,7 @@ from ccenv.envs.reward import TERMS, RewardWeights, weigh
 from ccenv.envs.settings import EXTERNAL, read_settings
 from ccenv.envs.task import RateAction
 from ccenv.errors import InputError, did_you_mean, require_extra
+from ccenv.network.adversary import ExternalAdversary
 
 require_extra("pettingzoo", "duel")
 

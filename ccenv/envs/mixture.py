@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from ccenv.adversary import ScriptedAdversary
 from ccenv.config import StrictModel
-from ccenv.engine.rng import uniform
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 
 # Fields of the state: cumulative shares of the kinds, then what one episode has drawn.
 MIXTURE_STATE = record(

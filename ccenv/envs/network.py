@@ -8,7 +8,6 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from ccenv.adversary import ExternalAdversary
 from ccenv.envs.adapters import TaskEnv, TaskVectorEnv
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution
@@ -17,9 +16,10 @@ from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
-from ccenv.model import get_model
-from ccenv.path import Path
-from ccenv.sender import ExternalSender
+from ccenv.network.adversary import ExternalAdversary
+from ccenv.network.model import get_model
+from ccenv.network.path import Path
+from ccenv.network.sender import ExternalSender
 
 _ID = "ccenv/Network-v0"
 _WASTE, _RATE, _SERVICE = 0, 1, 2

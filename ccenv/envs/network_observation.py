@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.network_observation import FLOW_ELEMENTS, PATH_ELEMENTS
-from ccenv.engine.observation import Element
+from ccenv.engine.compiled.network_observation import FLOW_ELEMENTS, PATH_ELEMENTS
+from ccenv.engine.compiled.observation import Element
 from ccenv.envs.core import Core
 
 

@@ -6,17 +6,17 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ccenv.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.beliefs import BeliefSettings, belief_settings
 from ccenv.config import StrictModel, validate
+from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import RewardWeights
 from ccenv.errors import InputError
-from ccenv.model import get_model
-from ccenv.path import Path
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.model import get_model
+from ccenv.network.path import Path
+from ccenv.network.sender import ExternalSender, Sender
 from ccenv.registry import load_target
-from ccenv.sender import ExternalSender, Sender
 
 EXTERNAL = "external"
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.

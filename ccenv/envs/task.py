@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.adversary import Adversary, ExternalAdversary
-from ccenv.engine.observation import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.core import Core
 from ccenv.envs.reward import TERMS, weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.sender import ExternalSender
+from ccenv.network.adversary import Adversary, ExternalAdversary
+from ccenv.network.sender import ExternalSender
 
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv import measures
 from ccenv.errors import unknown_name
-from ccenv.measures import UNDEFINED
-from ccenv.metrics import Measure
-from ccenv.path import MBPS_IN_BPS
+from ccenv.metrics import measures
+from ccenv.metrics.measures import UNDEFINED
+from ccenv.metrics.trace import Measure
+from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation.result import Result
 from ccenv.simulation.window import RunWindow
 
@@ -127,7 +127,7 @@ def queue_mean_share(window: RunWindow) -> float:
 
 
 def jain_index(window: RunWindow) -> float:
-    """Return Jain's index of the flows' throughputs. Reference: Jain, Chiu, Hawe 1984 (``ccenv.measures.jain``)."""
+    """Return Jain's index of the flows' throughputs. Reference: Jain, Chiu, Hawe 1984 (``ccenv.metrics.measures.jain``)."""
     rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
     return measures.jain(rates) if len(rates) else UNDEFINED
 
@@ -135,7 +135,7 @@ def jain_index(window: RunWindow) -> float:
 def starvation_ratio(window: RunWindow) -> float:
     """Return the largest throughput over the smallest, where a flow that got nothing counts as having got one segment.
 
-    Reference: [Starvation] s.5 (``ccenv.measures.starvation_ratio``).
+    Reference: [Starvation] s.5 (``ccenv.metrics.measures.starvation_ratio``).
     """
     seconds = np.array([window.seconds(flow) for flow in window.flows])
     took_part = seconds > 0
@@ -146,14 +146,14 @@ def starvation_ratio(window: RunWindow) -> float:
 def s_fairness(window: RunWindow) -> float:
     """Return the s of definition 2 over the second half of the run; a flow counts as having got at least one segment.
 
-    Reference: [Starvation] s.4.2 (``ccenv.measures.s_fairness``).
+    Reference: [Starvation] s.4.2 (``ccenv.metrics.measures.s_fairness``).
     """
     delivered = window.result.flow_log["goodput_bytes"][:, list(window.flows)]
     return measures.s_fairness(window.result.time_s, np.maximum(delivered, window.result.scenario.mss_bytes))
 
 
 def power(window: RunWindow) -> float:
-    """Return utilisation * Rm / (Rm + mean queueing delay). Reference: Kleinrock 1979 (``ccenv.measures.power``)."""
+    """Return utilisation * Rm / (Rm + mean queueing delay). Reference: Kleinrock 1979 (``ccenv.metrics.measures.power``)."""
     if window.total("goodput_bytes") <= 0:
         return 0.0
     return measures.power(utilisation(window), window.rtt_s, queueing_delay_mean_s(window))
@@ -174,7 +174,7 @@ def fair_power(window: RunWindow) -> float:
 def convergence_time_s(window: RunWindow) -> float:
     """Return when the newest of these flows is first within 20 % of an equal share of the link, for one second, after its start.
 
-    Reference: settling time (``ccenv.measures.convergence_time_s``), of rates averaged over half a second.
+    Reference: settling time (``ccenv.metrics.measures.convergence_time_s``), of rates averaged over half a second.
     """
     flow = max(window.flows, key=lambda f: window.result.scenario.flows[f].start_s)
     times, rates, capacity = _half_seconds(window.result, flow)

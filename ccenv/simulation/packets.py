@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccenv import __version__
-from ccenv.engine.packet_layout import EVENTS
+from ccenv.engine.packet.layout import EVENTS
 from ccenv.errors import InputError, PathError
 from ccenv.files import write_atomic
-from ccenv.path import FlowPath, Path, RateChange, Workload, grid_of
-from ccenv.trace import Trace, TraceHeader
+from ccenv.network.path import FlowPath, Path, RateChange, Workload, grid_of
+from ccenv.network.trace import Trace, TraceHeader
+from ccenv.version import VERSION
 
 if TYPE_CHECKING:
-    from ccenv.engine.packet_spec import FlowSpec
+    from ccenv.engine.packet.spec import FlowSpec
     from ccenv.simulation.result import Result
     from ccenv.simulation.scenario import Scenario
 
@@ -34,7 +34,7 @@ def save_packet_log(result: Result, path: str | os.PathLike[str]) -> None:
     header = {
         "format": LOG_FORMAT,
         "version": LOG_VERSION,
-        "ccenv_version": __version__,
+        "ccenv_version": VERSION,
         "events": EVENTS,
         "size_bytes": result.scenario.mss_bytes,
         "flows": result.names(),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
-from ccenv.path import MBPS_IN_BPS
+from ccenv.network.path import MBPS_IN_BPS
 
 if TYPE_CHECKING:
     from ccenv.simulation.result import Result

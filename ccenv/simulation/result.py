@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.packet_layout import FLOW_LOG, LINK_LOG
-from ccenv.path import MBPS_IN_BPS
+from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.network.trace import Trace
 from ccenv.simulation.scenario import Scenario
-from ccenv.trace import Trace
 
 # The cumulative fields of the logs.
 COUNTS = tuple(n for n in FLOW_LOG if n not in ("cwnd_bytes", "rate_Bps", "inflight_bytes", "rtt_s"))
@@ -25,13 +25,13 @@ class Result:
 
     Attributes:
         scenario: what was run.
-        flow_log: (rows, flows) records with the fields of ``ccenv.engine.packet_layout.FLOW_LOG``: cwnd_bytes, rate_Bps,
+        flow_log: (rows, flows) records with the fields of ``ccenv.engine.packet.layout.FLOW_LOG``: cwnd_bytes, rate_Bps,
             inflight_bytes, rtt_s (newest sample), and cumulative counts; row k is time k * log_s.
         link_log: (rows, links) records with the fields of ``LINK_LOG``.
         finished_s: (flows,) when a finite transfer was acknowledged; infinite: not.
         events: processed.
         wall_s: time that the kernel took.
-        packet_log: what happened to each packet, records of ``ccenv.engine.packet_log.LOG_DTYPE`` in the order of time, where the
+        packet_log: what happened to each packet, records of ``ccenv.engine.packet.log.LOG_DTYPE`` in the order of time, where the
             run was to keep it.
     """
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversary import ScriptedAdversary
 from ccenv.agents import make_sender
-from ccenv.engine.packet import PacketEngine
-from ccenv.engine.packet_log import DEFAULT_ROWS
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.engine.packet.log import DEFAULT_ROWS
 from ccenv.errors import InputError
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
 
@@ -33,7 +33,7 @@ def simulate(
         seed: instead of the scenario's.
         duration_s: instead of the scenario's.
         max_events: end the run with an error when it takes more.
-        packet_log: keep what happened to each packet, ``ccenv.engine.packet_log.DEFAULT_ROWS`` at most.
+        packet_log: keep what happened to each packet, ``ccenv.engine.packet.log.DEFAULT_ROWS`` at most.
         progress: called with the simulated time after every simulated second.
 
     Returns:

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import Field
 
 from ccenv.config import StrictModel, find_data, validate
-from ccenv.engine.packet_spec import NetworkSpec, NotNegative, Positive
+from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
 from ccenv.errors import InputError
 from ccenv.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
-from ccenv.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
+from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
 CONFIGS = "ccenv.configs.sim"
 MAX_DELAYS_BYTES = 16 << 20

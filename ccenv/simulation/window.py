@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ccenv.errors import InputError
-from ccenv.measures import UNDEFINED
+from ccenv.metrics.measures import UNDEFINED
 from ccenv.simulation.result import Result
 
 

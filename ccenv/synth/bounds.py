@@ -13,11 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.programs import Program, parse_program
-from ccenv.smt.bisect import Bracket, bisect
-from ccenv.smt.verifier import Verdict
-from ccenv.synth.objectives import Amount, Objectives
+from ccenv.smt.claims.bisect import Bracket, bisect
+from ccenv.smt.claims.verifier import Verdict
 from ccenv.synth.prove import Task, decide
-from ccenv.synth.query import Query
+from ccenv.synth.query.objectives import Amount, Objectives
+from ccenv.synth.query.query import Query
 
 UTILISATION = (Fraction(1, 2), Fraction(1), Fraction(1, 64))
 INFLIGHT = (Fraction(1, 2), Fraction(5), Fraction(1, 16))
@@ -77,11 +77,11 @@ def behaviour(query: Query, solutions: list[dict[str, Any]], most: int, rtts: in
     """
     import numpy as np
 
-    from ccenv.adversary import RecordedAdversary
-    from ccenv.engine.curve import CurveEngine
-    from ccenv.path import Path
-    from ccenv.sender import ProgramSender
-    from ccenv.smt.export import RTT_S
+    from ccenv.engine.curve.engine import CurveEngine
+    from ccenv.network.adversary import RecordedAdversary
+    from ccenv.network.path import Path
+    from ccenv.network.sender import ProgramSender
+    from ccenv.smt.network.export import RTT_S
 
     rate = 1.5e6
     named = {"infinite": np.inf, "small": 0.5, "large": 6.0, "arbitrary": 1.0}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ccenv.programs import Program
-from ccenv.smt.exact import program_decider, replay
-from ccenv.smt.setting import Setting
-from ccenv.smt.view import View, known
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.network.view import View, known
+from ccenv.smt.replay.exact import program_decider, replay
 from ccenv.synth.prove import BOUNDS
-from ccenv.synth.records import LARGEST, MOST_SAMPLES, PAST, TRACE
+from ccenv.synth.query.records import LARGEST, MOST_SAMPLES, PAST, TRACE
 
 
 def trace_of_view(view: View) -> np.ndarray | None:
@@ -85,7 +85,7 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         curves: (CURVES, MOST_SAMPLES) as ``simulate`` left them.
 
     Returns:
-        View: played forward by ``ccenv.smt.exact``, which checks every law.
+        View: played forward by ``ccenv.smt.replay.exact``, which checks every law.
 
     Raises:
         ReplayError: if simulator and replayer disagree.

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from ccenv import __version__
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import source_hash, write_atomic
+from ccenv.files import write_atomic
 from ccenv.foreign import parse_json, read_lines
-from ccenv.smt.solvers import version_of
+from ccenv.provenance import source_hash
+from ccenv.smt.solver.solvers import version_of
 from ccenv.synth.journal_lines import is_line
-from ccenv.synth.records import TRACE
+from ccenv.synth.query.records import TRACE
+from ccenv.version import VERSION as CCENV_VERSION
 
 VERSION = 1
 MAX_BYTES = 1 << 30
 MAX_LINE_BYTES = 8 << 20  # a group of the largest query has some 100 kB
 
-SOURCES = ("programs/*.py", "smt/*.py", "synth/*.py")
+SOURCES = ("programs/*.py", "smt/**/*.py", "synth/**/*.py")
 """What decides classes, counterexamples and verdicts: lines of other code are about other numbers."""
 
 
@@ -37,7 +38,13 @@ class Journal:
         except OSError as error:
             raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
         self.lines: list[dict[str, Any]] = []
-        self._head = {"kind": "head", "version": VERSION, "query": fingerprint, "ccenv": __version__, "solver": version_of("z3")}
+        self._head = {
+            "kind": "head",
+            "version": VERSION,
+            "query": fingerprint,
+            "ccenv": CCENV_VERSION,
+            "solver": version_of("z3"),
+        }
         self._head["code"] = source_hash(SOURCES)
         # Rewrite what is whole: a line cut short by a kill is dropped once.
         self._write(self._read() if reuse else [])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.foreign import is_finite
-from ccenv.synth.records import MOST_SAMPLES, TRACE
+from ccenv.synth.query.records import MOST_SAMPLES, TRACE
 
 _LARGEST = 1 << 62
 # Sums of a trace's numbers stay inside 63 bits, and the compiled replay indexes its samples by some of them.

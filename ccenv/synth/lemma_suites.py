@@ -14,13 +14,13 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.programs import Program, parse_program
-from ccenv.smt.bisect import bisect
-from ccenv.smt.lemmas import Lemma, LoadedSuite, Search, constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.smt.report import overall
-from ccenv.smt.senders import ProgramSmtSender
-from ccenv.smt.store import Store
-from ccenv.smt.verifier import Verdict, Verifier
-from ccenv.synth.query import Query
+from ccenv.smt.claims.bisect import bisect
+from ccenv.smt.claims.lemmas import Lemma, LoadedSuite, Search, constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.smt.claims.report import overall
+from ccenv.smt.claims.verifier import Verdict, Verifier
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.solver.store import Store
+from ccenv.synth.query.query import Query
 
 SUITE = "cc_qdel"
 INPUTS = frozenset({"C_L", "C_U", "qdel_L", "Rm", "MSS/Rm"})

@@ -9,19 +9,19 @@ from typing import Any, Literal
 
 from ccenv.errors import CcenvError
 from ccenv.programs import Program
-from ccenv.smt import properties
-from ccenv.smt.algebra import Formula, all_of, any_of, implies, negate
-from ccenv.smt.claims import no_window_misleads, starts_consistent
-from ccenv.smt.encode import AnySender, Needs, encode
-from ccenv.smt.properties import Property
-from ccenv.smt.senders import ProgramSmtSender
-from ccenv.smt.setting import Setting
-from ccenv.smt.solvers import solve
-from ccenv.smt.store import query_hash
-from ccenv.smt.verifier import Query, confirm
-from ccenv.smt.view import View, known
-from ccenv.synth.objectives import Objectives
-from ccenv.synth.query import Query as SynthesisQuery
+from ccenv.smt.claims import properties
+from ccenv.smt.claims.claims import no_window_misleads, starts_consistent
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.verifier import Query, confirm
+from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.network.view import View, known
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies, negate
+from ccenv.smt.solver.solvers import solve
+from ccenv.smt.solver.store import query_hash
+from ccenv.synth.query.objectives import Objectives
+from ccenv.synth.query.query import Query as SynthesisQuery
 
 BOUNDS = frozenset({"C_L", "C_U"})
 Status = Literal["proved", "refuted", "unknown"]
@@ -275,7 +275,7 @@ def require_consistent_beliefs(query: SynthesisQuery) -> Decision:
 
 
 def values_of(view: View) -> dict[str, Fraction | bool]:
-    """Return a view as the named values that ``ccenv.smt.exact.replay`` plays forward.
+    """Return a view as the named values that ``ccenv.smt.replay.exact.replay`` plays forward.
 
     Raises:
         CcenvError: for a view that is not in numbers.

@@ -14,7 +14,7 @@ from typing import Any
 from ccenv.errors import CcenvError
 from ccenv.files import write_atomic
 from ccenv.foreign import read_json
-from ccenv.synth.query import Query, load_query
+from ccenv.synth.query.query import Query, load_query
 from ccenv.synth.result import result
 from ccenv.synth.run import solve_query, start, warm_up
 

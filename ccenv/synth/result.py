@@ -7,14 +7,14 @@ import re
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv import __version__
 from ccenv.files import make_folder, write_atomic
 from ccenv.programs import pseudo_code, to_data, to_json
-from ccenv.smt.solvers import version_of
-from ccenv.synth.classes import members
-from ccenv.synth.query import Query
+from ccenv.smt.solver.solvers import version_of
+from ccenv.synth.query.classes import members
+from ccenv.synth.query.query import Query
+from ccenv.synth.query.template import Candidate, Space, Terms
 from ccenv.synth.run import Run
-from ccenv.synth.template import Candidate, Space, Terms
+from ccenv.version import VERSION
 
 
 def result(run: Run) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def result(run: Run) -> dict[str, Any]:
         "cpu_seconds_by_phase": {name: round(value, 3) for name, value in run.cpu_s.items()},
         "unknown": [{"class": number, "reason": reason} for number, reason in sorted(run.unknown.items())],
         "solutions": solutions,
-        "ccenv_version": __version__,
+        "ccenv_version": VERSION,
         "solver": version_of("z3"),
         "machine": f"{platform.machine()} {platform.system()}, Python {platform.python_version()}",
     }

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ccenv.errors import InputError
-from ccenv.smt.exact import ReplayError
-from ccenv.smt.view import View
-from ccenv.synth.classes import class_rows
+from ccenv.smt.network.view import View
+from ccenv.smt.replay.exact import ReplayError
 from ccenv.synth.exchange import trace_of_view, view_of_trace
-from ccenv.synth.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.journal_lines import classes_of
-from ccenv.synth.objectives import Objectives
 from ccenv.synth.prove import Decision, Task, broken_parts, recheck, require_consistent_beliefs
-from ccenv.synth.query import Query
-from ccenv.synth.records import MOST_SAMPLES
-from ccenv.synth.search import Simulator
-from ccenv.synth.template import Candidate, Space
+from ccenv.synth.query.classes import class_rows
+from ccenv.synth.query.objectives import Objectives
+from ccenv.synth.query.query import Query
+from ccenv.synth.query.records import MOST_SAMPLES
+from ccenv.synth.query.template import Candidate, Space
+from ccenv.synth.search.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
+from ccenv.synth.search.search import Simulator
 from ccenv.workers import Workers
 
 if TYPE_CHECKING:
-    from ccenv.synth.families import Families
+    from ccenv.synth.search.families import Families
 
 WAVE = 4
 """Groups that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
@@ -117,13 +117,13 @@ def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress
     space = query.space()
     query.check_size(space)
     if query.flows == 2:
-        from ccenv.synth.pair import check_pair
+        from ccenv.synth.pair.run import check_pair
 
         check_pair(query)
     journal = Journal(folder, query.fingerprint(), reuse)
     families = None
     if query.template.rates == 4:
-        from ccenv.synth.families import search_families
+        from ccenv.synth.search.families import search_families
 
         families = search_families(query, space, journal, confirm_break, progress)
     rows = class_rows(space) if families is None else families.rows
@@ -151,7 +151,7 @@ def _restore(run: Run) -> None:
         elif line["kind"] == "group":
             _note(run, line)
         elif line["kind"] == "pairs":
-            from ccenv.synth.pair import note_pairs
+            from ccenv.synth.pair.run import note_pairs
 
             note_pairs(run, line)
         elif line["kind"] == "simulated":
@@ -190,7 +190,7 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
     """
     workers = Workers(jobs, backend)
     if run.query.flows == 2:
-        from ccenv.synth.pair import solve_pairs
+        from ccenv.synth.pair.run import solve_pairs
 
         solve_pairs(run, workers, progress)
         return
@@ -249,7 +249,7 @@ def _simulate(run: Run) -> None:
 
 def confirm_break(simulator: Simulator, trace: np.ndarray, broken: np.ndarray) -> None:
     """Run the first program that a trace breaks and replay it in rational numbers; ReplayError where that shows no violation."""
-    from ccenv.synth.kernel import CURVES, simulate
+    from ccenv.synth.search.kernel import CURVES, simulate
 
     number, rates = int(broken[0]), simulator.space.template.rates
     curves = np.zeros((CURVES, MOST_SAMPLES), np.int64)
@@ -357,7 +357,7 @@ def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
 
 def _recheck(run: Run, number: int, solver: str) -> dict[str, Any]:
     if run.query.flows == 2:
-        from ccenv.synth.pair import pair_task, recheck_pair
+        from ccenv.synth.pair.run import pair_task, recheck_pair
 
         return recheck_pair(pair_task(run, number), solver)
     return recheck(_task(run, number), solver)
@@ -366,8 +366,8 @@ def _recheck(run: Run, number: int, solver: str) -> dict[str, Any]:
 def warm_up() -> None:
     """Load the solver and compile the simulator, so that a run's times are its own."""
     from ccenv.errors import require_extra
-    from ccenv.synth.kernel import score
-    from ccenv.synth.records import CONDITION, GOAL, RATE, TRACE
+    from ccenv.synth.query.records import CONDITION, GOAL, RATE, TRACE
+    from ccenv.synth.search.kernel import score
 
     require_extra("z3", "verify")
     import z3

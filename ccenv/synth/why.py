@@ -8,12 +8,12 @@ from typing import Any
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.programs import Program
-from ccenv.smt.export import as_trace
-from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.view import View
-from ccenv.synth.objectives import Objectives
+from ccenv.smt.network.export import as_trace
+from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.network.view import View
 from ccenv.synth.prove import Task, broken_parts, decide, require_consistent_beliefs
-from ccenv.synth.query import Query
+from ccenv.synth.query.objectives import Objectives
+from ccenv.synth.query.query import Query
 
 
 def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def why(query: Query, program: Program, folder: FilePath) -> dict[str, Any]:
     if unknown:
         raise InputError(f"program {program.name!r} reads {', '.join(sorted(unknown))}, which query {query.name!r} does not have")
     if query.flows == 2:
-        from ccenv.synth.pair_why import why_pair
+        from ccenv.synth.pair.why import why_pair
 
         return why_pair(query, program, folder)
     goals = query.goals()

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel
-from ccenv.engine.mlp import MAX_WIDTH
+from ccenv.engine.compiled.mlp import MAX_WIDTH
 
 
 class PpoSettings(StrictModel):

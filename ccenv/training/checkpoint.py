@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.learned.tensors import TYPES, read_typed
-from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.foreign import is_finite, is_version, read_bounded, read_json, resolve_inside, shown

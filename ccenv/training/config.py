@@ -10,15 +10,15 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from ccenv.adversaries.search.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_of, scene_set
+from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_of, scene_set
 from ccenv.config import StrictModel, find_data, validate
-from ccenv.engine.mlp import MAX_WIDTH
+from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
-from ccenv.path import Path
+from ccenv.network.path import Path
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
 
 CONFIGS = "ccenv.configs.train"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.adversary import Adversary
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError
-from ccenv.path import Path
-from ccenv.sender import ExternalSender, Sender
+from ccenv.network.adversary import Adversary
+from ccenv.network.path import Path
+from ccenv.network.sender import ExternalSender, Sender
 from ccenv.training.path_sets import FIXED, PathSet, path_seed
 
 MODELS = ("cbr_delay", "ccac")

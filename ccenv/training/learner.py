@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ccenv.adversary import MlpAdversary
-from ccenv.engine.observation import OBSERVATION_VERSION
-from ccenv.engine.rng import uniform
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.task import SenderTask
 from ccenv.errors import CcenvError, require_extra
-from ccenv.sender import MlpSender
+from ccenv.network.adversary import MlpAdversary
+from ccenv.network.sender import MlpSender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch

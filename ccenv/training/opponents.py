@@ -11,12 +11,12 @@ import math
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversaries.search import attack_path, make_search
-from ccenv.adversaries.search.game import Game, Scene
-from ccenv.adversaries.search.patterns import PERIODS_RTTS
-from ccenv.adversary import Adversary, MlpAdversary, RecordedAdversary
-from ccenv.engine.rng import uniform
-from ccenv.sender import MlpSender
+from ccenv.attack import attack_path, make_search
+from ccenv.attack.game import Game, Scene
+from ccenv.attack.patterns import PERIODS_RTTS
+from ccenv.engine.compiled.rng import uniform
+from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
+from ccenv.network.sender import MlpSender
 from ccenv.training.config import TrainConfig
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss

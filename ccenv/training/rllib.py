@@ -18,18 +18,18 @@ import numpy as np
 import yaml
 from pydantic import Field, model_validator
 
-from ccenv.adversary import MlpAdversary
 from ccenv.cluster import start_ray
 from ccenv.config import StrictModel
-from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
-from ccenv.sender import MlpSender
+from ccenv.network.adversary import MlpAdversary
+from ccenv.network.sender import MlpSender
 from ccenv.training.algorithm_settings import check_widths
 from ccenv.training.clock import Stopwatch
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
-from ccenv.training.record import code_hash
+from ccenv.training.records.record import code_hash
 
 CONNECT_LIMIT_S = 5.0
 SENDER, NETWORK = "sender", "network"

@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from ccenv.adversary import MlpAdversary
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
 from ccenv.foreign import is_version, read_json
-from ccenv.sender import MlpSender
+from ccenv.network.adversary import MlpAdversary
+from ccenv.network.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.path_sets import PathSet
-from ccenv.training.record import code_hash
+from ccenv.training.records.record import code_hash
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner
@@ -280,7 +280,7 @@ class _Record:
     """run.json: what ran where, and how it ended."""
 
     def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
-        from ccenv.benchmarks.provenance import machine, now, versions
+        from ccenv.provenance import machine, now, versions
 
         self._file = folder / RECORD
         self._now = now

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ccenv.adversaries.search.paths import PATHS
+from ccenv.attack.paths import PATHS
 from ccenv.envs.distribution import PathDistribution
-from ccenv.path import Path
+from ccenv.network.path import Path
 from ccenv.training.config import TrainConfig, fixed_paths
 
 if TYPE_CHECKING:

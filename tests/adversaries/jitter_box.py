@@ -4,7 +4,7 @@ import numba
 import numpy as np
 from numba import njit
 
-from ccenv.engine.signals import MOVE, VIEW
+from ccenv.engine.compiled.signals import MOVE, VIEW
 
 MSS_BYTES = 1500.0
 

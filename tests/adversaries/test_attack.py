@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from ccenv.adversaries.learned import load_adversary, save_adversary
-from ccenv.adversaries.search import PANEL, PATHS, SEARCHES, attack
-from ccenv.adversaries.search.game import Game, Scene
-from ccenv.adversaries.search.lookahead import fork
-from ccenv.adversaries.search.patterns import shapes
-from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.engine.network_observation import N_FLOW, N_PATH
-from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.attack import PANEL, PATHS, SEARCHES, attack
+from ccenv.attack.game import Game, Scene
+from ccenv.attack.patterns import shapes
+from ccenv.attack.searches.lookahead import fork
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics import Window, utilisation
-from ccenv.path import make_path
+from ccenv.metrics.trace import Window, utilisation
+from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
+from ccenv.network.path import make_path
 
 SMALL = {"steps_per_rtt": 4, "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 200_000}
 

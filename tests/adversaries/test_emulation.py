@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from ccenv.adversaries.emulation.jitter import departures, emulate
-from ccenv.adversaries.search import attack
+from ccenv.attack import attack
+from ccenv.attack.emulation.jitter import departures, emulate
 from ccenv.errors import InputError
-from ccenv.legality import check_trace
-from ccenv.path import make_path
+from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
 
 SHORT = {"warmup_rtts": 20, "window_rtts": 40}
 
@@ -30,10 +30,10 @@ def test_theorem_1_needs_the_jitter():
     """The same two flows with the same states, but a kind network: the starved one recovers."""
     from dataclasses import replace
 
-    from ccenv.adversaries.emulation import starvation
-    from ccenv.adversaries.search.game import Game, Scene
-    from ccenv.adversaries.search.paths import attack_path
     from ccenv.agents import make_sender
+    from ccenv.attack.emulation import starvation
+    from ccenv.attack.game import Game, Scene
+    from ccenv.attack.paths import attack_path
 
     played = {}
     original = starvation._play

@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ccenv.adversaries.search import attack
-from ccenv.adversaries.search.cold_start import worst_cold_start
-from ccenv.adversaries.search.game import Game, Scene
-from ccenv.adversaries.search.gap import adversary_gap, gap_path
-from ccenv.adversaries.search.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
+from ccenv.attack import attack
+from ccenv.attack.cold_start import worst_cold_start
+from ccenv.attack.game import Game, Scene
+from ccenv.attack.gap import adversary_gap, gap_path
+from ccenv.attack.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
 from ccenv.cli.main import main
-from ccenv.path import make_path
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.path import make_path
 
 pytest.importorskip("z3")
 

@@ -5,7 +5,7 @@ import pytest
 from jitter_box import compiled, delays_steps, fresh, fresh_move, run_box, view_of
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.engine.signals import ADVERSARY_SLOTS
+from ccenv.engine.compiled.signals import ADVERSARY_SLOTS
 from ccenv.errors import InputError, UnknownNameError
 
 NAMES = ADVERSARIES.names("scripted")

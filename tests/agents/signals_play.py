@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from numba import njit
 
-from ccenv.engine.signals import ACK, LOSS, TICK
+from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 
 
 def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
@@ -60,7 +60,7 @@ def plain_python(*modules):
     replaced = []
     for module in modules:
         for name, value in list(vars(module).items()):
-            if hasattr(value, "py_func") and value.py_func.__module__ != "ccenv.engine.rng":
+            if hasattr(value, "py_func") and value.py_func.__module__ != "ccenv.engine.compiled.rng":
                 replaced.append((module, name, value))
                 setattr(module, name, value.py_func)
     try:

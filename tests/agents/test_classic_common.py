@@ -8,7 +8,7 @@ from signals_play import compiled, fresh_state, module_of, plain_python, random_
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.classic import allegro, bbr2_model, common, pcc
-from ccenv.engine.signals import ACK, LOSS, TICK
+from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.errors import InputError
 
 CLASSIC = AGENTS.names("classic")

@@ -9,9 +9,9 @@ import pytest
 from ccenv.agents import make_sender
 from ccenv.agents.learned import load_policy, save_policy
 from ccenv.agents.learned.tensors import MAX_TENSORS, read_tensors, tensor_file
-from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.errors import InputError
-from ccenv.sender import MlpSender
+from ccenv.network.sender import MlpSender
 
 
 def policy(widths=(N_OBSERVATION, 8, 4, 1), activation="tanh", seed=0, version=OBSERVATION_VERSION):

@@ -7,12 +7,12 @@ import pytest
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.benchmarks.hashing import sender_hash
-from ccenv.engine.curve import CurveEngine
+from ccenv.benchmarks.cells.identity import sender_hash
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import CcenvError
-from ccenv.legality import check_trace
-from ccenv.path import FlowPath, Path
-from ccenv.sender import HeldSender
+from ccenv.network.laws import check_trace
+from ccenv.network.path import FlowPath, Path
+from ccenv.network.sender import HeldSender
 
 RATE_MBPS, RATE_Bps, MSS = 12.0, 1.5e6, 1500
 SERVICE_S = MSS / RATE_Bps

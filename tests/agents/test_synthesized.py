@@ -127,7 +127,7 @@ def test_probe_slow_stands_still_at_the_smallest_rate_as_published():
         assert (max(rates) == 2 * c_l_lambda + one) != stands
 
 
-@pytest.mark.parametrize("taker", ["ccenv.smt.catalog:smt_sender", "ccenv.leaderboard.submission.pack:_payload"])
+@pytest.mark.parametrize("taker", ["ccenv.smt.senders.catalog:smt_sender", "ccenv.leaderboard.submission.pack:_payload"])
 def test_what_takes_one_program_refuses_one_that_starts_with_another(taker):
     with pytest.raises(InputError, match="starts with another program"):
         load_target(taker)("cc_probe_slow_k")

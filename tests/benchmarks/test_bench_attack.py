@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from small_suite import small
 
-from ccenv.benchmarks.attack_cells import AttackCell, search_player
-from ccenv.benchmarks.players import agent_player
-from ccenv.benchmarks.runner import cells_for, evaluate, run_suite
-from ccenv.benchmarks.suite import load_suite, suite_of
-from ccenv.benchmarks.suite_base import SuiteBase
+from ccenv.benchmarks.cells.attack import AttackCell, search_player
+from ccenv.benchmarks.cells.players import agent_player
+from ccenv.benchmarks.run.runner import cells_for, evaluate, run_suite
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.curve import load_suite, suite_of
 from ccenv.errors import InputError, UnknownNameError
-from ccenv.legality import check_trace
-from ccenv.metrics import Window, measure
-from ccenv.trace import load_trace
+from ccenv.metrics.trace import Window, measure
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import load_trace
 
 METRICS = {"utilisation": "higher", "power": "higher", "starvation_ratio": "lower"}
 

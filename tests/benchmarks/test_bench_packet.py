@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from ccenv.benchmarks.backends import BACKENDS
-from ccenv.benchmarks.packet_cells import PacketCell, packet_cells_of
-from ccenv.benchmarks.packet_suite import PacketSuite, parse_metric
-from ccenv.benchmarks.parquet import PARQUET, read_parquet
-from ccenv.benchmarks.players import agent_player
-from ccenv.benchmarks.references import check, interval_of, value_of
-from ccenv.benchmarks.runner import evaluate, run_suite
-from ccenv.benchmarks.suite import load_suite, suite_of
-from ccenv.benchmarks.suite_base import Quantity, Reference
-from ccenv.benchmarks.template import expand, substitute
+from ccenv.benchmarks.cells.packet import PacketCell, packet_cells_of
+from ccenv.benchmarks.cells.players import agent_player
+from ccenv.benchmarks.run.backends import BACKENDS
+from ccenv.benchmarks.run.parquet import PARQUET, read_parquet
+from ccenv.benchmarks.run.runner import evaluate, run_suite
+from ccenv.benchmarks.suite.base import Quantity, Reference
+from ccenv.benchmarks.suite.curve import load_suite, suite_of
+from ccenv.benchmarks.suite.packet import PacketSuite, parse_metric
+from ccenv.benchmarks.suite.references import check, interval_of, value_of
+from ccenv.benchmarks.suite.template import expand, substitute
 from ccenv.cli.main import main
 from ccenv.config import validate
 from ccenv.errors import InputError

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from test_bench_packet import small_packets
 
-from ccenv.benchmarks.figures import draw, picture, table
-from ccenv.benchmarks.page import build_report
-from ccenv.benchmarks.runner import run_suite
-from ccenv.benchmarks.suite import suite_of
+from ccenv.benchmarks.report.figures import draw, picture, table
+from ccenv.benchmarks.report.page import build_report
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.errors import InputError
 

@@ -13,19 +13,20 @@ from typing import Any
 import pytest
 from small_suite import small, small_suite, write_suite
 
-from ccenv.benchmarks import backends, cells
-from ccenv.benchmarks.backends import run_cell
-from ccenv.benchmarks.cells import cells_of, play, values_of
-from ccenv.benchmarks.players import agent_player
-from ccenv.benchmarks.runner import run_suite
-from ccenv.benchmarks.store import CELLS, MANIFEST, RunFolder
-from ccenv.benchmarks.suite import Suite
+from ccenv.benchmarks.cells import curve as cells
+from ccenv.benchmarks.cells.curve import cells_of, play, values_of
+from ccenv.benchmarks.cells.players import agent_player
+from ccenv.benchmarks.run import backends
+from ccenv.benchmarks.run.backends import run_cell
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.run.store import CELLS, MANIFEST, RunFolder
+from ccenv.benchmarks.suite.curve import Suite
 from ccenv.config import validate
 from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
 from ccenv.foreign import parse_json
-from ccenv.legality import check_trace
-from ccenv.metrics import Window, measure
-from ccenv.trace import load_trace
+from ccenv.metrics.trace import Window, measure
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import load_trace
 
 
 def records_of(folder: Path) -> list[dict[str, Any]]:
@@ -61,8 +62,8 @@ def test_a_record_is_what_its_path_and_seed_give(finished: Path) -> None:
     """Recompute one cell by hand: engine, trace, window, metrics."""
     from ccenv.adversaries import make_adversary
     from ccenv.agents import make_sender
-    from ccenv.engine.curve import CurveEngine
-    from ccenv.path import Path as NetworkPath
+    from ccenv.engine.curve.engine import CurveEngine
+    from ccenv.network.path import Path as NetworkPath
 
     record = next(r for r in records_of(finished) if (r["scenario"], r["agent"], r["adversary"]) == ("two", "reno", "uniform"))
     engine = CurveEngine(
@@ -158,7 +159,7 @@ def test_the_key_is_of_what_decides_the_numbers() -> None:
 
 
 def test_a_changed_program_is_played_anew_under_its_name(tmp_path: Path) -> None:
-    program = json.loads((Path(cells.__file__).parents[1] / "agents" / "synthesized" / "cc_qdel.json").read_text())
+    program = json.loads((Path(cells.__file__).parents[2] / "agents" / "synthesized" / "cc_qdel.json").read_text())
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({**program, "name": "mine"}))
     first = run_suite(small_suite(), tmp_path / "run", extra_agents=[str(file)], pictures=False)
@@ -181,7 +182,7 @@ def test_an_illegal_trace_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccenv.benchmarks import report
+    from ccenv.benchmarks.report import write as report
 
     monkeypatch.setattr(report, "values_of", lambda cell, trace: {**values_of(cell, trace), "power": 0.123})
     with pytest.raises(EngineError, match="played again"):

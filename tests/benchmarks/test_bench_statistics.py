@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
-from ccenv.benchmarks.statistics import estimate, interquartile_mean
+from ccenv.benchmarks.statistics.intervals import estimate, interquartile_mean
 from ccenv.errors import InputError
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from small_suite import small, small_suite, write_suite
 
-from ccenv.benchmarks.cells import cells_of
-from ccenv.benchmarks.players import agent_player
-from ccenv.benchmarks.runner import cells_for
-from ccenv.benchmarks.suite import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.cells.curve import cells_of
+from ccenv.benchmarks.cells.players import agent_player
+from ccenv.benchmarks.run.runner import cells_for
+from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.config import shipped_names, validate
 from ccenv.errors import InputError, UnknownNameError
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ccenv.benchmarks import theory
+from ccenv.benchmarks.suite import theory
 from ccenv.errors import InputError, UnknownNameError
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.legality import check_trace
-from ccenv.trace import load_trace
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import load_trace
 
 QUICK = ["--budget", "200000", "--steps-per-rtt", "4", "--warmup-rtts", "10", "--window-rtts", "10"]
 
@@ -33,7 +33,7 @@ def test_prints_and_stores_the_worst(capsys, tmp_path):
 
 
 def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
-    from ccenv.adversaries.search import cem
+    from ccenv.attack.searches import cem
 
     out = tmp_path / "attack"
     first = attack(capsys, "copa", "--out", str(tmp_path / "other"))[1]
@@ -58,7 +58,7 @@ def test_a_trace_that_the_checker_refuses_means_exit_code_1(capsys, monkeypatch,
     def check_with_bytes_too_many(trace):
         return check_trace(replace(trace, S=trace.S + 1e9 * np.eye(len(trace.S))[:, -1:]))
 
-    module = import_module("ccenv.adversaries.search.attack")  # the package has a function of this name
+    module = import_module("ccenv.attack.run")  # the package has a function of this name
     monkeypatch.setattr(module, "check_trace", check_with_bytes_too_many)
     code, data, err = attack(capsys, "cubic", "--adversary", "corners", "--out", str(tmp_path / "a"))
     assert code == 1

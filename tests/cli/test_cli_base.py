@@ -18,7 +18,7 @@ from ccenv.cli import main as cli
 from ccenv.cli.output import print_table, to_plain
 from ccenv.config import find_data
 from ccenv.errors import CcenvError
-from ccenv.model import MODELS
+from ccenv.network.model import MODELS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -97,7 +97,7 @@ class TestMain:
         def interrupted(_: Path) -> None:
             raise kind
 
-        monkeypatch.setattr("ccenv.trace.load_trace", interrupted)
+        monkeypatch.setattr("ccenv.network.trace.load_trace", interrupted)
         code, _, err = run(capsys, "trace", "check", "x.npz")
         assert code == 130
         assert err.count("\n") == 1
@@ -107,7 +107,7 @@ class TestMain:
         def defect(_: Path) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr("ccenv.trace.load_trace", defect)
+        monkeypatch.setattr("ccenv.network.trace.load_trace", defect)
         with pytest.raises(ZeroDivisionError):
             cli.main(["trace", "check", "x.npz"])
 
@@ -115,7 +115,7 @@ class TestMain:
         def fails(_: Path) -> None:
             raise CcenvError("first\n  second")
 
-        monkeypatch.setattr("ccenv.trace.load_trace", fails)
+        monkeypatch.setattr("ccenv.network.trace.load_trace", fails)
         assert run(capsys, "trace", "check", "x")[2] == "ccenv: error: first\\n second\n"
 
     def test_every_command_has_help_with_an_example_and_json(self, capsys: Capture) -> None:

@@ -57,6 +57,6 @@ def test_a_refusal_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch,
     def refused(_: Path) -> None:
         raise OSError(30, "Read-only file system", "some/file")
 
-    monkeypatch.setattr("ccenv.trace.load_trace", refused)
+    monkeypatch.setattr("ccenv.network.trace.load_trace", refused)
     assert main(["trace", "check", "x.npz"]) == 2
     assert capsys.readouterr().err == "ccenv: error: some/file: Read-only file system\n"

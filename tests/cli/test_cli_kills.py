@@ -54,7 +54,7 @@ def with_board(folder: Path) -> None:
 
 
 def board_records(folder: Path) -> Any:
-    from ccenv.leaderboard.home import Home
+    from ccenv.leaderboard.store.home import Home
 
     with Home(folder / "out").open_existing() as store:
         records = {record.slot: record for record in store.records("evaluation")}

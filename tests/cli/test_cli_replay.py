@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
 from ccenv.cli.main import main
-from ccenv.engine.curve import CurveEngine
-from ccenv.path import make_path
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.path import make_path
 
 
 def trace_file(folder, steps, steps_per_rtt=1):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from oracles.curve import ReferenceCurveEngine
 
-from ccenv.engine.curve import CurveEngine
-from ccenv.engine.curve_reference import ReferenceCurveEngine
+from ccenv.engine.curve.engine import CurveEngine
 
 CURVES = ("A", "E", "L", "L_free", "S", "P")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.path import FlowPath, Path
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.path import FlowPath, Path
 
 PROGRAMS = ("cc_qdel", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_fast")
 CLASSIC = ("reno", "cubic", "vegas", "copa", "bbr1")

@@ -6,11 +6,11 @@ import numpy as np
 from random_setup import SCRIPTED
 
 from ccenv.adversaries import make_adversary
-from ccenv.adversary import RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.beliefs import BeliefSettings
-from ccenv.engine.curve import CurveEngine
-from ccenv.path import FlowPath, Path, Workload
+from ccenv.engine.compiled.beliefs import BeliefSettings
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.adversary import RecordedAdversary
+from ccenv.network.path import FlowPath, Path, Workload
 
 SILENCES = ("late_start", "late_start_of_one", "on_off", "on_off_of_one", "finite_then_late", "stop_then_late")
 SHORT_WINDOWS = BeliefSettings(window_rtts=2)  # short rings: many of them in a run that the plain reference can follow

@@ -10,9 +10,9 @@ import pytest
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.engine.curve import CurveEngine
-from ccenv.legality import check_trace
-from ccenv.path import make_path
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
 
 PLAYERS = sorted(ADVERSARIES.names("scripted"))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compare import compare, run_both
+from oracles.curve import ReferenceCurveEngine
 from random_setup import random_setup
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.curve import CurveEngine
-from ccenv.engine.curve_reference import ReferenceCurveEngine
-from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
-from ccenv.legality import check_trace
-from ccenv.path import FlowPath, Path, RateChange, RedParameters, Workload
-from ccenv.sender import ExternalSender, MlpSender
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.laws import check_trace
+from ccenv.network.path import FlowPath, Path, RateChange, RedParameters, Workload
+from ccenv.network.sender import ExternalSender, MlpSender
 
 # In these trials a sender compares numbers that are equal but for round-off more often than the test allows
 # (Vegas and Copa at an exactly full pipe, cc_probe_slow at q_U = MSS).

@@ -8,11 +8,11 @@ from compare import run_both
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.curve import CurveEngine
-from ccenv.legality import check_trace
-from ccenv.path import LONGEST_S, FlowPath, Path, RateChange
-from ccenv.sender import ExternalSender
-from ccenv.trace import Trace
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.laws import check_trace
+from ccenv.network.path import LONGEST_S, FlowPath, Path, RateChange
+from ccenv.network.sender import ExternalSender
+from ccenv.network.trace import Trace
 
 RTT_S, DT_S = 0.04, 0.005
 

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ccenv.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
 from ccenv.agents import make_sender
-from ccenv.engine.curve import CurveEngine
-from ccenv.engine.mlp import mlp_level, mlp_moves_reference
-from ccenv.engine.network_observation import N_FLOW, N_PATH, fill_network_observation
-from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.engine.compiled.mlp import mlp_level, mlp_moves_reference
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, fill_network_observation
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.core import Core
 from ccenv.envs.network_observation import observe_network
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.legality import check_trace
-from ccenv.path import make_path
+from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
 
 PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=3)
 TWO = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=3, n_flows=2)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccenv.adversary import ExternalAdversary, RecordedAdversary
-from ccenv.engine.rng import uniform
-from ccenv.engine.signals import MOVE, VIEW
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import MOVE, VIEW
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution, PathSource
 from ccenv.envs.mixture import MIXTURE_STATE, MoveMixture, init, play
@@ -21,9 +20,10 @@ from ccenv.envs.reward import TERMS, RewardWeights, interval_terms
 from ccenv.envs.settings import EnvSettings
 from ccenv.envs.task import SenderTask
 from ccenv.errors import InputError
-from ccenv.legality import check_trace
-from ccenv.path import make_path
-from ccenv.sender import ExternalSender
+from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
+from ccenv.network.sender import ExternalSender
 
 MODELS = ("ideal", "cbr_delay", "ccac", "strong")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccenv.errors import InputError
-from ccenv.legality import check_trace
+from ccenv.network.laws import check_trace
 
 pytest.importorskip("pettingzoo")
 

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import ccenv
-from ccenv.engine.observation import OBSERVATION
+from ccenv.engine.compiled.observation import OBSERVATION
 from ccenv.envs.network import NetworkEnv, NetworkVectorEnv
 from ccenv.envs.network_observation import network_elements
 from ccenv.envs.sender import SenderEnv, SenderVectorEnv

@@ -15,8 +15,8 @@ def main(arguments: list[str]) -> int:
         if group.name == arguments[1]:
             __import__(group.module)
     import ccenv.foreign
-    import ccenv.leaderboard.exchange
-    import ccenv.trace  # noqa: F401 -- what the command imports is not what the file costs
+    import ccenv.leaderboard.store.exchange
+    import ccenv.network.trace  # noqa: F401 -- what the command imports is not what the file costs
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + (int(arguments[0]) << 20)

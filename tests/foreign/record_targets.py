@@ -66,9 +66,9 @@ def _payload(kind: str) -> Target:
 @cache
 def _export() -> bytes:
     """Return the export of a small board."""
-    from ccenv.leaderboard.exchange import export_board
-    from ccenv.leaderboard.home import Home
-    from ccenv.leaderboard.submit import submit_folder
+    from ccenv.leaderboard.store.exchange import export_board
+    from ccenv.leaderboard.store.home import Home
+    from ccenv.leaderboard.submission.submit import submit_folder
 
     with tempfile.TemporaryDirectory() as scratch:
         home = Home(Path(scratch) / "board")
@@ -79,8 +79,8 @@ def _export() -> bytes:
 
 
 def _import(content: bytes, folder: Path) -> object:
-    from ccenv.leaderboard.exchange import import_board, read_export
-    from ccenv.leaderboard.home import Home
+    from ccenv.leaderboard.store.exchange import import_board, read_export
+    from ccenv.leaderboard.store.home import Home
 
     (folder / "in.jsonl").write_bytes(content)
     shutil.rmtree(folder / "board", ignore_errors=True)
@@ -91,7 +91,7 @@ def _import(content: bytes, folder: Path) -> object:
 
 def _row(content: bytes, folder: Path) -> object:
     """Forge the content of a submission's record, with hashes that fit: only its own rules can refuse it."""
-    from ccenv.leaderboard.store import START, chained, record_hash
+    from ccenv.leaderboard.store.database import START, chained, record_hash
 
     lines = [json.loads(line) for line in _export().splitlines()]
     chain = START
@@ -114,7 +114,7 @@ def _rows() -> list[bytes]:
 
 def _bench_manifest(content: bytes, folder: Path) -> object:
     from ccenv.foreign import parse_json
-    from ccenv.leaderboard.records import played_hash, read_manifest
+    from ccenv.leaderboard.store.records import played_hash, read_manifest
 
     # The hash is made to fit, so that the suite's own rules refuse what is changed in it.
     data = parse_json(content, "manifest.json")
@@ -124,7 +124,7 @@ def _bench_manifest(content: bytes, folder: Path) -> object:
 
 
 def _bench_cells(content: bytes, folder: Path) -> object:
-    from ccenv.leaderboard.records import read_cells
+    from ccenv.leaderboard.store.records import read_cells
 
     manifest = _bench().manifest
     return read_cells(content, manifest.model_copy(update={"n_cells": max(1, len(content.splitlines()))}), "cells.jsonl")
@@ -154,7 +154,7 @@ VERIFIED = {
 
 
 def _verification(content: bytes, folder: Path) -> object:
-    from ccenv.leaderboard.records import read_records
+    from ccenv.leaderboard.store.records import read_records
 
     (folder / "records").mkdir(exist_ok=True)
     (folder / "records" / "verification.json").write_bytes(content)
@@ -162,14 +162,14 @@ def _verification(content: bytes, folder: Path) -> object:
 
 
 def _bench_record(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.records import read_record
+    from ccenv.benchmarks.run.records import read_record
 
     (folder / "record.json").write_bytes(content)
     return read_record(folder)
 
 
 def _answer(content: bytes, folder: Path) -> object:
-    from ccenv.smt.store import Store
+    from ccenv.smt.solver.store import Store
 
     store = Store(folder / "verify")
     store._answer_file("text", "z3 4").write_bytes(content)
@@ -211,7 +211,7 @@ def _journal(content: bytes, folder: Path) -> object:
 
 def _journal_lines() -> list[bytes]:
     from ccenv.synth.journal import trace_data
-    from ccenv.synth.records import TRACE
+    from ccenv.synth.query.records import TRACE
 
     zero = np.zeros((), TRACE)
     zero["samples"], zero["link"] = 5, 240
@@ -229,7 +229,7 @@ def _journal_lines() -> list[bytes]:
 
 
 def _state(content: bytes, folder: Path) -> object:
-    from ccenv.training.distill.prove import read_state
+    from ccenv.distill.prove import read_state
 
     (folder / "state.npz").write_bytes(content)
     return read_state(folder / "state.npz")
@@ -250,7 +250,7 @@ def _state_note(content: bytes, folder: Path) -> object:
 
 
 def _stage(content: bytes, folder: Path) -> object:
-    from ccenv.training.distill import stages
+    from ccenv.distill import stages
 
     (folder / "distilled" / "stages").mkdir(parents=True, exist_ok=True)
     (folder / "distilled" / "stages" / "tree.json").write_bytes(content)
@@ -259,14 +259,14 @@ def _stage(content: bytes, folder: Path) -> object:
 
 
 def _distilled(content: bytes, folder: Path) -> object:
-    from ccenv.training.distill.record import read_data
+    from ccenv.distill.records.record import read_data
 
     (folder / "distillation.json").write_bytes(content)
     return read_data(folder / "distillation.json")
 
 
 def _learning(content: bytes, folder: Path) -> object:
-    from ccenv.training.record import read_data
+    from ccenv.training.records.record import read_data
 
     (folder / "learning.json").write_bytes(content)
     return read_data(folder / "learning.json")
@@ -274,8 +274,8 @@ def _learning(content: bytes, folder: Path) -> object:
 
 def _replay(content: bytes, folder: Path) -> object:
     """Read a solver's trace and turn it into moves of the engine, as ``ccenv replay`` does."""
-    from ccenv.smt.moves import moves_of
-    from ccenv.trace import load_trace
+    from ccenv.network.trace import load_trace
+    from ccenv.smt.network.moves import moves_of
 
     (folder / "replay.npz").write_bytes(content)
     trace = load_trace(folder / "replay.npz")

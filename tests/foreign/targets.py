@@ -72,7 +72,7 @@ def _trace_header(content: bytes, folder: Path) -> object:
     """Put a header into an otherwise good trace."""
     import zipfile
 
-    from ccenv.trace import load_trace
+    from ccenv.network.trace import load_trace
 
     # The arrays have as many flows as the header that was changed had, so that the seeds themselves are read.
     good = foreign.read_archive(_GOOD_TRACE[content.count(b"rtt_s") > 1], "good", 1 << 20)
@@ -100,7 +100,7 @@ def _headers() -> list[bytes]:
 
 
 def _load_trace(file: Path) -> object:
-    from ccenv.trace import load_trace
+    from ccenv.network.trace import load_trace
 
     return load_trace(file)
 
@@ -144,19 +144,19 @@ def _learned(room: str, ending: str) -> Callable[[], list[bytes]]:
 
 
 def _suite(file: Path) -> object:
-    from ccenv.benchmarks.suite import load_suite
+    from ccenv.benchmarks.suite.curve import load_suite
 
     return load_suite(str(file))
 
 
 def _query(file: Path) -> object:
-    from ccenv.synth.query import load_query
+    from ccenv.synth.query.query import load_query
 
     return load_query(str(file))
 
 
 def _lemmas(file: Path) -> object:
-    from ccenv.smt.lemmas import load_suite
+    from ccenv.smt.claims.lemmas import load_suite
 
     for program in (CONFIGS / "verify").glob("*.json"):  # a suite's sender lies beside it
         shutil.copy(program, file.parent)
@@ -164,7 +164,7 @@ def _lemmas(file: Path) -> object:
 
 
 def _ode(file: Path) -> object:
-    from ccenv.ode.files import load_scenario, load_sweep
+    from ccenv.engine.fluid.files import load_scenario, load_sweep
 
     text = file.read_bytes()
     return load_sweep(str(file)) if b"kind: sweep" in text else load_scenario(str(file))
@@ -198,21 +198,21 @@ def _adversary(text: str) -> object:
 
 
 def _relu(file: Path) -> object:
-    from ccenv.smt.relu import load_relu
+    from ccenv.smt.senders.relu import load_relu
 
     return load_relu(file)
 
 
 def _path(content: bytes, folder: Path) -> object:
-    from ccenv.path import Path as NetworkPath
-    from ccenv.path import grid_of
+    from ccenv.network.path import Path as NetworkPath
+    from ccenv.network.path import grid_of
 
     path = NetworkPath.from_dict(foreign.parse_json(content, "path"))
     return grid_of(path, 8), path.to_dict()
 
 
 def _made_path(content: bytes, folder: Path) -> object:
-    from ccenv.path import grid_of, make_path
+    from ccenv.network.path import grid_of, make_path
 
     values = foreign.parse_json(content, "values")
     names = ("link_rate_mbps", "rtt_ms", "jitter_ms", "buffer_bdp", "mss_bytes")
@@ -237,7 +237,7 @@ def _checkpoint_seed() -> list[bytes]:
 
 
 def _attack(content: bytes, folder: Path) -> object:
-    from ccenv.adversaries.search.store import read_findings
+    from ccenv.attack.store import read_findings
 
     (folder / "attack.json").write_bytes(content)
     (folder / "kind.npz").write_bytes(_GOOD_TRACE[0])
@@ -253,13 +253,13 @@ def _attack_seed() -> list[bytes]:
 
 
 def _cells(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.store import parse_cells
+    from ccenv.benchmarks.run.store import parse_cells
 
     return parse_cells(content, folder / "cells.jsonl")
 
 
 def _manifest(content: bytes, folder: Path) -> object:
-    from ccenv.benchmarks.store import read_manifest
+    from ccenv.benchmarks.run.store import read_manifest
 
     (folder / "manifest.json").write_bytes(content)
     return read_manifest(folder)
@@ -273,7 +273,7 @@ def _run_record(content: bytes, folder: Path) -> object:
 
 
 def _formula(content: bytes, folder: Path) -> object:
-    from ccenv.smt.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
+    from ccenv.smt.claims.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, text_of
 
     data = foreign.parse_yaml(content, "formula")
     numbers, states = _suite_words()

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ccenv.leaderboard.site import build_site
-from ccenv.leaderboard.sources import from_folders
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.sources import from_folders
 
 
 def build_folders(places: list[Path], out: Path) -> dict[str, Any]:

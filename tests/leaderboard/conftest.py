@@ -12,16 +12,16 @@ from forging import ENVELOPE_ROW, KEY, MOMENT, OTHER_KEY, Forgery
 from small_suite import small_suite
 from submission_folders import CARD, make_good
 
-from ccenv.benchmarks.runner import run_suite
-from ccenv.leaderboard.evaluate import evaluate, tasks_of
-from ccenv.leaderboard.exchange import export_board
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.proofs import store_report
-from ccenv.leaderboard.rounds import close_round
-from ccenv.leaderboard.store import Store
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.leaderboard.evaluate.proofs import store_report
+from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.exchange import export_board
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.rounds import close_round
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.signature import available
-from ccenv.leaderboard.submit import entrants, submit_folder, submit_reviewed
+from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
 
 
 @pytest.fixture(scope="session")

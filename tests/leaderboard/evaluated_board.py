@@ -2,8 +2,8 @@
 
 from small_suite import small_suite
 
-from ccenv.leaderboard.damage import DamageStage
-from ccenv.leaderboard.stages import SuiteStage
+from ccenv.leaderboard.evaluate.damage import DamageStage
+from ccenv.leaderboard.evaluate.stages import SuiteStage
 from ccenv.leaderboard.submission.pack import Card
 
 ONE = small_suite().scenarios[0].model_dump()

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ccenv.benchmarks.hashing import canonical_json
-from ccenv.benchmarks.suite import suite_of
-from ccenv.benchmarks.summary import summarise
-from ccenv.leaderboard.exchange import encoded
-from ccenv.leaderboard.store import START, chained, record_hash
+from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.document import canonical_json
+from ccenv.leaderboard.store.database import START, chained, record_hash
+from ccenv.leaderboard.store.exchange import encoded
 
 Content = dict[str, Any]
 MOMENT = "2026-01-01T00:00:00Z"

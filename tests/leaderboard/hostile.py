@@ -34,14 +34,14 @@ from submission_folders import (
 )
 
 from ccenv.agents.learned.tensors import tensor_file
-from ccenv.engine.observation import N_OBSERVATION
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import CcenvError
-from ccenv.leaderboard.exchange import export_board, import_board, read_export
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.schema import RECORDS
+from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.schema import RECORDS
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submit import submit_folder
+from ccenv.leaderboard.submission.submit import submit_folder
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from small_suite import small_suite
 
-from ccenv.benchmarks.hashing import hash_of
-from ccenv.benchmarks.suite_base import SuiteBase
-from ccenv.benchmarks.summary import summarise
-from ccenv.leaderboard.records import BenchRecord, Cell, Envelope, Manifest
-from ccenv.leaderboard.sources import EnvelopeRecord, Records
-from ccenv.leaderboard.submit import SubmissionRecord
+from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.document import hash_of
+from ccenv.leaderboard.site.sources import EnvelopeRecord, Records
+from ccenv.leaderboard.store.records import BenchRecord, Cell, Envelope, Manifest
+from ccenv.leaderboard.submission.submit import SubmissionRecord
 
 MOMENT = "2026-01-01T00:00:00Z"
 

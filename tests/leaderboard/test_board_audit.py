@@ -16,23 +16,23 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from evaluated_board import PANEL, SUITE
 
 from ccenv.adversaries import make_adversary
-from ccenv.benchmarks.suite import suite_of
-from ccenv.benchmarks.summary import summarise
+from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
 from ccenv.foreign import parse_json
-from ccenv.leaderboard.audit import audit
-from ccenv.leaderboard.damage import WORST_VIEW, measured, undisturbed_cells
-from ccenv.leaderboard.evaluate import evaluate, tasks_of
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.rounds import close_round
-from ccenv.leaderboard.score import parse_seeds, score_sender
-from ccenv.leaderboard.serve import make_server
-from ccenv.leaderboard.site import build_site
-from ccenv.leaderboard.sources import from_store
-from ccenv.leaderboard.stages import EnvelopeStage
-from ccenv.leaderboard.store import EditedRecordError, Store
-from ccenv.leaderboard.submit import entrants, submit_reviewed
+from ccenv.leaderboard.audit.run import audit
+from ccenv.leaderboard.evaluate.damage import WORST_VIEW, measured, undisturbed_cells
+from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
+from ccenv.leaderboard.evaluate.stages import EnvelopeStage
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.serve import make_server
+from ccenv.leaderboard.site.sources import from_store
+from ccenv.leaderboard.store.database import EditedRecordError, Store
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.rounds import close_round
+from ccenv.leaderboard.submission.submit import entrants, submit_reviewed
 
 
 def test_a_good_board_has_no_problems(store: Store, home: Home) -> None:
@@ -118,7 +118,7 @@ def test_a_single_bit_is_found(store: Store, home: Home) -> None:
 
 def test_proofs_are_decided_again(store: Store, home: Home) -> None:
     pytest.importorskip("z3", reason="the extra verify is not installed")
-    from ccenv.smt.envelope import METRICS
+    from ccenv.smt.claims.envelope import METRICS
 
     evaluate(store, home, tasks_of(store, [EnvelopeStage(2.0, samples=3)], only=["cc_qdel"]))
     result = audit(store, home, sample=0, certificates=2, time_limit_s=30)
@@ -274,7 +274,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_edited_files_stop_the_site(store: Store, home: Home, tmp_path: Path) -> None:
     import sqlite3
 
-    from ccenv.leaderboard.schema import FILES
+    from ccenv.leaderboard.store.schema import FILES
 
     store.close()
     with sqlite3.connect(home.folder / "board.db") as connection:

@@ -17,11 +17,11 @@ from forging import KEY, OTHER_KEY, Content, Forgery
 
 from ccenv.cli.main import main
 from ccenv.errors import InputError
-from ccenv.leaderboard.audit import audit
-from ccenv.leaderboard.head import expected_head, read_head, write_head
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.schema import RECORDS
-from ccenv.leaderboard.store import Store
+from ccenv.leaderboard.audit.run import audit
+from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.head import expected_head, read_head, write_head
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.schema import RECORDS
 from ccenv.leaderboard.submission.signature import available, fingerprint_of
 
 FOREIGN = "Imaginary CPU @ 9.99GHz"

@@ -8,12 +8,12 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.agents import AGENTS
-from ccenv.leaderboard.audit import audit
-from ccenv.leaderboard.exchange import import_board, read_export
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.site import build_site
-from ccenv.leaderboard.sources import from_store
-from ccenv.leaderboard.submit import entrants
+from ccenv.leaderboard.audit.run import audit
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.sources import from_store
+from ccenv.leaderboard.store.exchange import import_board, read_export
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.submission.submit import entrants
 
 EXPORT = Path(__file__).parents[2] / "docs" / "data" / "leaderboard.jsonl.xz"
 

@@ -8,9 +8,9 @@ from chromium import BROWSER, Chromium
 from small_suite import small_suite
 from synthetic import synthetic
 
-from ccenv.benchmarks.runner import run_suite
-from ccenv.leaderboard.site import build_site
-from ccenv.leaderboard.sources import from_folders
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.sources import from_folders
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium installed: apt-get install chromium")
 

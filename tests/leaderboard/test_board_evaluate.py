@@ -14,22 +14,22 @@ from submission_folders import CARD, make_good
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from ccenv.benchmarks.hashing import sender_hash
+from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import is_empty
 from ccenv.foreign import parse_json
-from ccenv.leaderboard import evaluate as evaluate_module
-from ccenv.leaderboard.evaluate import evaluate, tasks_of
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.rounds import close_round, commitment, evaluation_seeds, revealed, secret_of
-from ccenv.leaderboard.stages import VIEW, EnvelopeStage, SuiteStage
-from ccenv.leaderboard.store import Store
+from ccenv.leaderboard.evaluate import queue as evaluate_module
+from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage, SuiteStage
+from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.rounds import close_round, commitment, evaluation_seeds, revealed, secret_of
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submit import entrants, submit_folder, submit_reviewed
-from ccenv.sender import MlpSender
-from ccenv.trace import load_trace
+from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
+from ccenv.network.sender import MlpSender
+from ccenv.network.trace import load_trace
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
 STAGE = SuiteStage(SUITE)

@@ -13,12 +13,12 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from evaluated_board import STAGES
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.leaderboard.evaluate import evaluate, tasks_of
-from ccenv.leaderboard.exchange import export_board, import_board, read_export
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.rounds import close_round, open_round
-from ccenv.leaderboard.store import START, Store, chained, record_hash
-from ccenv.leaderboard.submit import submit_reviewed
+from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
+from ccenv.leaderboard.store.database import START, Store, chained, record_hash
+from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.rounds import close_round, open_round
+from ccenv.leaderboard.submission.submit import submit_reviewed
 
 
 def test_an_export_comes_back(store: Store, home: Home, tmp_path: Path) -> None:

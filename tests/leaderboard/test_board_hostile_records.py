@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from board_records import build_folders, edit, report
 
-from ccenv.benchmarks.store import CELLS, MANIFEST
+from ccenv.benchmarks.run.store import CELLS, MANIFEST
 from ccenv.errors import InputError
-from ccenv.leaderboard.proofs import store_report
-from ccenv.leaderboard.records import VERIFICATION
+from ccenv.leaderboard.evaluate.proofs import store_report
+from ccenv.leaderboard.store.records import VERIFICATION
 
 HOSTILE = [
     (lambda m: m["agents"][0].update(label="<script>alert(1)</script>"), "agents.0.label"),

@@ -18,15 +18,15 @@ from forging import Forgery
 from submission_folders import make_good
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.leaderboard.audit import audit
-from ccenv.leaderboard.canonical import canonical_hash
-from ccenv.leaderboard.home import Home
-from ccenv.leaderboard.lookalike import folded
-from ccenv.leaderboard.records import DATABASE
+from ccenv.leaderboard.audit.run import audit
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import DATABASE
+from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
-from ccenv.leaderboard.submit import entrants, submit_folder, submit_reviewed
-from ccenv.sender import MlpSender
+from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
+from ccenv.network.sender import MlpSender
 
 # The tables of version 1 as it created them in SQLite.
 VERSION_1 = """
@@ -177,8 +177,8 @@ def test_hostile_programs_with_a_branch_written_twice_are_one_player(tmp_path: P
     twice = {**data, "rule": {"if": data["rule"]["if"], "then": data["rule"], "else": data["rule"]["else"]}}
     if "then" not in data["rule"]:
         pytest.fail("the program of the fixture has no condition")
+    from ccenv.network.sender import ProgramSender
     from ccenv.programs import parse_program
-    from ccenv.sender import ProgramSender
 
     one, other = (ProgramSender("x", parse_program(json.dumps(d).encode(), "x")) for d in (data, twice))
     assert canonical_hash(one) == canonical_hash(other)

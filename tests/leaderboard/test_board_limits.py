@@ -16,7 +16,7 @@ from misbehaving import Misbehaving
 
 from ccenv.cli.main import main
 from ccenv.errors import InputError
-from ccenv.leaderboard.limits import Failed, Limits, Worker, limits_of
+from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, limits_of
 
 SMALL = Limits(cpu_s=1.0, memory_bytes=512 << 20)
 HOSTILE = [

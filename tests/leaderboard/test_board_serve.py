@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.leaderboard import serve
-from ccenv.leaderboard.site import DATA
+from ccenv.leaderboard.site import serve
+from ccenv.leaderboard.site.build import DATA
 
 
 @pytest.fixture

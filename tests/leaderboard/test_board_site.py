@@ -13,20 +13,20 @@ from board_records import build_folders, edit, report
 from small_suite import small_suite
 from synthetic import synthetic
 
-from ccenv.benchmarks.hashing import hash_of
-from ccenv.benchmarks.runner import run_suite
-from ccenv.benchmarks.store import CELLS, MANIFEST
+from ccenv.benchmarks.run.runner import run_suite
+from ccenv.benchmarks.run.store import CELLS, MANIFEST
 from ccenv.cli.main import main
+from ccenv.document import hash_of
 from ccenv.errors import InputError, MissingExtraError
-from ccenv.leaderboard.board import make_board
-from ccenv.leaderboard.proofs import record_of, store_report
-from ccenv.leaderboard.records import VERIFICATION, played_hash
-from ccenv.leaderboard.site import build_site
-from ccenv.leaderboard.sources import from_folders
-from ccenv.leaderboard.views import quantity
-from ccenv.legality import check_trace
-from ccenv.metrics import METRICS
-from ccenv.trace import load_trace
+from ccenv.leaderboard.evaluate.proofs import record_of, store_report
+from ccenv.leaderboard.site.board import make_board
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.sources import from_folders
+from ccenv.leaderboard.site.views import quantity
+from ccenv.leaderboard.store.records import VERIFICATION, played_hash
+from ccenv.metrics.trace import METRICS
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import load_trace
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +169,8 @@ def test_a_run_without_traces_shows_no_dead_link(records: Path, tmp_path: Path) 
 
 
 def test_ranks_of_what_the_data_cannot_separate() -> None:
-    from ccenv.leaderboard.board import ranked
-    from ccenv.leaderboard.records import Score
+    from ccenv.leaderboard.site.board import ranked
+    from ccenv.leaderboard.store.records import Score
 
     class Fake:
         def __init__(self, name: str, low: float, iqm: float, high: float) -> None:

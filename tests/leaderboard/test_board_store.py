@@ -16,8 +16,8 @@ pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 from sqlalchemy import event, exc, text
 
 from ccenv.errors import CcenvError, InputError, MissingExtraError
-from ccenv.leaderboard import schema
-from ccenv.leaderboard.store import EditedRecordError, Store, TakenError, sqlite_url
+from ccenv.leaderboard.store import schema
+from ccenv.leaderboard.store.database import EditedRecordError, Store, TakenError, sqlite_url
 
 # Another database to test on, e.g. postgresql+psycopg://user@localhost/empty; its tables are dropped.
 OTHER = os.environ.get("CCENV_TEST_DATABASE_URL")
@@ -143,7 +143,7 @@ def test_an_edited_record_is_noticed(tmp_path: Path, statement: str, message: st
 
 
 def test_a_record_with_a_new_hash_breaks_the_chain(tmp_path: Path) -> None:
-    from ccenv.leaderboard.store import record_hash
+    from ccenv.leaderboard.store.database import record_hash
 
     with Store(sqlite_url(tmp_path / "board.db")) as store:
         fill(store)

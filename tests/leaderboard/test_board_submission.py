@@ -21,12 +21,11 @@ from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, we
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
-from ccenv.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.agents.learned import save_policy
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.cli.main import main
-from ccenv.engine.network_observation import N_FLOW, N_PATH
-from ccenv.engine.observation import OBSERVATION_VERSION
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError
 from ccenv.foreign import STRANGER, depth_of, parse_json, read_folder
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
@@ -34,8 +33,9 @@ from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.weights import GRID, quantised
-from ccenv.sender import MlpSender, ProgramSender
-from ccenv.smt.moves import as_adversary
+from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.smt.network.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = {

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ccenv.cli.ode import app
-from ccenv.errors import EngineError, InputError
-from ccenv.ode.equilibria import equilibrium, find_equilibrium, residual
-from ccenv.ode.phase import phase_portrait
-from ccenv.ode.reduced import Bottleneck, derivatives, rtt_sensitivity
-from ccenv.ode.stability import (
+from ccenv.engine.fluid.analysis.equilibria import equilibrium, find_equilibrium, residual
+from ccenv.engine.fluid.analysis.phase import phase_portrait
+from ccenv.engine.fluid.analysis.reduced import Bottleneck, derivatives, rtt_sensitivity
+from ccenv.engine.fluid.analysis.stability import (
     automatic_jacobian,
     central_jacobian,
     eigenvalues_theorem_2,
@@ -26,6 +25,7 @@ from ccenv.ode.stability import (
     stability,
     verdict,
 )
+from ccenv.errors import EngineError, InputError
 
 flows_st = st.integers(2, 40)
 rtt_st = st.floats(0.002, 1.5)

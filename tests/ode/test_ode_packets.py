@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from ccenv.benchmarks.fluid.packets import compare, packet_cells, packet_scenario
 from ccenv.cli.ode import app
+from ccenv.engine.fluid.files import load_sweep
 from ccenv.errors import InputError
-from ccenv.ode.files import load_sweep
-from ccenv.ode.packets import compare, packet_cells, packet_scenario
 from ccenv.simulation import read_scenario
 
 SHORT = {"duration_s": 3.0, "measure_from_s": 1.0}

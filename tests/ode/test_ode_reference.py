@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from oracles.fluid import Reference
 
-from ccenv.ode.reference import Reference
-from ccenv.ode.scenario import Scenario
-from ccenv.ode.simulate import simulate
+from ccenv.engine.fluid.scenario import Scenario
+from ccenv.engine.fluid.simulate import simulate
 
 DELAYS_MS = [5.7, 9.2, 8.8, 6.3]
 

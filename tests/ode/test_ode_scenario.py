@@ -5,10 +5,10 @@ from typer.testing import CliRunner
 
 from ccenv.cli.ode import app
 from ccenv.config import validate
+from ccenv.engine.fluid.files import load_scenario, load_sweep, shipped
+from ccenv.engine.fluid.scenario import Link, Scenario
+from ccenv.engine.fluid.sweep import Sweep
 from ccenv.errors import CcenvError, InputError
-from ccenv.ode.files import load_scenario, load_sweep, shipped
-from ccenv.ode.scenario import Link, Scenario
-from ccenv.ode.sweep import Sweep
 
 LINK = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 1}
 FLOW = {"cca": "bbr1", "access_delay_ms": 5}

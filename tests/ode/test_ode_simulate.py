@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccenv.engine.fluid.assemble import assemble
+from ccenv.engine.fluid.kernel import run_one
+from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
+from ccenv.engine.fluid.metrics import jain_index
+from ccenv.engine.fluid.scenario import Scenario
+from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.errors import EngineError, InputError
-from ccenv.ode.assemble import assemble
-from ccenv.ode.kernel import run_one
-from ccenv.ode.metrics import jain_index
-from ccenv.ode.records import FLOW_TRACE, LINK_TRACE
-from ccenv.ode.scenario import Scenario
-from ccenv.ode.simulate import simulate, simulate_batch
 
 CCAS = ["bbr1", "bbr2", "reno", "cubic"]
 

@@ -9,17 +9,17 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from ccenv.benchmarks.fluid.page import report_html
+from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, render, save, trace_figure, variables_figure
+from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
+from ccenv.benchmarks.speed import fluid as speed
 from ccenv.cli.ode import app
+from ccenv.engine.fluid.analysis.convergence import TOLERANCES, convergence
+from ccenv.engine.fluid.analysis.phase import phase_portrait
+from ccenv.engine.fluid.analysis.reduced import Bottleneck
+from ccenv.engine.fluid.files import load_scenario, load_sweep
+from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.errors import InputError
-from ccenv.ode import speed
-from ccenv.ode.convergence import TOLERANCES, convergence
-from ccenv.ode.files import load_scenario, load_sweep
-from ccenv.ode.phase import phase_portrait
-from ccenv.ode.plots import METRICS, metric_figure, render, save, trace_figure, variables_figure
-from ccenv.ode.reduced import Bottleneck
-from ccenv.ode.report import report_html
-from ccenv.ode.simulate import simulate, simulate_batch
-from ccenv.ode.statements import STATEMENTS, Table, judge
 
 SUBSET = [
     *[("bbr1", "drop-tail", b) for b in (1, 2, 5, 7)],

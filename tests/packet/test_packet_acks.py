@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ccenv
-from ccenv.engine.packet_layout import EVENTS
+from ccenv.engine.packet.layout import EVENTS
 
 LINK = {"rate_mbps": 12, "buffer_packets": 40}
 EVERY_S = 0.03

@@ -7,12 +7,12 @@ import pytest
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.beliefs import BeliefSettings
-from ccenv.engine.curve import CurveEngine
-from ccenv.engine.packet import PacketEngine
-from ccenv.engine.packet_beliefs import STEPS_PER_RTT as PROGRAM_STEPS_PER_RTT
-from ccenv.engine.packet_spec import NetworkSpec
-from ccenv.path import MBPS_IN_BPS, make_path
+from ccenv.engine.compiled.beliefs import BeliefSettings
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT as PROGRAM_STEPS_PER_RTT
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.engine.packet.spec import NetworkSpec
+from ccenv.network.path import MBPS_IN_BPS, make_path
 
 MSS = 1500.0
 STEPS_PER_RTT = 128  # a step is then about a packet: the curve engine's own delays vanish

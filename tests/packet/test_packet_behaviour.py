@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccenv.path import MBPS_IN_BPS
+from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation.result import Result
 from ccenv.simulation.run import simulate
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.packet import PacketReference
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.curve import CurveEngine
-from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
-from ccenv.engine.packet import PacketEngine
-from ccenv.engine.packet_beliefs import STEPS_PER_RTT
-from ccenv.engine.packet_reference import PacketReference
-from ccenv.engine.packet_spec import NetworkSpec
-from ccenv.path import MBPS_IN_BPS, make_path
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.engine.packet.spec import NetworkSpec
+from ccenv.network.path import MBPS_IN_BPS, make_path
+from ccenv.network.sender import HeldSender, MlpSender, ProgramSender
 from ccenv.programs import parse_program
-from ccenv.sender import HeldSender, MlpSender, ProgramSender
 
 MSS = 1500.0
 PROGRAMS = ("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from oracles.packet import PacketReference
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.packet import PacketEngine
-from ccenv.engine.packet_layout import EVENTS
-from ccenv.engine.packet_reference import PacketReference
-from ccenv.engine.packet_spec import NetworkSpec
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.engine.packet.layout import EVENTS
+from ccenv.engine.packet.spec import NetworkSpec
 
 RATE_Bps = 1.5e6
 FIELDS = (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccenv.engine.packet_layout import FLOW_LOG, LINK_LOG
+from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
 from ccenv.errors import InputError, UnknownNameError
 from ccenv.simulation import Result, read_scenario, simulate
 from ccenv.simulation.metrics import RUN_METRICS, measure_run

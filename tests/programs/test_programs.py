@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccenv.engine.compiled.program import compile_program, evaluate, stack_programs
 from ccenv.errors import ProgramError
 from ccenv.programs import (
     BOOLEANS,
@@ -19,14 +20,11 @@ from ccenv.programs import (
     Leaf,
     MAX_RATE_Bps,
     Program,
-    compile_program,
     decide,
-    evaluate,
     expression_text,
     load_program,
     parse_program,
     pseudo_code,
-    stack_programs,
     to_data,
     to_json,
 )

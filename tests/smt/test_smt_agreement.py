@@ -9,22 +9,22 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from ccenv.adversary import ExternalAdversary
-from ccenv.engine.curve import CurveEngine
-from ccenv.legality import check_trace
-from ccenv.path import Path
-from ccenv.sender import ExternalSender
-from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import Thresholds, build_claim
-from ccenv.smt.closed_loop import run_in_engine
-from ccenv.smt.encode import AnySender, Needs, encode
-from ccenv.smt.exact import replay
-from ccenv.smt.export import as_trace
-from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.properties import Property
-from ccenv.smt.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
-from ccenv.smt.solvers import Answer
-from ccenv.smt.verifier import Query, Verifier, complete_values
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.adversary import ExternalAdversary
+from ccenv.network.laws import check_trace
+from ccenv.network.path import Path
+from ccenv.network.sender import ExternalSender
+from ccenv.smt.claims.claims import Thresholds, build_claim
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.verifier import Query, Verifier, complete_values
+from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.export import as_trace
+from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.smt.replay.closed_loop import run_in_engine
+from ccenv.smt.replay.exact import replay
+from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.solver.solvers import Answer
 
 z3 = pytest.importorskip("z3")
 

@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from ccenv.adversaries.search import attack
+from ccenv.attack import attack
 from ccenv.cli.main import main
-from ccenv.leaderboard import records
-from ccenv.smt import endless
-from ccenv.smt.bisect import bisect
-from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import EXCUSED, Thresholds, build_claim
-from ccenv.smt.envelope import METRICS, envelope_query
-from ccenv.smt.setting import Setting, named_setting
-from ccenv.smt.verifier import Verifier
+from ccenv.leaderboard.store import records
+from ccenv.smt.claims import endless
+from ccenv.smt.claims.bisect import bisect
+from ccenv.smt.claims.claims import EXCUSED, Thresholds, build_claim
+from ccenv.smt.claims.envelope import METRICS, envelope_query
+from ccenv.smt.claims.verifier import Verifier
+from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.senders.catalog import smt_sender
 
 pytest.importorskip("z3")
 

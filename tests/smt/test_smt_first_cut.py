@@ -7,13 +7,13 @@ import json
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.legality import check_trace
-from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import Thresholds, build_claim, full_invariant
-from ccenv.smt.export import as_trace
-from ccenv.smt.moves import REPLAY_TOLERANCE, engine_replay
-from ccenv.smt.setting import Setting, named_setting
-from ccenv.smt.verifier import Verifier
+from ccenv.network.laws import check_trace
+from ccenv.smt.claims.claims import Thresholds, build_claim, full_invariant
+from ccenv.smt.claims.verifier import Verifier
+from ccenv.smt.network.export import as_trace
+from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.senders.catalog import smt_sender
 
 pytest.importorskip("z3")
 

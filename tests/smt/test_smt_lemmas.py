@@ -9,10 +9,10 @@ import pytest
 
 from ccenv.cli.main import main
 from ccenv.errors import InputError
-from ccenv.smt.bisect import bisect
-from ccenv.smt.envelope import BUFFERS, EnvelopeRun, run_envelope
-from ccenv.smt.lemma_report import LemmaRun, lemmas_of, run_lemma, run_lemmas
-from ccenv.smt.lemmas import load_suite
+from ccenv.smt.claims.bisect import bisect
+from ccenv.smt.claims.envelope import BUFFERS, EnvelopeRun, run_envelope
+from ccenv.smt.claims.lemma_report import LemmaRun, lemmas_of, run_lemma, run_lemmas
+from ccenv.smt.claims.lemmas import load_suite
 
 pytest.importorskip("z3")
 
@@ -155,7 +155,7 @@ def test_parallel_lemmas_agree_with_serial_ones() -> None:
 
 @pytest.mark.parametrize("buffers", [("infinite", "small"), pytest.param(BUFFERS, marks=pytest.mark.slow)])
 def test_envelope_is_the_same_from_two_workers(buffers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccenv.smt.envelope.BUFFERS", buffers)
+    monkeypatch.setattr("ccenv.smt.claims.envelope.BUFFERS", buffers)
     run = EnvelopeRun("cc_probe_fast", 3, budget_s=120.0, reuse=False, recheck="yices")
     tables = [run_envelope(run, jobs)["rows"] for jobs in (1, 2)]
     for row in [*tables[0], *tables[1]]:
@@ -216,10 +216,10 @@ def test_settings_select_lemmas() -> None:
 
 
 def test_equal_queries_have_equal_texts_whatever_was_built_before() -> None:
-    from ccenv.smt.catalog import smt_sender
-    from ccenv.smt.encode import encode
-    from ccenv.smt.setting import Setting
-    from ccenv.smt.solvers import to_smtlib
+    from ccenv.smt.network.encode import encode
+    from ccenv.smt.network.setting import Setting
+    from ccenv.smt.senders.catalog import smt_sender
+    from ccenv.smt.solver.solvers import to_smtlib
 
     texts = []
     for samples in (5, 4, 5):

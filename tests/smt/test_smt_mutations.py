@@ -9,16 +9,16 @@ from functools import cache
 
 import pytest
 
-from ccenv.smt import laws
-from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import Thresholds, build_claim
-from ccenv.smt.encode import AnySender, Needs, encode
-from ccenv.smt.exact import ReplayError
-from ccenv.smt.lemmas import constants_of, lemma_queries, load_suite, suite_setting
-from ccenv.smt.properties import Property
-from ccenv.smt.setting import Setting, named_setting
-from ccenv.smt.solvers import solve, to_smtlib
-from ccenv.smt.verifier import Query, Verifier
+from ccenv.smt.claims.claims import Thresholds, build_claim
+from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.verifier import Query, Verifier
+from ccenv.smt.network import laws
+from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.solver.solvers import solve, to_smtlib
 
 pytest.importorskip("z3")
 
@@ -54,7 +54,7 @@ def planted() -> tuple[Query, ...]:
 
 
 def _late_is_late(v):
-    from ccenv.smt.algebra import all_of, implies
+    from ccenv.smt.solver.algebra import all_of, implies
 
     return all_of(implies(all_of([v.late[t][2], v.S[t] > v.S[t - 1]]), v.E[t - 2] >= v.S[t]) for t in range(2, v.setting.samples))
 
@@ -108,7 +108,7 @@ def test_breaking_a_law_flips_a_verdict(law: str) -> None:
 @pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
 @pytest.mark.parametrize("law", sorted(IMPLIED))
 def test_implied_laws_follow_from_the_others(law: str, model: str) -> None:
-    from ccenv.smt.algebra import all_of
+    from ccenv.smt.solver.algebra import all_of
 
     formulas = getattr(laws, law)
     query = Query(law, Setting(model, samples=6), AnySender(), claim(law, lambda v: all_of(formulas(v))))

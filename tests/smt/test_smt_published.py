@@ -12,20 +12,20 @@ import pytest
 
 from ccenv.cli.main import main
 from ccenv.errors import InputError
-from ccenv.legality import check_trace
-from ccenv.smt.algebra import all_of, any_of
-from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import Thresholds, build_claim
-from ccenv.smt.closed_loop import run_in_engine
-from ccenv.smt.exact import ReplayError
-from ccenv.smt.export import as_trace
-from ccenv.smt.impossibility import convergence_time_s, ramp, rtts_to_reach
-from ccenv.smt.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
-from ccenv.smt.properties import Property
-from ccenv.smt.setting import Setting
-from ccenv.smt.two_flow import aimd_question, algorithm1_question
-from ccenv.smt.two_flow_exact import as_two_flow_trace, check_two, exact_aimd
-from ccenv.smt.verifier import Query, Verifier
+from ccenv.network.laws import check_trace
+from ccenv.smt.claims.claims import Thresholds, build_claim
+from ccenv.smt.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.verifier import Query, Verifier
+from ccenv.smt.network.export import as_trace
+from ccenv.smt.network.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.replay.closed_loop import run_in_engine
+from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.solver.algebra import all_of, any_of
+from ccenv.smt.two_flow.encode import aimd_question, algorithm1_question
+from ccenv.smt.two_flow.exact import as_two_flow_trace, check_two, exact_aimd
 
 pytest.importorskip("z3")
 

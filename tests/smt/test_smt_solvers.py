@@ -8,16 +8,16 @@ from fractions import Fraction
 import pytest
 
 from ccenv.errors import CcenvError, MissingExtraError, UnknownNameError
-from ccenv.smt import solvers
-from ccenv.smt.catalog import smt_sender
-from ccenv.smt.claims import Thresholds, build_claim
-from ccenv.smt.encode import AnySender, Needs
-from ccenv.smt.properties import Property
-from ccenv.smt.report import decide_claim
-from ccenv.smt.setting import Setting, named_setting
-from ccenv.smt.solvers import Answer, solve, version_of
-from ccenv.smt.store import Store
-from ccenv.smt.verifier import Query, Result, Verifier
+from ccenv.smt.claims.claims import Thresholds, build_claim
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.report import decide_claim
+from ccenv.smt.claims.verifier import Query, Result, Verifier
+from ccenv.smt.network.encode import AnySender, Needs
+from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.solver import solvers
+from ccenv.smt.solver.solvers import Answer, solve, version_of
+from ccenv.smt.solver.store import Store
 from ccenv.workers import Workers
 
 pytest.importorskip("z3")

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from ccenv.cli.main import main
 from ccenv.programs import decide as decided_by
 from ccenv.programs import load_program
-from ccenv.smt.exact import ReplayError
-from ccenv.synth import query as query_module
+from ccenv.smt.replay.exact import ReplayError
 from ccenv.synth import run as run_module
-from ccenv.synth.adversary import repertoire
-from ccenv.synth.boxes import HOLES
-from ccenv.synth.factored import Cover, volume
-from ccenv.synth.functions import Family, cells, group_equal, raw_rows
-from ccenv.synth.kernel import ILLEGAL, SURVIVES, score
 from ccenv.synth.prove import Task, decide
-from ccenv.synth.query import Query, load_query
-from ccenv.synth.records import GOAL
+from ccenv.synth.query import query as query_module
+from ccenv.synth.query.query import Query, load_query
+from ccenv.synth.query.records import GOAL
+from ccenv.synth.query.template import Candidate
 from ccenv.synth.result import result, summary
 from ccenv.synth.run import solve_query, start
-from ccenv.synth.search import Simulator
-from ccenv.synth.template import Candidate
+from ccenv.synth.search.adversary import repertoire
+from ccenv.synth.search.boxes import HOLES
+from ccenv.synth.search.factored import Cover, volume
+from ccenv.synth.search.functions import Family, cells, group_equal, raw_rows
+from ccenv.synth.search.kernel import ILLEGAL, SURVIVES, score
+from ccenv.synth.search.search import Simulator
 from ccenv.synth.why import why
 
 SHIPPED = Path(query_module.__file__).parents[1] / "configs" / "synth"

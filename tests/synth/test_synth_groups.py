@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.programs import parse_program
-from ccenv.smt.encode import AnySender, Needs, encode
-from ccenv.smt.senders import ProgramSmtSender
-from ccenv.smt.setting import Setting
-from ccenv.smt.solvers import to_smtlib
-from ccenv.synth.groups import Choice, Hull, boxes
+from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.solver.solvers import to_smtlib
+from ccenv.synth.search.groups import Choice, Hull, boxes
 
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True, min_size=1, max_size=20)
 

@@ -12,8 +12,8 @@ import pytest
 from ccenv.errors import InputError
 from ccenv.synth import journal as journal_module
 from ccenv.synth.journal import Journal, trace_data, trace_from
-from ccenv.synth.query import load_query
-from ccenv.synth.records import TRACE
+from ccenv.synth.query.query import load_query
+from ccenv.synth.query.records import TRACE
 from ccenv.synth.run import start
 
 

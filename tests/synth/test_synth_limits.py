@@ -11,22 +11,22 @@ import yaml
 
 from ccenv.cli.main import main
 from ccenv.errors import InputError, ProgramError
-from ccenv.smt.exact import ReplayError
+from ccenv.smt.replay.exact import ReplayError
 from ccenv.synth import journal as journal_module
-from ccenv.synth import template as template_module
-from ccenv.synth.adversary import repertoire
-from ccenv.synth.cegis import cegis
-from ccenv.synth.factored import Cover
-from ccenv.synth.functions import raw_rows
 from ccenv.synth.journal import Journal
-from ccenv.synth.kernel import CURVES, ILLEGAL, SURVIVES, score, simulate
 from ccenv.synth.prove import Task, decide
-from ccenv.synth.query import Query, load_query
-from ccenv.synth.records import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
+from ccenv.synth.query import template as template_module
+from ccenv.synth.query.query import Query, load_query
+from ccenv.synth.query.records import ANY_LOSS, GOAL, LARGEST, MOST_SAMPLES
+from ccenv.synth.query.template import Candidate
 from ccenv.synth.result import result
 from ccenv.synth.run import solve_query, start
-from ccenv.synth.search import Simulator
-from ccenv.synth.template import Candidate
+from ccenv.synth.search.adversary import repertoire
+from ccenv.synth.search.cegis import cegis
+from ccenv.synth.search.factored import Cover
+from ccenv.synth.search.functions import raw_rows
+from ccenv.synth.search.kernel import CURVES, ILLEGAL, SURVIVES, score, simulate
+from ccenv.synth.search.search import Simulator
 
 BASE: dict[str, Any] = {
     "name": "mine",

@@ -11,13 +11,13 @@ import pytest
 
 from ccenv.cli.main import main
 from ccenv.programs import Program, parse_program
-from ccenv.smt.exact import ReplayError
-from ccenv.smt.setting import Setting
-from ccenv.smt.two_flow_program import PairGoals, broken_question, pair_questions
-from ccenv.synth import pair as pair_module
-from ccenv.synth.pair import NEVER_REPEATS, PairDecision, PairTask, decide_pair, pair_task
-from ccenv.synth.pair_replay import replay_pair
-from ccenv.synth.query import load_query
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.two_flow.program import PairGoals, broken_question, pair_questions
+from ccenv.synth.pair import run as pair_module
+from ccenv.synth.pair.replay import replay_pair
+from ccenv.synth.pair.run import NEVER_REPEATS, PairDecision, PairTask, decide_pair, pair_task
+from ccenv.synth.query.query import load_query
 from ccenv.synth.result import result
 from ccenv.synth.run import Run, solve_query, start
 
@@ -152,7 +152,7 @@ def test_bad_queries_end_with_one_line(
     old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (Path(pair_module.__file__).parents[1] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
+    text = (Path(pair_module.__file__).parents[2] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
     assert old in text
     (tmp_path / "mine.yaml").write_text(text.replace(old, new))
     assert main(["synth", "mine.yaml"]) == 2

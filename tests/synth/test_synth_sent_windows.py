@@ -13,23 +13,23 @@ import pytest
 
 from ccenv.errors import InputError
 from ccenv.programs import Program, parse_program
-from ccenv.smt import beliefs
-from ccenv.smt.algebra import all_of, any_of
-from ccenv.smt.encode import AnySender, Needs, encode
-from ccenv.smt.exact import ReplayError
-from ccenv.smt.senders import ProgramSmtSender
-from ccenv.smt.setting import BeliefRules, Setting
-from ccenv.smt.solvers import solve, to_smtlib
-from ccenv.smt.view import View
-from ccenv.synth.adversary import repertoire
-from ccenv.synth.classes import class_rows
+from ccenv.smt.network import beliefs
+from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.setting import BeliefRules, Setting
+from ccenv.smt.network.view import View
+from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.solver.algebra import all_of, any_of
+from ccenv.smt.solver.solvers import solve, to_smtlib
 from ccenv.synth.exchange import view_of_trace
-from ccenv.synth.kernel import CURVES, ILLEGAL, simulate
 from ccenv.synth.prove import Task, claims, decide, values_of
-from ccenv.synth.query import Query, load_query
-from ccenv.synth.records import MOST_SAMPLES
+from ccenv.synth.query.classes import class_rows
+from ccenv.synth.query.query import Query, load_query
+from ccenv.synth.query.records import MOST_SAMPLES
 from ccenv.synth.run import candidate_of
-from ccenv.synth.search import Simulator
+from ccenv.synth.search.adversary import repertoire
+from ccenv.synth.search.kernel import CURVES, ILLEGAL, simulate
+from ccenv.synth.search.search import Simulator
 
 Reading = Literal["kept", "seen"]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccenv.smt.algebra import all_of
-from ccenv.smt.encode import Needs, encode
-from ccenv.smt.properties import beliefs_shrink
-from ccenv.smt.senders import ProgramSmtSender
-from ccenv.smt.solvers import solve, to_smtlib
-from ccenv.synth.adversary import repertoire
-from ccenv.synth.classes import class_rows
+from ccenv.smt.claims.properties import beliefs_shrink
+from ccenv.smt.network.encode import Needs, encode
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.solver.algebra import all_of
+from ccenv.smt.solver.solvers import solve, to_smtlib
 from ccenv.synth.exchange import trace_of_view, view_of_trace
-from ccenv.synth.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, simulate
 from ccenv.synth.prove import BOUNDS, broken_parts, values_of
-from ccenv.synth.query import Query, load_query
-from ccenv.synth.records import MOST_SAMPLES
+from ccenv.synth.query.classes import class_rows
+from ccenv.synth.query.query import Query, load_query
+from ccenv.synth.query.records import MOST_SAMPLES
 from ccenv.synth.run import candidate_of
-from ccenv.synth.search import Simulator
+from ccenv.synth.search.adversary import repertoire
+from ccenv.synth.search.kernel import CURVES, ILLEGAL, LARGE_LOSS, MISLED, MISSED, SURVIVES, simulate
+from ccenv.synth.search.search import Simulator
 
 QUERIES = [
     "g1_t5",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ccenv.errors import InputError
 from ccenv.programs import decide
-from ccenv.synth.classes import class_rows, count_classes, members
-from ccenv.synth.query import load_query
-from ccenv.synth.template import ALWAYS, NEVER, Candidate, Template, build_space
+from ccenv.synth.query.classes import class_rows, count_classes, members
+from ccenv.synth.query.query import load_query
+from ccenv.synth.query.template import ALWAYS, NEVER, Candidate, Template, build_space
 
 SPACE = load_query("g1_t5").space()
 ROWS = class_rows(SPACE)

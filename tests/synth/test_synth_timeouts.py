@@ -14,29 +14,29 @@ from hypothesis import strategies as st
 
 from ccenv.cli.main import main
 from ccenv.programs import Program, load_program
-from ccenv.smt.algebra import any_of, choose, larger, negate
-from ccenv.smt.beliefs import timeouts
-from ccenv.smt.encode import Needs, Variables, encode
-from ccenv.smt.properties import beliefs_shrink, consistent
-from ccenv.smt.senders import ProgramSmtSender
-from ccenv.smt.solvers import solve, to_smtlib
-from ccenv.smt.view import View
+from ccenv.smt.claims.properties import beliefs_shrink, consistent
+from ccenv.smt.network.beliefs import timeouts
+from ccenv.smt.network.encode import Needs, Variables, encode
+from ccenv.smt.network.view import View
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.solver.algebra import any_of, choose, larger, negate
+from ccenv.smt.solver.solvers import solve, to_smtlib
 from ccenv.synth import prove as prove_module
 from ccenv.synth import run as run_module
-from ccenv.synth.adversary import repertoire
-from ccenv.synth.cegis import cegis
-from ccenv.synth.classes import class_rows
 from ccenv.synth.exchange import trace_of_view, view_of_trace
-from ccenv.synth.groups import GroupTask
-from ccenv.synth.kernel import CURVES, ILLEGAL, SURVIVES, simulate
 from ccenv.synth.prove import BOUNDS, TIMEOUT_CASES, Decision, broken_parts, values_of
-from ccenv.synth.query import BeliefSpec, Query, load_query
-from ccenv.synth.records import MOST_SAMPLES
+from ccenv.synth.query.classes import class_rows
+from ccenv.synth.query.query import BeliefSpec, Query, load_query
+from ccenv.synth.query.records import MOST_SAMPLES
+from ccenv.synth.query.template import ALWAYS, NEVER
+from ccenv.synth.query.timeouts import mislead
 from ccenv.synth.result import result
 from ccenv.synth.run import candidate_of, solve_query, start
-from ccenv.synth.search import Simulator
-from ccenv.synth.template import ALWAYS, NEVER
-from ccenv.synth.timeouts import mislead
+from ccenv.synth.search.adversary import repertoire
+from ccenv.synth.search.cegis import cegis
+from ccenv.synth.search.groups import GroupTask
+from ccenv.synth.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate
+from ccenv.synth.search.search import Simulator
 
 QDEL = Path(run_module.__file__).parents[1] / "agents" / "synthesized" / "cc_qdel.json"
 

@@ -13,19 +13,19 @@ from test_distill_parts import constant_policy, shell_program
 from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.cli.main import main
+from ccenv.distill import prove as prove_module
+from ccenv.distill.claims import ClaimNumbers, numbers_for
+from ccenv.distill.objective import Objective
+from ccenv.distill.prove import _Loop, prove
+from ccenv.distill.records import record, scores
+from ccenv.distill.stages import Stages
+from ccenv.distill.teacher import USUAL_WORLD, Teacher, load_teacher
+from ccenv.distill.template import safety_shell
 from ccenv.envs.reward import RewardWeights
 from ccenv.envs.task import SenderTask
 from ccenv.errors import InputError
 from ccenv.page_tables import END
-from ccenv.smt.verifier import Verifier
-from ccenv.training.distill import prove as prove_module
-from ccenv.training.distill import record, scores
-from ccenv.training.distill.claims import ClaimNumbers, numbers_for
-from ccenv.training.distill.objective import Objective
-from ccenv.training.distill.prove import _Loop, prove
-from ccenv.training.distill.stages import Stages
-from ccenv.training.distill.teacher import USUAL_WORLD, Teacher, load_teacher
-from ccenv.training.distill.template import safety_shell
+from ccenv.smt.claims.verifier import Verifier
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -131,7 +131,7 @@ def test_the_page_shows_the_record(tmp_path: Path) -> None:
     copy.write_bytes((docs / "distillation.md").read_bytes())
     record.write_table(docs / "data" / "distillation.json", copy)
     assert copy.read_bytes() == (docs / "distillation.md").read_bytes(), (
-        "stale: ccenv.training.distill.record.write_table makes it"
+        "stale: ccenv.distill.records.record.write_table makes it"
     )
 
 
@@ -173,7 +173,7 @@ def test_other_limits_search_on_only_where_nothing_was_proved(tmp_path: Path) ->
 def test_stages_of_other_code_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Stages(tmp_path, {}).run("a", lambda: {"x": 1})["x"] == 1
     assert Stages(tmp_path, {}).run("a", lambda: {"x": 2})["x"] == 1
-    monkeypatch.setattr("ccenv.training.distill.stages.code_hash", lambda: "changed")
+    monkeypatch.setattr("ccenv.distill.stages.code_hash", lambda: "changed")
     assert Stages(tmp_path, {}).run("a", lambda: {"x": 3})["x"] == 3
 
 

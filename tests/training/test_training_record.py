@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.adversaries.search import PANEL, scene_of, scene_set
-from ccenv.adversaries.search import page as attacks_page
 from ccenv.agents.learned.scenes import trained_on_scenes
+from ccenv.attack import PANEL, scene_of, scene_set
+from ccenv.attack import page as attacks_page
 from ccenv.cli.main import main
 from ccenv.config import shipped_names
 from ccenv.errors import InputError
+from ccenv.network.path import Path as NetworkPath
 from ccenv.page_tables import END
-from ccenv.path import Path as NetworkPath
 from ccenv.training.config import CONFIGS
-from ccenv.training.record import ATTACK_SCENES, read_data
-from ccenv.training.record_page import PLACE, table, write_table
+from ccenv.training.records.page import PLACE, table, write_table
+from ccenv.training.records.record import ATTACK_SCENES, read_data
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "learning.json"
@@ -88,7 +88,7 @@ def test_the_page_shows_the_record(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     write_table(RECORD, copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.training.record_page.write_table makes the tables"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.training.records.page.write_table makes the tables"
     copy.write_text(PLACE.start)
     with pytest.raises(InputError, match="no place for the table"):
         write_table(RECORD, copy)
@@ -100,7 +100,7 @@ def test_the_page_of_adversaries_shows_its_record(tmp_path):
     copy = tmp_path / "page.md"
     copy.write_bytes(page.read_bytes())
     attacks_page.write_table(DOCS / "data" / "attacks.json", copy)
-    assert copy.read_text() == page.read_text(), "stale: ccenv.adversaries.search.page.write_table makes the table"
+    assert copy.read_text() == page.read_text(), "stale: ccenv.attack.page.write_table makes the table"
     for place in (RECORD, copy):
         with pytest.raises(InputError):
             attacks_page.write_table(RECORD, place)

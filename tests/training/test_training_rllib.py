@@ -96,7 +96,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize("name", ["rllib_sender", "rllib_duel"])
 def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
-    from ccenv.training import record
+    from ccenv.training.records import record
 
     monkeypatch.setattr(record, "ATTACK_FLOW_STEPS", 100_000)
     from ccenv.adversaries import make_adversary

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ccenv.adversaries.search import PATHS, SCENE_SETS, attack, attack_path, scene_of, scene_set
 from ccenv.agents.learned import save_policy
 from ccenv.agents.learned.scenes import trained_on_scenes
+from ccenv.attack import PATHS, SCENE_SETS, attack, attack_path, scene_of, scene_set
 from ccenv.cli.main import main
 from ccenv.config import shipped_names, validate
-from ccenv.engine.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.distill.teacher import load_teacher
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.errors import InputError
-from ccenv.path import make_path
-from ccenv.sender import MlpSender
+from ccenv.network.path import make_path
+from ccenv.network.sender import MlpSender
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
-from ccenv.training.distill.teacher import load_teacher
 from ccenv.training.scenes import ATTACKED, IN_RANGE, TRAINED, seen
 
 QUICK = ["--adversary", "corners", "--warmup-rtts", "4", "--window-rtts", "4", "--steps-per-rtt", "2", "--budget", "10000"]

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 from ccenv.benchmarks.speed import timing
-from ccenv.training import speed
+from ccenv.benchmarks.speed import training as speed
 
 
 def test_training_speed_has_its_keys(monkeypatch):

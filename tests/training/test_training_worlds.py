@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccenv.adversary import ScriptedAdversary
 from ccenv.agents import make_sender
 from ccenv.envs.core import HELD_OUT_SEED
 from ccenv.envs.distribution import PathDistribution, PathSource
 from ccenv.envs.settings import EnvSettings
 from ccenv.envs.task import SenderTask
 from ccenv.errors import InputError
-from ccenv.path import make_path
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.path import make_path
 from ccenv.training import run as run_module
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world, evaluate_sender

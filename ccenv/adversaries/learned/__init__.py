@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ccenv.adversary import MlpAdversary
 from ccenv.agents.learned.pair import pair_of
 from ccenv.agents.learned.tensors import MAX_FILE_BYTES, read_tensors, tensor_file
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
 from ccenv.foreign import JsonRules, is_file, is_folder, read_bounded, read_json
+from ccenv.network.adversary import MlpAdversary
 
 STEM = "adversary"
 MAX_CARD_BYTES = 262_144

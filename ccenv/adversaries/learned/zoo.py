@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 
 from ccenv.adversaries.learned import load_adversary
-from ccenv.adversary import MlpAdversary
+from ccenv.network.adversary import MlpAdversary
 
 FOLDER = FilePath(__file__).parent / "zoo"
 

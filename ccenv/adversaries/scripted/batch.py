@@ -10,9 +10,9 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import FIRST_COUNTER, TIME_TOLERANCE, scripted
-from ccenv.adversary import ScriptedAdversary
-from ccenv.engine.rng import uniform
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("release_s", "draws")
 

@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import scripted
-from ccenv.adversary import ScriptedAdversary
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("unused")
 

@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import scripted
-from ccenv.adversary import ScriptedAdversary
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.parameters import number
 
 ALL_FLOWS = -1.0

@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import scripted, share
-from ccenv.adversary import ScriptedAdversary
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("waste", "rate", "loss")
 

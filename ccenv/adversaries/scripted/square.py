@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import TIME_TOLERANCE, scripted, share
-from ccenv.adversary import ScriptedAdversary
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.parameters import number
 
 STATE = record("period_rtts", "duty", "waste", "rate", "loss")

@@ -9,9 +9,9 @@ import sys
 from typing import Any
 
 from ccenv.adversaries.scripted.common import FIRST_COUNTER, scripted
-from ccenv.adversary import ScriptedAdversary
-from ccenv.engine.rng import uniform
-from ccenv.engine.signals import record
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import record
+from ccenv.network.adversary import ScriptedAdversary
 
 STATE = record("draws")
 

@@ -29,8 +29,8 @@ from ccenv.agents.classic.pcc import (
     send_on,
     start_experiment,
 )
-from ccenv.engine.signals import state_record
-from ccenv.sender import ClassicSender
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 
 FIRST_WINDOW_MSS = 2.0  # NSDI 2015 s.3.2: the first rate is 2 MSS/RTT
 STARTING, DECIDING, ADJUSTING = 0.0, 1.0, 2.0

@@ -30,8 +30,8 @@ from ccenv.agents.classic.pcc import (
     send_on,
     start_experiment,
 )
-from ccenv.engine.signals import state_record
-from ccenv.sender import ClassicSender
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 
 STARTING, DECIDING, ADJUSTING = 0.0, 1.0, 2.0
 FIRST_RATE_Bps = 512 * 1024.0

@@ -18,9 +18,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, windowed_min
-from ccenv.engine.rng import uniform
-from ccenv.engine.signals import state_record
-from ccenv.sender import ClassicSender
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 
 STARTUP, DRAIN, PROBE_BW, PROBE_RTT = 0.0, 1.0, 2.0, 3.0
 HIGH_GAIN = 2.0 / math.log(2.0)  # 4.3.2.1: smallest gain that doubles the rate per round

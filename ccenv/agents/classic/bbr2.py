@@ -49,8 +49,8 @@ from ccenv.agents.classic.bbr2_model import (
     update_model,
 )
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.rng import uniform
-from ccenv.sender import ClassicSender
+from ccenv.engine.compiled.rng import uniform
+from ccenv.network.sender import ClassicSender
 
 STARTUP_PACING_GAIN = 2.89  # BBRv2 at IETF 104 to 112 and in its Linux code: 2/ln 2, rounded
 STARTUP_CWND_GAIN = 2.89  # as above

@@ -10,7 +10,7 @@ from typing import Any
 from numba import njit
 
 from ccenv.agents.classic.common import UNLIMITED_BYTES, windowed_min
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
 
 STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
 NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0  # 4.3.3.6: ack_phase

@@ -12,7 +12,7 @@ import math
 
 from ccenv.agents.classic import bbr2
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
-from ccenv.sender import ClassicSender
+from ccenv.network.sender import ClassicSender
 
 STARTUP_PACING_GAIN = 4.0 * math.log(2.0)  # draft s.2.4: 2.77
 STARTUP_CWND_GAIN = 2.0  # draft s.5.3.1

@@ -7,8 +7,8 @@ import types
 import numpy as np
 from numba import njit
 
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 INITIAL_WINDOW_MSS = 10.0  # RFC 6928 s.2
 UNLIMITED_BYTES = 1e15  # "arbitrarily high" (RFC 5681 s.3.1), yet finite

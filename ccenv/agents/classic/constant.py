@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.path import MBPS_IN_BPS
-from ccenv.sender import ClassicSender
 
 STATE = state_record("rate_Bps")
 

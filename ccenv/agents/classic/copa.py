@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt, windowed_min
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 DEFAULT_DELTA = 0.5  # NSDI 2018 s.2.1
 MIN_RTT_WINDOW_S = 10.0  # NSDI 2018 s.2.1

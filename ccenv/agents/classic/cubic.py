@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 C_MSS_PER_S3 = 0.4  # RFC 9438 s.5.1
 BETA = 0.7  # RFC 9438 s.4.6

@@ -18,11 +18,11 @@ from typing import Any
 from numba import njit
 
 from ccenv.agents.classic.common import UNLIMITED_BYTES, classic_sender
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
 from ccenv.errors import InputError
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.path import MBPS_IN_BPS
-from ccenv.sender import ClassicSender
 
 MIN_RATE_MBPS = 0.1  # [Starvation] s.6.3: rates of the Internet start below 100 kbit/s
 FAIRNESS = 2.0  # [Starvation] s.6.3: the example s = 2

@@ -18,9 +18,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 ALPHA_MSS = 20.0
 GAMMA = 0.5  # ToN 2006 s.IV: gamma in (0, 1]

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from ccenv.agents.classic import fourcp_fixed
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 FIRST_TARGET_LOSS = 0.001  # [4CP] Figure 9: one of its two initial values
 FIRST_GAIN = 1e-5

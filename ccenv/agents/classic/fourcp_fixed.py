@@ -21,9 +21,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 TARGET_LOSS = 0.000618  # [4CP] s.5.1: the middle one of its three targets
 MIN_CWND_MSS = 2.0  # [4CP] s.3.3.1

@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import classic_sender, initial_window
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 TARGET_S = 0.1  # RFC 6817 s.2.5: at most 100 ms
 GAIN = 1.0  # RFC 6817 s.2.5: at most 1

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import smoothed_rtt
-from ccenv.engine.rng import uniform
+from ccenv.engine.compiled.rng import uniform
 
 MIN_INTERVAL_MSS = 10.0  # NSDI 2015 s.3.1: an interval is long enough for ten packets
 CWND_GAIN = 2.0

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 LOSS_FACTOR = 0.5  # RFC 5681 eq. (4)
 MIN_SSTHRESH_MSS = 2.0  # RFC 5681 eq. (4)

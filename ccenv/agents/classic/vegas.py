@@ -17,10 +17,10 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.signals import state_record
+from ccenv.engine.compiled.signals import state_record
 from ccenv.errors import InputError
+from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
-from ccenv.sender import ClassicSender
 
 ALPHA_MSS = 2.0  # JSAC 1995 s.IV: Vegas-2,4
 BETA_MSS = 4.0

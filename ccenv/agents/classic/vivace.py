@@ -27,9 +27,9 @@ from ccenv.agents.classic.pcc import (
     send_on,
     start_experiment,
 )
-from ccenv.engine.signals import state_record
-from ccenv.path import MBPS_IN_BPS
-from ccenv.sender import ClassicSender
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.network.sender import ClassicSender
 
 STARTING, PROBING = 0.0, 1.0
 EXPONENT = 0.9  # NSDI 2018 s.4: t

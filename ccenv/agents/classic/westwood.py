@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
-from ccenv.engine.signals import state_record
-from ccenv.sender import ClassicSender
+from ccenv.engine.compiled.signals import state_record
+from ccenv.network.sender import ClassicSender
 
 FILTER_GAIN = 0.9  # CCR 2004 s.2: weight of the old estimate, one sample per RTT
 MIN_SSTHRESH_MSS = 2.0  # CCR 2004 s.2

@@ -21,7 +21,7 @@ from ccenv.agents.learned.tensors import MAX_FILE_BYTES, read_tensors, tensor_fi
 from ccenv.errors import InputError, did_you_mean
 from ccenv.files import write_atomic
 from ccenv.foreign import JsonRules, is_file, is_folder, read_bounded, read_json
-from ccenv.sender import MlpSender
+from ccenv.network.sender import MlpSender
 
 FORMAT = "ccenv-policy"
 VERSION = 1
@@ -128,7 +128,7 @@ def is_policy(path: FilePath | str) -> bool:
 
 def _layers(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], where: str) -> list[int]:
     """Return the widths of the layers; refuse shapes that do not fit together or the kernel."""
-    from ccenv.engine.observation import N_OBSERVATION
+    from ccenv.engine.compiled.observation import N_OBSERVATION
 
     if not 1 <= len(weights) == len(biases) <= MAX_LAYERS:
         raise InputError(f"{where}: {len(weights)} weights and {len(biases)} biases; 1 to {MAX_LAYERS} layers are allowed")
@@ -146,7 +146,7 @@ def _layers(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], whe
 
 
 def _check_card(card: Any, where: str) -> None:
-    from ccenv.engine.observation import OBSERVATION_VERSION
+    from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 
     if not isinstance(card, dict):
         raise InputError(f"{where}: expected a JSON object")

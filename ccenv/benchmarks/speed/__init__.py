@@ -7,10 +7,10 @@ import re
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.provenance import machine, now, versions
 from ccenv.benchmarks.speed import engine, environments, start
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
+from ccenv.provenance import machine, now, versions
 
 RECORDS = FilePath("benchmarks") / "speed"
 
@@ -31,12 +31,12 @@ def measure(*, ode: bool = False, packet: bool = False) -> dict[str, Any]:
     require_extra("stable_baselines3", "train")
     result: dict[str, Any] = {**engine.measure(), **environments.measure(), **start.measure()}
     if ode:
-        from ccenv.ode.speed import measure as measure_ode
+        from ccenv.benchmarks.speed.fluid import measure as measure_ode
 
         result |= measure_ode()
     if packet:
         from ccenv.agents import make_sender
-        from ccenv.engine.packet_speed import measure as measure_packet
+        from ccenv.benchmarks.speed.packet import measure as measure_packet
 
         result |= measure_packet(make_sender)
     about = machine()

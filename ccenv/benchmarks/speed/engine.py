@@ -5,8 +5,8 @@ from __future__ import annotations
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.benchmarks.speed.timing import rates
-from ccenv.engine.curve import CurveEngine
-from ccenv.path import make_path
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.path import make_path
 
 STEPS = 8  # per call, one propagation RTT
 PATH = {"link_rate_mbps": 48.0, "rtt_ms": 40.0, "jitter_ms": 40.0, "buffer_bdp": 8.0}

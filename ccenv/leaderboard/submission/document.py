@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ccenv.agents.learned import MAX_LAYERS, MAX_WIDTH
 from ccenv.config import StrictModel
-from ccenv.engine.observation import OBSERVATION_VERSION
-from ccenv.leaderboard.lookalike import invisible_in
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.leaderboard.submission.lookalike import invisible_in
 
 FORMAT, VERSION = "ccenv-submission", 1
 DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"

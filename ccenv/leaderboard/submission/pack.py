@@ -13,7 +13,6 @@ import numpy as np
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.adversaries.learned import STEM, load_adversary
-from ccenv.adversary import MlpAdversary, ScriptedAdversary
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned import POLICY
 from ccenv.agents.learned.tensors import tensor_file
@@ -25,8 +24,9 @@ from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
+from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
+from ccenv.network.sender import MlpSender, ProgramSender
 from ccenv.registry import parse_parameters
-from ccenv.sender import MlpSender, ProgramSender
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ def _mlp_payload(kind: str, player: MlpSender | MlpAdversary, moves: dict[str, A
 
 def _trace_payload(file: FilePath) -> _Payload:
     """Return the moves of a solver's trace, one sample a Rm, as moves per step of the panel, repeated period after period."""
-    from ccenv.leaderboard.damage import panel
-    from ccenv.smt.moves import as_adversary
-    from ccenv.trace import load_trace
+    from ccenv.leaderboard.evaluate.damage import panel
+    from ccenv.network.trace import load_trace
+    from ccenv.smt.network.moves import as_adversary
 
     trace = load_trace(file)
     moves = np.repeat(as_adversary(trace).moves, panel().steps_per_rtt, axis=0)

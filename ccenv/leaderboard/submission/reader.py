@@ -6,16 +6,17 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
-from ccenv.adversary import Adversary, RecordedAdversary
-from ccenv.benchmarks.hashing import adversary_hash, hash_of, sender_hash
+from ccenv.benchmarks.cells.identity import adversary_hash, sender_hash
 from ccenv.config import validate
+from ccenv.document import hash_of
 from ccenv.errors import InputError, ProgramError
 from ccenv.foreign import STRANGER, is_version, parse_json, read_folder
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, FORMAT, MAX_DEPTH, SIGNATURE, VERSION, Document
 from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
-from ccenv.sender import ProgramSender, Sender
+from ccenv.network.adversary import Adversary, RecordedAdversary
+from ccenv.network.sender import ProgramSender, Sender
 
 MAX_MESSAGE = 400
 

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.adversary import ScriptedAdversary
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError
 from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import CAPS, PAYLOAD
+from ccenv.network.adversary import ScriptedAdversary
 
 FORMAT, VERSION = "ccenv-adversary", 1
 RULES = replace(STRANGER, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from ccenv.adversary import MlpAdversary
 from ccenv.agents.learned.tensors import read_tensors
-from ccenv.engine.network_observation import N_FLOW, N_PATH
-from ccenv.engine.observation import N_OBSERVATION
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import InputError
 from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
-from ccenv.sender import MlpSender
+from ccenv.network.adversary import MlpAdversary
+from ccenv.network.sender import MlpSender
 
 MAX_HEADER_BYTES = 4_096
 # Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.

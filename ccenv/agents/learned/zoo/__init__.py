@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 
 from ccenv.agents.learned import load_policy
+from ccenv.network.sender import MlpSender, ProgramSender
 from ccenv.programs import load_program
-from ccenv.sender import MlpSender, ProgramSender
 
 FOLDER = FilePath(__file__).parent
 

@@ -1,0 +1,75 @@
+"""The registry of searches, the panel that attacks by default, and what else can be named as an adversary."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ccenv.adversaries import ADVERSARIES
+from ccenv.adversaries.learned import is_adversary
+from ccenv.attack.game import Found, Game
+from ccenv.errors import unknown_name
+from ccenv.parameters import build
+from ccenv.registry import Registry
+
+SEARCHES = Registry("adversary")
+
+for _name, _summary in (
+    ("corners", "all constant moves of 0, 1 (and 1/2) per choice"),
+    ("random_search", "random periodic patterns"),
+    ("cem", "cross-entropy method over periodic patterns (parameters population, elite_share)"),
+    ("cma_es", "CMA-ES over periodic patterns (parameter population; extra attack)"),
+    ("greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
+    ("evolution", "whole scenarios, path and moves, with novelty (parameter population)"),
+    ("beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),
+):
+    SEARCHES.add(_name, f"ccenv.attack.searches.{_name}:search", tags=("search",), summary=_summary)
+for _name, _summary in (
+    ("slow_link", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),
+    ("strong_starvation", "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)"),
+    ("starvation", "theorem 1 of [Starvation]: one of two flows starves (parameters ratio, converge_rtts)"),
+):
+    SEARCHES.add(_name, f"ccenv.attack.emulation.{_name}:search", tags=("emulation",), summary=_summary)
+
+PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem", "greedy", "beam")
+"""The adversaries of an attack if nobody names others: those that need no extra, and one flow on a given path."""
+
+
+class Search(Protocol):
+    """A search over moves.
+
+    Attributes:
+        weight: its part of a common budget; 0: it needs a fixed number of steps, whatever the budget.
+    """
+
+    @property
+    def weight(self) -> float:
+        """Part of a common budget."""
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Search until the game has counted so many more flow-steps, at most; return the worst run found."""
+
+
+def make_search(spec: str) -> Search:
+    """Build a search, or wrap what is played as it is.
+
+    Args:
+        spec: a search of SEARCHES with optional parameters (``"cem:population=128"``), a scripted adversary (``"hoard"``), the
+            files of a learned one, or a solver's trace (``.npz``).
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        InputError: if a parameter is unknown or out of range.
+    """
+    name = spec.partition(":")[0]
+    if name in SEARCHES:
+        search: Search = build(SEARCHES, spec)
+        return search
+    if spec.endswith(".npz"):
+        from ccenv.attack.searches.replay import Replay
+
+        return Replay(spec)
+    if name in ADVERSARIES or is_adversary(spec):
+        from ccenv.attack.searches.scripted import Scripted
+
+        return Scripted(spec)
+    raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])

@@ -1,0 +1,272 @@
+"""Attack a sender: several adversaries on one path under one budget; what is reported has been replayed and checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccenv.attack.catalog import PANEL, Search, make_search
+from ccenv.attack.game import Game, Scene
+from ccenv.attack.paths import attack_path, scene_of, scene_set
+from ccenv.attack.windows import ANY_WINDOW, Claim
+from ccenv.errors import InputError
+from ccenv.network.laws import check_trace
+from ccenv.network.path import Path
+from ccenv.network.sender import Sender
+from ccenv.network.trace import Trace
+
+DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
+LARGEST_BUDGET = 10**12  # days
+DEFAULT_RTTS = 60  # warm-up and window
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The worst that one adversary found.
+
+    Attributes:
+        adversary: its name; where several specs have one name, the spec.
+        spec: name and parameters.
+        worst_utilisation: measured on the recorded trace, as the game counts it.
+        legal: the independent checker accepts the trace.
+        violations: what it says otherwise.
+        flow_steps: engine steps of flows that the search took.
+        seconds: wall time; the only field that differs between equal runs.
+        preconditions: of a construction: name -> whether it held, or the value measured.
+        details: what helps to understand or replicate the finding.
+        trace: the run.
+    """
+
+    adversary: str
+    spec: str
+    worst_utilisation: float
+    legal: bool
+    violations: tuple[str, ...]
+    flow_steps: int
+    seconds: float
+    preconditions: dict[str, Any]
+    details: dict[str, Any]
+    trace: Trace
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; the trace is left out."""
+        data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
+        if "ratio" in self.details:
+            data["ratio"] = self.details["ratio"]
+        if self.violations:
+            data["violations"] = list(self.violations)
+        if self.preconditions:
+            data["preconditions"] = self.preconditions
+        return data | ({"details": self.details} if self.details else {})
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack came to.
+
+    Attributes:
+        sender: its name.
+        scene: who played where.
+        budget_flow_steps: what was allowed.
+        seed: of the searches.
+        by_adversary: name -> finding, in the order given; where several specs have one name, spec -> finding.
+    """
+
+    sender: str
+    scene: Scene
+    budget_flow_steps: int
+    seed: int
+    by_adversary: dict[str, Finding]
+
+    @property
+    def worst(self) -> Finding:
+        """The finding with the lowest utilisation among the legal ones (all of them, unless the engine is broken)."""
+        return min(self.by_adversary.values(), key=lambda f: (not f.legal, f.worst_utilisation))
+
+    @property
+    def worst_utilisation(self) -> float:
+        """The lowest utilisation found."""
+        return self.worst.worst_utilisation
+
+    @property
+    def worst_adversary(self) -> str:
+        """Who found it."""
+        return self.worst.adversary
+
+    @property
+    def trace(self) -> Trace:
+        """Its trace."""
+        return self.worst.trace
+
+    @property
+    def legal(self) -> bool:
+        """Whether the independent checker accepts the traces of all findings."""
+        return all(finding.legal for finding in self.by_adversary.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; traces are left out."""
+        scene = self.scene
+        names = ("model", "timing", "steps_per_rtt", "warmup_rtts", "window_rtts", "calm_rtts")
+        return {
+            "sender": self.sender,
+            "worst_utilisation": self.worst_utilisation,
+            "worst_adversary": self.worst_adversary,
+            "legal": self.legal,
+            "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
+            "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),
+            "budget_flow_steps": self.budget_flow_steps,
+            "seed": self.seed,
+            **{name: getattr(scene, name) for name in names},
+            **({"windows": scene.claim.text} if scene.timing == "smt" else {}),
+            "scene": scene_of(scene.path),
+            "scene_set": scene_set(scene_of(scene.path)),
+            "path": scene.path.to_dict(),
+        }
+
+
+def attack(
+    sender: Sender | str,
+    *,
+    path: Path | str = "deep",
+    model: str = "ccac",
+    adversaries: Sequence[str] = PANEL,
+    budget_flow_steps: int = DEFAULT_BUDGET,
+    seed: int = 0,
+    timing: str = "engine",
+    steps_per_rtt: int | None = None,
+    warmup_rtts: int = DEFAULT_RTTS,
+    window_rtts: int = DEFAULT_RTTS,
+    calm_rtts: int = 0,
+    claim: Claim = ANY_WINDOW,
+    report: Callable[[int, int], None] | None = None,
+    finished: Callable[[Finding], None] | None = None,
+    known: dict[str, Finding] | None = None,
+) -> AttackResult:
+    """Look for the network that hurts a sender most.
+
+    Args:
+        sender: a sender, or what ``ccenv.agents.make_sender`` takes: a name, a program's file, a run's folder.
+        path: of one flow, or a name of PATHS.
+        model: network model.
+        adversaries: searches, scripted adversaries, constructions, by name with optional parameters.
+        budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
+            rest by their weights, and what one leaves goes to the next.
+        seed: of searches and senders; equal seeds give equal results.
+        timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window that ``claim``
+            speaks about, counted as the proofs count it.
+        steps_per_rtt: K; default 8, and 1 in proof timing.
+        warmup_rtts: Rm before the measured window; the attack runs already.
+        window_rtts: Rm measured.
+        calm_rtts: Rm at the start in which the network is kind.
+        claim: in proof timing, which windows count; by default all of T = 10 samples.
+        report: called with the flow-steps spent and allowed.
+        finished: called with each finding.
+        known: findings of an earlier, interrupted call with the same arguments, by name.
+
+    Returns:
+        AttackResult: with the trace of each finding.
+
+    Raises:
+        UnknownNameError: for an unknown sender, path, model or adversary.
+        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
+            which adversaries of a fixed length leave nothing to the searches.
+    """
+    from ccenv.agents import make_sender
+
+    if not 1 <= budget_flow_steps <= LARGEST_BUDGET:
+        raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be 1 to {LARGEST_BUDGET}")
+    player = make_sender(sender) if isinstance(sender, str) else sender
+    scene = Scene(
+        player,
+        attack_path(path),
+        model,
+        timing=timing,
+        steps_per_rtt=(1 if timing == "smt" else 8) if steps_per_rtt is None else steps_per_rtt,
+        warmup_rtts=warmup_rtts,
+        window_rtts=window_rtts,
+        calm_rtts=calm_rtts,
+        seed=seed,
+        claim=claim,
+    )
+    searches = _searches(adversaries)
+    findings: dict[str, Finding] = {}
+    spent = 0
+    fixed = [name for name, one in searches.items() if one.search.weight == 0]
+    for name in [*fixed, *(name for name in searches if name not in fixed)]:
+        if known and name in known:
+            findings[name] = known[name]
+        else:
+            share = _share(name, searches, findings, budget_flow_steps - spent)
+            findings[name] = _run(name, searches[name], scene, share, seed, spent, budget_flow_steps, report)
+            if finished is not None:
+                finished(findings[name])
+        spent += findings[name].flow_steps
+        if fixed and name == fixed[-1] and len(fixed) < len(searches) and spent > budget_flow_steps:
+            raise InputError(
+                f"the budget is {budget_flow_steps} flow-steps; {', '.join(fixed)} took {spent}, which does not depend on the "
+                f"budget: give at least {spent}"
+            )
+    ordered = {name: findings[name] for name in searches}
+    return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A search and the spec that it was built from."""
+
+    spec: str
+    search: Search
+
+
+def _searches(adversaries: Sequence[str]) -> dict[str, _Named]:
+    if isinstance(adversaries, str) or not adversaries:
+        raise InputError(f"adversaries is {adversaries!r}; a list with at least one name is needed")
+    if len(set(adversaries)) != len(adversaries):
+        raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
+    short = [spec.partition(":")[0] for spec in adversaries]
+    names = [name if short.count(name) == 1 else spec for name, spec in zip(short, adversaries, strict=True)]
+    return {name: _Named(spec, make_search(spec)) for name, spec in zip(names, adversaries, strict=True)}
+
+
+def _share(name: str, searches: dict[str, _Named], done: dict[str, Finding], left: int) -> int:
+    """Return the part of what is left of the budget that the next search gets."""
+    weight = searches[name].search.weight
+    waiting = sum(one.search.weight for other, one in searches.items() if other not in done)
+    return left if weight == 0 else max(0, int(left * weight / waiting))
+
+
+def _run(
+    name: str,
+    named: _Named,
+    scene: Scene,
+    budget: int,
+    seed: int,
+    spent: int,
+    total: int,
+    report: Callable[[int, int], None] | None,
+) -> Finding:
+    game = Game(scene, None if report is None else lambda steps: report(spent + steps, total))
+    begin = time.perf_counter()
+    found = named.search.run(game, budget, seed)
+    seconds = time.perf_counter() - begin
+    if found.trace is not None:
+        trace = found.trace
+    elif found.adversary is not None:
+        trace = game.trace(found.adversary)
+    else:
+        raise InputError(f"adversary {named.spec!r} came back with nothing to play")
+    violations = tuple(violation.message for violation in check_trace(trace))
+    return Finding(
+        name,
+        named.spec,
+        game.measure(trace, found.first_row),
+        not violations,
+        violations,
+        game.flow_steps,
+        round(seconds, 3),
+        found.preconditions,
+        found.details,
+        trace,
+    )

@@ -1,0 +1,1 @@
+"""Searches for the worst legal network, one file each."""

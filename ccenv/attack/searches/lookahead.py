@@ -1,0 +1,200 @@
+"""Looking ahead on copies of the engine's state: what greedy and beam search share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from ccenv.attack.game import KIND, N_MOVES, Found, Game
+from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.errors import InputError
+from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
+from ccenv.parameters import number
+
+
+def fork(engine: CurveEngine, sources: np.ndarray) -> None:
+    """Let environment b of an engine go on from where environment sources[b] is."""
+    state = engine.snapshot()
+    arrays = dict(state.arrays)
+    for name, array in state.arrays.items():
+        if len(array) % engine.n_envs == 0:  # else no environment uses it
+            rows = array.reshape(engine.n_envs, len(array) // engine.n_envs, *array.shape[1:])
+            arrays[name] = rows[sources].reshape(array.shape)
+    engine.restore(Snapshot(arrays))
+
+
+def plans(game: Game) -> np.ndarray:
+    """Return what is tried at each decision: a corner for now and a corner for later, (n, 2, open moves)."""
+    corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(game.open_moves))))
+    return np.array([(now, later) for now in corners for later in corners])
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a search looks ahead.
+
+    Attributes:
+        width: prefixes kept: 1 is greedy.
+        interval_rtts: Rm per decision.
+        horizon_rtts: Rm looked ahead, interval included.
+    """
+
+    width: int
+    interval_rtts: int
+    horizon_rtts: int
+
+    def flow_steps(self, game: Game) -> int:
+        """Return what it costs, at most."""
+        rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt
+        decisions = math.ceil(rtts / self.interval_rtts) + 1  # one more where the window begins
+        played = decisions * (self.interval_rtts + self.horizon_rtts) * game.scene.steps_per_rtt
+        return self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
+
+    def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
+        """Return the same search or one that a budget pays for: fewer prefixes, then rarer decisions.
+
+        Raises:
+            InputError: if even the smallest is too much.
+        """
+        look = self
+        while look.flow_steps(game) > budget_flow_steps:
+            if look.width > 1:
+                look = replace(look, width=look.width // 2)
+            elif look.interval_rtts < game.n_steps // game.scene.steps_per_rtt:
+                look = replace(
+                    look, interval_rtts=2 * look.interval_rtts, horizon_rtts=max(look.horizon_rtts, 2 * look.interval_rtts)
+                )
+            else:
+                raise InputError(
+                    f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps; at least {look.flow_steps(game)} are "
+                    "needed: raise the budget"
+                )
+        return look
+
+
+def look_ahead(game: Game, look: Look) -> np.ndarray:
+    """Build moves decision by decision; keep the worst prefixes.
+
+    At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
+    are ranked by what is delivered until the end of the horizon: since the measured window began, or before that since the
+    decision; in proof timing by the worst window so far or the one that ends with the horizon. The first corner of the best
+    plans is then played.
+
+    Args:
+        game: the game; its flow-steps are counted.
+        look: width, interval and horizon.
+
+    Returns:
+        (n_steps, N_MOVES): the worst complete sequence.
+    """
+    K = game.scene.steps_per_rtt
+    options = plans(game)
+    n = look.width * len(options)
+    engine = game.engine(ExternalAdversary(), n)
+    moves = np.tile(KIND, (n, 1))
+    prefixes = np.empty((n, game.n_steps, N_MOVES))
+    prefixes[:] = KIND
+    now, later = (np.tile(options[:, part], (look.width, 1)) for part in (0, 1))
+    served = np.zeros((game.n_steps + 1, n))  # of each prefix; rows between decisions are filled in proof timing only
+
+    def play(values: np.ndarray, steps: int) -> None:
+        moves[:, game.open_moves] = values
+        engine.advance(steps, moves=moves)
+        game.count(engine, steps)
+
+    if game.calm_steps:
+        play(np.array(KIND)[list(game.open_moves)], game.calm_steps)
+    step = game.calm_steps
+    served[step] = engine.flow("S")[:, 0]
+    while step < game.n_steps:
+        end = game.first_row if step < game.first_row else game.n_steps
+        steps = min(look.interval_rtts * K, end - step)
+        if game.scene.timing == "smt":
+            for row in range(step, step + steps):
+                play(now, 1)
+                served[row + 1] = engine.flow("S")[:, 0]
+        else:
+            play(now, steps)
+            served[step + steps] = engine.flow("S")[:, 0]
+        prefixes[:, step : step + steps, game.open_moves] = now[:, None, :]
+        after = engine.snapshot()
+        reach = min(step + max(steps, look.horizon_rtts * K), game.n_steps)
+        if reach > step + steps:
+            play(later, reach - step - steps)
+        rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
+        engine.restore(after)
+        kept = _distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
+        sources = np.repeat(kept, len(options))
+        fork(engine, sources)
+        prefixes, served = prefixes[sources], served[:, sources]
+        step += steps
+    finalists = prefixes[:: len(options)]
+    return np.asarray(finalists[int(np.argmin(game.play(finalists)))])
+
+
+def _rank(game: Game, served: np.ndarray, at_reach: np.ndarray, step: int, done: int, reach: int) -> np.ndarray:
+    """Return what decides which plans are worst, (n,): bytes delivered, lower is worse.
+
+    Args:
+        game: the game.
+        served: (rows, n) cumulative bytes, known up to row ``done``.
+        at_reach: (n,) the same at the end of the horizon.
+        step: row of the decision.
+        done: row at the end of its interval.
+        reach: row at the end of the horizon.
+    """
+    first = game.first_row
+    if game.scene.timing != "smt" or reach <= first:
+        return np.asarray(at_reach - served[first if step >= first else step])
+    last = game.scene.claim.samples - 1
+    whole = served[first + last : done + 1] - served[first : max(first, done + 1 - last)]
+    coming = at_reach - served[max(first, min(done, reach - last))]
+    coming = coming * last / max(1, reach - max(first, min(done, reach - last)))  # a window that is not full yet
+    return np.asarray(np.minimum(coming, whole.min(axis=0)) if len(whole) else coming)
+
+
+def _distinct(order: np.ndarray, prefixes: np.ndarray, width: int) -> np.ndarray:
+    """Return the first ``width`` rows in order whose prefixes differ; the best is repeated where there are fewer."""
+    seen: set[bytes] = set()
+    kept = []
+    for row in order:
+        key = prefixes[row].tobytes()
+        if key not in seen:
+            seen.add(key)
+            kept.append(int(row))
+            if len(kept) == width:
+                break
+    return np.array((kept + [kept[0]] * width)[:width])
+
+
+@dataclass(frozen=True)
+class LookAhead:
+    """A search that looks ahead: greedy with one prefix, beam with several.
+
+    Attributes:
+        name: of the search.
+        look: how far and how often it looks, if the budget allows.
+        weight: its share of a panel's budget.
+    """
+
+    name: str
+    look: Look
+    weight: float
+
+    def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
+        """Return the worst complete sequence of moves that it came upon."""
+        look = self.look.within(game, budget_flow_steps, self.name)
+        return Found(RecordedAdversary(self.name, look_ahead(game, look)), details=asdict(look))
+
+
+def built(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:
+    """Check a search's parameters and build it. Raises InputError for one that is not allowed."""
+    look = Look(
+        int(number(name, "width", width, low=1, high=256, whole=True)),
+        int(number(name, "interval_rtts", interval_rtts, low=1, high=100, whole=True)),
+        int(number(name, "horizon_rtts", horizon_rtts, low=1, high=1000, whole=True)),
+    )
+    return LookAhead(name, look, weight)

@@ -1,0 +1,143 @@
+"""An attack in a folder: result, traces, and what an interrupted attack has finished."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import Field
+
+from ccenv.attack.run import AttackResult, Finding
+from ccenv.config import StrictModel, validate
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import is_empty, locked, write_atomic
+from ccenv.foreign import read_json, resolve_inside
+from ccenv.network.trace import load_trace
+
+FORMAT, VERSION = "ccenv-attack", 1
+RESULT = "attack.json"
+
+
+class StoredFinding(StrictModel):
+    """A finding as the file has it; see :class:`Finding`."""
+
+    spec: str
+    worst_utilisation: float = Field(allow_inf_nan=False)
+    legal: bool = Field(strict=True)
+    violations: tuple[str, ...] = ()
+    flow_steps: int = Field(ge=0, strict=True)
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    preconditions: dict[str, Any] = Field(default_factory=dict)
+    details: dict[str, Any] = Field(default_factory=dict)
+    ratio: float | None = None
+    trace: str
+
+
+def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
+    """Read the findings of an attack with their traces.
+
+    Args:
+        file: ``attack.json`` in the folder of the attack.
+        key: hash of everything that decides the attack.
+
+    Returns:
+        dict: adversary -> the entry of the file, and what it says.
+
+    Raises:
+        InputError: if the file is not the result of this attack.
+        TraceError: if a trace is missing or damaged.
+    """
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("findings"), dict):
+        raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
+    if data.get("key") != key:
+        raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
+    out = {}
+    for name, entry in data["findings"].items():
+        stored = validate(StoredFinding, entry, f"{file}: {name}")
+        trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
+        told = stored.model_dump(exclude={"trace", "ratio"})
+        out[name] = (entry, Finding(adversary=name, trace=trace, **told))
+    return out
+
+
+class AttackFolder:
+    """Write findings as they come; read them back if the same attack was interrupted. Use it as a context: one attack at a time.
+
+    Attributes:
+        folder: where.
+        findings: finished ones of the same attack, by adversary.
+    """
+
+    def __init__(self, folder: FilePath, key: str, fresh: bool = False) -> None:
+        """Remember what is wanted; nothing is written yet.
+
+        Args:
+            folder: where to write.
+            key: hash of everything that decides the attack.
+            fresh: discard what is there.
+
+        Raises:
+            InputError: if the folder holds something else.
+        """
+        self.folder = folder
+        self.findings: dict[str, Finding] = {}
+        self._key = key
+        self._fresh = fresh
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._open = ExitStack()
+        if folder.exists() and not (folder / RESULT).is_file() and (not folder.is_dir() or not is_empty(folder)):
+            raise InputError(f"{folder} holds something that is not an attack: give another --out")
+
+    def __enter__(self) -> AttackFolder:
+        """Hold the folder, made if it is not there, and read it.
+
+        Raises:
+            InputError: if it holds another attack.
+            CcenvError: if it cannot be made, or another process attacks here.
+        """
+        file = self.folder / RESULT
+        with ExitStack() as opened:
+            opened.enter_context(locked(self.folder, "attack"))
+            try:
+                # And nothing else that is kept here.
+                for old in [*self.folder.glob("*.npz"), file] if self._fresh and file.is_file() else []:
+                    old.unlink()
+            except OSError as error:
+                raise CcenvError(f"{self.folder}: cannot be cleared ({error.strerror})") from None
+            if file.is_file():
+                self._read(file)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the folder."""
+        self._open.close()
+
+    def _read(self, file: FilePath) -> None:
+        for name, (entry, finding) in read_findings(file, self._key).items():
+            self._entries[name] = entry
+            self.findings[name] = finding
+
+    def add(self, finding: Finding) -> None:
+        """Store a finding and its trace."""
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.adversary).strip("._") + ".npz"
+        finding.trace.save(self.folder / name)
+        self._entries[finding.adversary] = finding.to_dict() | {"trace": name}
+        self._write({})
+
+    def finish(self, result: AttackResult) -> dict[str, Any]:
+        """Store the result; return it with the path of the worst trace."""
+        data = result.to_dict()
+        for name, entry in data["by_adversary"].items():
+            entry["trace"] = str(self.folder / self._entries[name]["trace"])
+        data["trace"] = data["by_adversary"][result.worst_adversary]["trace"]
+        self._write(data)
+        return data
+
+    def _write(self, result: dict[str, Any]) -> None:
+        data = {"format": FORMAT, "version": VERSION, "key": self._key, "findings": self._entries, "result": result}
+        write_atomic(self.folder / RESULT, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())

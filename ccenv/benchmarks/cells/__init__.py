@@ -1,0 +1,1 @@
+"""Cells: the smallest piece of a suite that runs, and what identifies its result."""

@@ -1,0 +1,52 @@
+"""What identifies a player: hashes of senders and adversaries, wherever they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from ccenv.document import canonical_json, hash_of
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
+from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+
+
+def sender_hash(sender: Sender) -> str:
+    """Return a hash of what a sender is; the code of classic CCAs is part of :func:`ccenv.provenance.code_hash`."""
+    if isinstance(sender, HeldSender):
+        rule = {"mode": sender.mode, "target_s": sender.target_s, "window_s": sender.window_s}
+        return hash_of({"kind": "held", "inner": sender_hash(sender.inner), **rule})
+    if isinstance(sender, ProgramSender):
+        from ccenv.programs import to_data
+
+        start = {"start": to_data(sender.start)} if sender.start else {}
+        return hash_of({"kind": "program", "program": to_data(sender.program), **start})
+    if isinstance(sender, MlpSender):
+        return _network_hash(["mlp", sender.activation, sender.observation_version], (*sender.weights, *sender.biases))
+    if isinstance(sender, ClassicSender):
+        return hash_of({"kind": "classic", "name": sender.name, "parameters": sender.parameters})
+    return hash_of({"kind": "external", "name": sender.name})
+
+
+def adversary_hash(adversary: Adversary) -> str:
+    """Return a hash of what an adversary is. The code of scripted ones is part of :func:`ccenv.provenance.code_hash`."""
+    if isinstance(adversary, RecordedAdversary):
+        digest = hashlib.sha256(canonical_json(["recorded", list(adversary.moves.shape), adversary.periodic]).encode())
+        digest.update(adversary.moves.astype("<f8").tobytes())
+        return digest.hexdigest()
+    if isinstance(adversary, MlpAdversary):
+        about = [adversary.activation, adversary.observation_version, list(adversary.columns)]
+        about = ["mlp adversary", *about, adversary.decision_steps, adversary.episode_rtts]
+        about += [adversary.levels] if adversary.levels else []
+        return _network_hash(about, (*adversary.weights, *adversary.biases))
+    parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
+    return hash_of({"kind": type(adversary).__name__, "name": adversary.name, "parameters": parameters})
+
+
+def _network_hash(about: list[Any], arrays: tuple[np.ndarray, ...]) -> str:
+    digest = hashlib.sha256(canonical_json(about).encode())
+    for array in arrays:
+        digest.update(canonical_json(list(array.shape)).encode())
+        digest.update(array.astype("<f8").tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,210 @@
+"""Cells of the packet engine: one run of one network. Its numbers depend on nothing else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ccenv.adversaries import make_adversary
+from ccenv.benchmarks.cells.identity import adversary_hash
+from ccenv.benchmarks.cells.players import Player, agent_player, sender_of
+from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
+from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
+from ccenv.document import hash_of
+from ccenv.errors import CcenvError, EngineError, InputError
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.provenance import code_hash
+from ccenv.simulation import Result, Scenario, read_scenario, simulate
+from ccenv.simulation.metrics import measure_run
+
+FIXED = Player("network", "network", "", "0" * 64)
+"""Stands for the sender under test in scenarios whose senders are all given."""
+
+
+@dataclass(frozen=True)
+class PacketCell:
+    """Everything that decides one run.
+
+    Attributes:
+        suite: name and version of the suite, and its hash.
+        family: name of the scenario.
+        scenario: name of the case.
+        seed: the suite's seed.
+        engine_seed: keys the random numbers; follows from suite, case and seed.
+        parameters: of the case, drawn ones included.
+        network: the scenario as data; ``$agent`` where the sender under test belongs.
+        windows: spans by name, for metrics.
+        agent: the sender under test.
+        others: hash of every other sender and adversary by its spec.
+        metrics: names.
+        series_s: interval of the rates over time to keep; 0: none.
+    """
+
+    suite: str
+    suite_sha256: str
+    family: str
+    scenario: str
+    seed: int
+    engine_seed: int
+    parameters: dict[str, Any]
+    network: dict[str, Any]
+    windows: Spans
+    agent: Player
+    others: dict[str, str]
+    metrics: tuple[str, ...]
+    series_s: float
+
+    per_task = 1
+
+    @property
+    def name(self) -> str:
+        """What ``--only`` matches: scenario/agent/adversary/seed."""
+        return f"{self.scenario}/{self.agent.label}/{NETWORK}/{self.seed}"
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the cell and of the code that plays it: results of anything else are never taken for it."""
+        data = asdict(self)
+        del data["agent"]["spec"]  # where its file lies decides nothing
+        return hash_of({**data, "code": code_hash()})[:32]
+
+    def run(self) -> dict[str, Any]:
+        """Play the cell and return its record: what it was, its metrics, and rates over time where they are kept."""
+        result = play_packets(self)
+        values = {}
+        for name in self.metrics:
+            plain, group, window = parse_metric(name)
+            value = measure_run(result, plain, self.windows[window], group)
+            values[name] = None if math.isnan(value) else value
+        record = {
+            "key": self.key,
+            "code_sha256": code_hash(),
+            "agent_sha256": self.agent.sha256,
+            "scenario": self.scenario,
+            "agent": self.agent.label,
+            "adversary": NETWORK,
+            "seed": self.seed,
+            "engine_seed": self.engine_seed,
+            "model": "packet",
+            "path": _path(result.scenario),
+            "parameters": self.parameters,
+            "metrics": values,
+        }
+        if self.series_s > 0:
+            record["series"] = _series(result, self.series_s)
+        return record
+
+    def scenario_data(self) -> Scenario:
+        """Return the scenario with the sender under test in its place. Raises InputError."""
+        return read_scenario(_with_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
+
+
+def packet_cells_of(suite: PacketSuite, agents: list[Player]) -> list[PacketCell]:
+    """Return all cells of a suite for some agents, in the order of the suite.
+
+    Raises:
+        InputError: for a network that cannot be, or unknown senders.
+    """
+    out = []
+    for case in suite.cases:
+        for agent in agents if case.scenario.uses_agent else [FIXED]:
+            for seed in suite.seeds:
+                out.append(_cell(suite, case, agent, seed))
+    return out
+
+
+def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int) -> PacketCell:
+    key = suite.run_key(case.name, seed)
+    values = case.values(key)
+    duration_s, warm_up_s = suite.times(case.scenario)
+    try:
+        network, windows = expand(substitute(case.scenario.network, values), duration_s, key)
+    except InputError as error:
+        raise InputError(f"suite {suite.name}, scenario {case.name}: {error}") from None
+    network = {"name": case.name, **network, "duration_s": duration_s, "warmup_s": warm_up_s, "log_s": suite.log_s, "seed": key}
+    windows = {WHOLE: [(warm_up_s, duration_s)], **{n: list(s) for n, s in case.scenario.windows.items()}, **windows}
+    names = {flow.get("name") or ("agent" if flow["sender"] == AGENT else flow["sender"]) for flow in network["flows"]}
+    metrics = []
+    for name in suite.metrics:
+        _, group, window = parse_metric(name)
+        if (group is None or group in names) and window in windows:
+            metrics.append(name)
+    cell = PacketCell(
+        suite=f"{suite.name}/{suite.version}",
+        suite_sha256=suite.sha256,
+        family=case.scenario.name,
+        scenario=case.name,
+        seed=seed,
+        engine_seed=key,
+        parameters=values,
+        network=network,
+        windows=windows,
+        agent=agent,
+        others=_others(network),
+        metrics=tuple(metrics),
+        series_s=suite.series_s if seed == suite.seeds[0] else 0.0,
+    )
+    cell.scenario_data()  # what cannot be is refused before anything runs
+    return cell
+
+
+def _others(network: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for flow in network["flows"]:
+        spec = flow["sender"]
+        if spec != AGENT and spec not in found:
+            found[spec] = agent_player(spec).sha256
+        jitter = flow.get("jitter", {})
+        player = jitter.get("adversary") if isinstance(jitter, dict) else None
+        if player and player not in found:
+            found[player] = adversary_hash(make_adversary(player))
+    return found
+
+
+def _with_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
+    under_test = {"sender": spec}
+    flows = [{"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in network["flows"]]
+    return {**network, "flows": flows}
+
+
+def play_packets(cell: PacketCell) -> Result:
+    """Play a cell.
+
+    Raises:
+        InputError: if the sender's file changed since the cell was made, or cannot run per packet.
+        EngineError: if a sender leaves the positive numbers.
+    """
+    if cell.agent != FIXED:
+        sender_of(cell.agent)
+    try:
+        return simulate(cell.scenario_data())
+    except EngineError as error:
+        raise EngineError(f"cell {cell.name}: {error}") from None
+    except CcenvError as error:
+        raise InputError(f"cell {cell.name}: {error}") from None
+
+
+def _path(scenario: Scenario) -> dict[str, Any]:
+    """Return the bottleneck as the curve engine's records have it, for tables and pictures."""
+    link = scenario.links[0]
+    return {
+        "link_rate_Bps": link.rate_Bps,
+        "buffer_bytes": link.buffer_bytes if math.isfinite(link.buffer_bytes) else "inf",
+        "flows": [{"rtt_s": rtt_s} for rtt_s in sorted({flow.rtt_s for flow in scenario.flows})],
+    }
+
+
+def _series(result: Result, every_s: float) -> dict[str, Any]:
+    """Return throughput per flow name over time in Mbit/s, flows of one name added, to four digits."""
+    every = max(1, round(every_s / result.scenario.log_s))
+    rows = np.arange(0, len(result.flow_log), every)
+    rates = np.diff(result.flow_log["goodput_bytes"][rows], axis=0) / (every * result.scenario.log_s) / MBPS_IN_BPS
+    names = [flow.name or flow.sender for flow in result.scenario.flows]
+    plain = result.names() if len(names) <= 8 else names
+    summed = {name: rates[:, [i for i, own in enumerate(plain) if own == name]].sum(axis=1) for name in dict.fromkeys(plain)}
+    rounded = {name: [float(f"{value:.4g}") for value in row] for name, row in summed.items()}
+    return {"every_s": every * result.scenario.log_s, "throughput_mbps": rounded}

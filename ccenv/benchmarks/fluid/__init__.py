@@ -1,0 +1,1 @@
+"""Pages and plots of fluid sweeps, beside the packet engine."""

@@ -1,0 +1,155 @@
+"""The same sweep packet by packet: the third column beside the paper's statements and the fluid model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.compiled import rng
+from ccenv.engine.fluid.metrics import jain_index
+from ccenv.engine.fluid.sweep import Sweep
+from ccenv.errors import InputError
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.registry import load_target
+
+RUNS = 3  # [BBR-fluid] section 4.3 averages its experiments over three runs
+START_SPREAD_S = 0.1  # the flows of a run start within this time, so that runs differ
+RED_WEIGHT = 0.002  # of the newest queue in the average: ns-2's default
+METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms", "first_share_pct")
+
+
+def packet_cells(sweep: Sweep, runs: int = RUNS, progress: Callable[[int, int], None] | None = None) -> list[dict[str, Any]]:
+    """Run every cell of a sweep in the packet engine.
+
+    The senders are the packet engine's own (real start-up, windows of packets, loss recovery), the network is the sweep's: one
+    bottleneck, access delays before it, the same buffer in packets. RED has the sweep's thresholds on ns-2's averaged queue.
+
+    Args:
+        sweep: what to run; its parameter set and step concern the fluid model only.
+        runs: runs per cell that are averaged; they differ in when the flows start.
+        progress: called with the number of finished cells and of all.
+
+    Returns:
+        One dictionary for each cell with the keys of ``Sweep.run`` that the two have in common, each the mean over the runs,
+        and for each metric the standard deviation over the runs under ``spread``.
+
+    Raises:
+        InputError: for fewer runs than one.
+        EngineError: if a sender leaves the positive numbers.
+    """
+    if runs < 1:
+        raise InputError(f"packet runs must be at least 1 (got {runs})")
+    cells, keys = [], sweep.cells()
+    for done, key in enumerate(keys, start=1):
+        measured = [_measure(sweep, *key, run) for run in range(runs)]
+        values = {name: [m[name] for m in measured] for name in METRICS}
+        cells.append(
+            dict(zip(("mix", "discipline", "buffer_bdp"), key, strict=True))
+            | {name: float(np.mean(v)) for name, v in values.items()}
+            | {
+                "rate_Bps": [float(r) for r in np.mean([m["rate_Bps"] for m in measured], axis=0)],
+                "spread": {name: float(np.std(v, ddof=1)) if runs > 1 else 0.0 for name, v in values.items()},
+                "runs": runs,
+            }
+        )
+        if progress is not None:
+            progress(done, len(keys))
+    return cells
+
+
+def packet_scenario(sweep: Sweep, mix: str, discipline: str, buffer_bdp: float, run: int = 0) -> dict[str, Any]:
+    """Return one cell as a scenario of the packet engine (the mapping that ``ccenv.simulate`` takes)."""
+    fluid = sweep.scenario(mix, discipline, buffer_bdp)
+    buffer_bytes = fluid.links[0].buffer_bytes(sweep.mss_bytes)
+    link: dict[str, Any] = {
+        "rate_Bps": sweep.rate_mbps * MBPS_IN_BPS,
+        "delay_s": 1e-3 * sweep.delay_ms,
+        "buffer_bytes": buffer_bytes,
+        "discipline": discipline.replace("-", "_"),
+    }
+    if discipline == "red":
+        packets = buffer_bytes / sweep.mss_bytes
+        link["red"] = {
+            "min_packets": sweep.red.q0 * packets,
+            "max_packets": sweep.red.q1 * packets,
+            "max_probability": sweep.red.p1,
+            "weight": RED_WEIGHT,
+        }
+    flows = [
+        {
+            "sender": flow.cca,
+            "rtt_s": 2e-3 * (flow.access_delay_ms + sweep.delay_ms),
+            "access_s": 1e-3 * flow.access_delay_ms,
+            "start_s": START_SPREAD_S * rng.uniform(run, 0, index, 0),
+        }
+        for index, flow in enumerate(fluid.flows)
+    ]
+    return {
+        "name": fluid.title,
+        "links": [link],
+        "flows": flows,
+        "mss_bytes": sweep.mss_bytes,
+        "duration_s": sweep.duration_s,
+        "log_s": _interval_s(sweep),
+        "seed": run,
+    }
+
+
+def _interval_s(sweep: Sweep) -> float:
+    """Return the virtual packet time of section 4.3.5, N packets at the link's rate, at which RTTs are sampled for jitter."""
+    return sweep.mss_bytes * len(sweep.access_delays_ms) / (sweep.rate_mbps * MBPS_IN_BPS)
+
+
+def _measure(sweep: Sweep, mix: str, discipline: str, buffer_bdp: float, run: int) -> dict[str, Any]:
+    scenario = packet_scenario(sweep, mix, discipline, buffer_bdp, run)
+    result = load_target("ccenv.simulation:simulate")(scenario)
+    log_s = scenario["log_s"]
+    first = round(sweep.measure_from_s / log_s)
+    seconds = (len(result.flow_log) - 1 - first) * log_s
+    flows, link = result.flow_log[first:], result.link_log[first:, 0]
+    rates = (flows["sent_bytes"][-1] - flows["sent_bytes"][0]) / seconds
+    counts = ("arrived_bytes", "dropped_bytes", "served_bytes", "queue_byte_s")
+    grown = {name: float(link[name][-1] - link[name][0]) for name in counts}
+    half = len(rates) // 2
+    return {
+        "jain": jain_index(rates),
+        "loss_pct": _percent(grown["dropped_bytes"], grown["arrived_bytes"]),
+        "occupancy_pct": _percent(grown["queue_byte_s"], scenario["links"][0]["buffer_bytes"] * seconds),
+        "utilisation_pct": _percent(grown["served_bytes"], scenario["links"][0]["rate_Bps"] * seconds),
+        "jitter_ms": 1e3 * float(np.mean(np.abs(np.diff(flows["rtt_s"], axis=0)))),
+        "first_share_pct": _percent(float(rates[:half].sum()), float(rates.sum())),
+        "rate_Bps": rates,
+    }
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100.0 * part / whole if whole > 0 else 0.0
+
+
+def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each metric how far fluid model and packet engine are apart over the cells.
+
+    Returns:
+        One dictionary for each metric: mean and largest absolute difference, the cell of the largest, and the rank correlation
+        of the two over the cells (Spearman; None where one of them is constant).
+    """
+    from scipy.stats import spearmanr
+
+    rows = []
+    for metric in METRICS:
+        a, b = (np.array([c[metric] for c in cells]) for cells in (fluid, packets))
+        apart = np.abs(a - b)
+        worst = fluid[int(np.argmax(apart))]
+        varied = np.ptp(a) > 0 and np.ptp(b) > 0
+        rows.append(
+            {
+                "metric": metric,
+                "mean_difference": float(apart.mean()),
+                "largest_difference": float(apart.max()),
+                "at": f"{worst['mix']}, {worst['discipline']}, {worst['buffer_bdp']:g} BDP",
+                "rank_correlation": float(spearmanr(a, b).statistic) if varied else None,
+            }
+        )
+    return rows

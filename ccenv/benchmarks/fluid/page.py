@@ -1,0 +1,183 @@
+"""The validation as one self-contained HTML page: the paper's statements, the fluid model and the packet engine side by side."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from ccenv.benchmarks.fluid.packets import RED_WEIGHT, compare
+from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, mix_label, phase_figure, render, trace_figure
+from ccenv.benchmarks.fluid.statements import judge
+from ccenv.engine.fluid.analysis.equilibria import equilibrium
+from ccenv.engine.fluid.analysis.reduced import Bottleneck
+from ccenv.engine.fluid.simulate import Run
+from ccenv.engine.fluid.sweep import Sweep
+from ccenv.version import VERSION
+
+_LABELS = METRICS | {"first_share_pct": "share of first half [%]"}
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; }
+th, td { border: 1px solid #bbb; padding: .25rem .6rem; text-align: left; vertical-align: top; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+.yes { background: #e2f2e2; } .no { background: #f8dcdc; }
+img { max-width: 100%; }
+@media (prefers-color-scheme: dark) {
+  body { background: #1b1b1b; color: #ddd; } .yes { background: #1f3d1f; } .no { background: #4a1f1f; } img { background: #fff; }
+}
+"""
+
+
+def report_html(
+    sweep: Sweep,
+    cells: Sequence[dict[str, Any]],
+    packets: Sequence[dict[str, Any]] = (),
+    traces: Sequence[Run] = (),
+    portraits: Sequence[Any] = (),
+) -> str:
+    """Return the page as text; equal input makes equal bytes.
+
+    Args:
+        sweep: what was run.
+        cells: of Sweep.run.
+        packets: of packet_cells; without them the page has no column of the packet engine and says so.
+        traces: runs with traces to show side by side (Figs. 4, 5, 11, 12).
+        portraits: phase portraits to show.
+    """
+    parts = [
+        f"<h1>{html.escape(sweep.title or 'Fluid-model sweep')}</h1>",
+        f"<p>Fluid models of [BBR-fluid] as implemented in ccenv {VERSION}. {html.escape(_setting(sweep))}.</p>",
+        f"<p>{_columns(packets)}</p>",
+        "<h2>Statements of the paper</h2>",
+        _statements(cells, packets),
+        *(["<h2>Fluid model against packet engine</h2>", _differences(cells, packets)] if packets else []),
+        "<h2>Equilibria of the reduced models</h2>",
+        _equilibria(sweep, cells),
+        "<h2>Metrics over the buffer size</h2>",
+        *(_image(metric_figure(cells, metric, packets), label) for metric, label in METRICS.items()),
+    ]
+    if traces:
+        parts += ["<h2>Traces</h2>", *(_image(trace_figure([run]), run.scenario.title) for run in traces)]
+    if portraits:
+        parts += ["<h2>Phase portraits of the reduced models</h2>"]
+        parts += [_image(phase_figure(p), f"phase portrait of {p.model}, plane {p.plane}") for p in portraits]
+    parts += ["<h2>All cells</h2>", _cells(cells, packets)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(sweep.title or 'Fluid-model sweep')}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def _setting(sweep: Sweep) -> str:
+    shortest, longest = (2 * (sweep.delay_ms + bound(sweep.access_delays_ms)) for bound in (min, max))
+    text = (
+        f"N = {len(sweep.access_delays_ms)} senders, {sweep.rate_mbps:g} Mbit/s, bottleneck delay {sweep.delay_ms:g} ms, "
+        f"propagation RTT {shortest:g} to {longest:g} ms, packets of {sweep.mss_bytes} B, metrics over {sweep.measure_from_s:g} "
+        f"to {sweep.duration_s:g} s, step {sweep.step_ms:g} ms, parameter set {sweep.params}"
+    )
+    changed = ", ".join(f"{key} = {value:g}" for key, value in sweep.overrides.items())
+    return f"{text} with {changed}" if changed else text
+
+
+def _row(*cells: Any) -> str:
+    """Return a table row; numbers come formatted, as text that starts with a digit or a minus."""
+    return "<tr>" + "".join(f"<td{' class=n' if _numeric(c) else ''}>{html.escape(str(c))}</td>" for c in cells) + "</tr>"
+
+
+def _numeric(cell: Any) -> bool:
+    return str(cell).removeprefix("-").replace(".", "", 1).isdigit()
+
+
+def _columns(packets: Sequence[dict[str, Any]]) -> str:
+    if not packets:
+        return "Columns: the paper's statement and the fluid model. The packet engine was not run for this page."
+    return (
+        "Columns: the paper's statement, the fluid model, and the packet engine "
+        f"(mean of {packets[0]['runs']} runs that differ in when the flows start). The packet engine has start-up, windows of "
+        "whole packets and loss recovery; its RED drops by the same thresholds, but on ns-2's averaged queue "
+        f"(weight {RED_WEIGHT:g})."
+    )
+
+
+def _statements(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> str:
+    try:
+        engines = [("fluid model", judge(cells))] + ([("packet engine", judge(packets))] if packets else [])
+    except KeyError:
+        return "<p>Not shown: the statements need all mixes, both disciplines and buffers of 1 to 7 BDP.</p>"
+    head = "<th>section</th><th>the paper says</th><th>criterion</th>"
+    head += "".join(f"<th>{name}</th><th>holds</th>" for name, _ in engines)
+    rows = []
+    for results in zip(*(found for _, found in engines), strict=True):
+        first = results[0]
+        measured = [value for r in results for value in (r["measured"], "yes" if r["holds"] else "no")]
+        rows.append(_row(first["source"], first["text"], first["criterion"], *measured))
+    rows = [r.replace("<td>yes<", "<td class=yes>yes<").replace("<td>no<", "<td class=no>no<") for r in rows]
+    counts = "; ".join(f"{name}: {sum(r['holds'] for r in found)} of {len(found)} hold" for name, found in engines)
+    return _table(head, rows) + f"<p>{counts}.</p>"
+
+
+def _differences(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for row in compare(cells, packets):
+        correlation = row["rank_correlation"]
+        rows.append(
+            _row(
+                _LABELS[row["metric"]],
+                f"{row['mean_difference']:.3f}",
+                f"{row['largest_difference']:.3f}",
+                row["at"],
+                "constant" if correlation is None else f"{correlation:.2f}",
+            )
+        )
+    head = "<th>metric</th><th>mean difference</th><th>largest</th><th>at</th><th>rank correlation over the cells</th>"
+    return _table(head, rows)
+
+
+def _equilibria(sweep: Sweep, cells: Sequence[dict[str, Any]]) -> str:
+    n = len(sweep.access_delays_ms)
+    c = sweep.rate_mbps * 125_000.0
+    d = 2e-3 * (sweep.delay_ms + sum(sweep.access_delays_ms) / n)
+    rows = []
+    for model in ("bbr1", "bbr2"):
+        for cell in cells:
+            if (cell["mix"], cell["discipline"]) != (model, "drop-tail"):
+                continue
+            link = sweep.scenario(model, "drop-tail", cell["buffer_bdp"]).links[0]
+            buffer = link.buffer_bytes(sweep.mss_bytes)
+            point = equilibrium(model, Bottleneck(c, (d,) * n, buffer))  # type: ignore[arg-type]
+            theorem = f"theorem {point.theorem}" if point.theorem else "full buffer, between theorems 3 and 1"
+            numbers = (100 * point.queue_bytes / buffer, cell["occupancy_pct"], 100 * point.loss, cell["loss_pct"])
+            rows.append(_row(mix_label(model), f"{cell['buffer_bdp']:g}", theorem, *(f"{v:.2f}" for v in numbers)))
+    head = (
+        "<th>CCA</th><th>buffer [BDP]</th><th>equilibrium by</th><th>occupancy [%], equilibrium</th><th>simulated</th>"
+        "<th>loss [%], equilibrium</th><th>simulated</th>"
+    )
+    note = (
+        f"<p>The equilibria are for equal RTTs, here the mean of {1e3 * d:.1f} ms; the simulated senders have unequal ones. "
+        "For BBRv2 the equilibrium leaves out inflight_hi, whose initial value dominates the simulation of deep buffers.</p>"
+    )
+    return _table(head, rows) + note
+
+
+def _cells(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> str:
+    digits = {"jain": 3, "loss_pct": 2, "occupancy_pct": 1, "utilisation_pct": 2, "jitter_ms": 4, "first_share_pct": 1}
+    rows = []
+    for c, p in zip_longest(cells, packets):
+        values = [f"{c[key]:.{k}f}" + (f" | {p[key]:.{k}f}" if p else "") for key, k in digits.items()]
+        rows.append(_row(mix_label(c["mix"]), c["discipline"], f"{c['buffer_bdp']:g}", *values))
+    head = "<th>mix</th><th>discipline</th><th>buffer [BDP]</th>" + "".join(f"<th>{_LABELS[key]}</th>" for key in digits)
+    return ("<p>Fluid model | packet engine.</p>" if packets else "") + _table(head, rows)
+
+
+def _table(head: str, rows: Iterable[str]) -> str:
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
+
+
+def _image(figure: Any, alt: str) -> str:
+    data = base64.b64encode(render(figure, ".png")).decode("ascii")
+    return f'<p><img alt="{html.escape(alt, quote=True)}" src="data:image/png;base64,{data}"></p>'

@@ -1,0 +1,242 @@
+"""Figures of a suite's report, drawn from the records of a run: lines, bars, heat maps, rates over time."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ccenv.benchmarks.suite.base import Figure, SuiteBase
+from ccenv.benchmarks.suite.references import matching, parameter, value_of
+from ccenv.benchmarks.suite.theory import THEORY, evaluate
+from ccenv.metrics.measures import delta_sensitivity
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+Record = dict[str, Any]
+MAX_PANELS, MAX_LINES = 16, 12
+DPI = 80
+_MARKERS = "os^Dv<>P*XhH"
+_THEORY_POINTS = 60
+
+
+def draw(suite: SuiteBase, records: list[Record], figure: Figure) -> Canvas | None:
+    """Draw one figure; None if no cell of the run belongs to it.
+
+    Args:
+        suite: for the names of metrics.
+        records: finished cells.
+        figure: what to draw.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    own = [record for record in matching(records, figure) if figure.kind != "series" or "series" in record]
+    if not own:
+        return None
+    panels = _panels(own, figure)[:MAX_PANELS]
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    width = 4.4 * columns if len(panels) > 1 else 7.5
+    canvas = Canvas(figsize=(width, 3.3 * rows + 0.6), layout="constrained")
+    axes = np.asarray(canvas.subplots(rows, columns, squeeze=False)).ravel()
+    drawers: dict[str, Callable[[SuiteBase, list[Record], Figure, Axes], None]] = {
+        "lines": _lines, "bars": _bars, "heatmap": _heatmap, "delta_map": _delta_map, "series": _series
+    }  # fmt: skip
+    for ax, (title, cells) in zip(axes, panels, strict=False):
+        drawers[figure.kind](suite, cells, figure, ax)
+        ax.set_title(title, fontsize="small")
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles and figure.kind != "series":
+        canvas.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize="small", frameon=False)
+    return canvas
+
+
+def picture(canvas: Canvas, suffix: str, dpi: int = DPI) -> bytes:
+    """Return a drawn figure as bytes of ``png`` or ``svg``; equal figures make equal bytes."""
+    from matplotlib import rc_context
+
+    out = io.BytesIO()
+    with rc_context({"svg.hashsalt": "ccenv"}):
+        metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": None}
+        canvas.savefig(out, format=suffix, dpi=dpi, metadata=metadata)
+    return out.getvalue()
+
+
+def table(suite: SuiteBase, records: list[Record], figure: Figure) -> list[list[Any]]:
+    """Return the numbers behind a figure, header first: one row per cell."""
+    own = matching(records, figure)
+    names = [n for n in dict.fromkeys((*figure.panels.split(","), figure.x, figure.y, figure.by)) if n]
+    metrics = [*figure.shown, *([figure.divided_by] if figure.divided_by else [])] or list(suite.metrics)
+    rows: list[list[Any]] = [["scenario", "agent", "seed", *(n for n in names if n not in ("scenario", "agent")), *metrics]]
+    for record in own:
+        values = [parameter(record, name) for name in names if name not in ("scenario", "agent")]
+        rows.append([record["scenario"], record["agent"], record["seed"], *values, *(record["metrics"].get(m) for m in metrics)])
+    return rows
+
+
+def _panels(records: list[Record], figure: Figure) -> list[tuple[str, list[Record]]]:
+    if figure.kind == "series":
+        return [(f"{r['scenario']} {'' if r['agent'] == 'network' else r['agent']}".strip(), [r]) for r in records]
+    names = [name for name in figure.panels.split(",") if name]
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(tuple(parameter(record, name) for name in names), []).append(record)
+    return [(", ".join(f"{n} {_text(v)}" for n, v in zip(names, key, strict=True)), cells) for key, cells in groups.items()]
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _lines(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+    groups = list(dict.fromkeys(parameter(cell, figure.by) for cell in cells)) if figure.by else [None]
+    colour = 0
+    for group in groups[:MAX_LINES]:
+        own = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
+        for metric in figure.shown:
+            points = _points(own, figure, metric)
+            label = " ".join(filter(None, [_text(group) if group is not None else "", _short(suite, metric, figure)]))
+            style: dict[str, Any] = {"color": f"C{colour % 10}", "markersize": 4}
+            ax.plot(
+                *zip(*points, strict=True), _MARKERS[colour % len(_MARKERS)], linestyle="-", linewidth=1, label=label, **style
+            )
+            colour += 1
+        if figure.theory:
+            _theory(own, figure, ax, f"C{(colour - 1) % 10}" if figure.by else "black", first=group == groups[0])
+    _finish(suite, figure, ax)
+
+
+def _points(cells: list[Record], figure: Figure, metric: str) -> list[tuple[float, float]]:
+    out = []
+    for x in sorted({value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))}):
+        value = value_of([cell for cell in cells if parameter(cell, figure.x) == x], figure.quantity(metric))
+        out.append((float(x), math.nan if value is None else value))
+    return out or [(math.nan, math.nan)]
+
+
+def _theory(cells: list[Record], figure: Figure, ax: Axes, colour: str, *, first: bool) -> None:
+    name = str(figure.theory.get("function"))
+    known = {**cells[0].get("parameters", {}), **figure.theory}
+    xs = [value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))]
+    if not xs:
+        return
+    # The parameters of a case may follow its x (m and n with a constant sum): then predictions stand at the cases.
+    others = [{k: v for k, v in c.get("parameters", {}).items() if k not in ("case", figure.x)} for c in cells]
+    if all(other == others[0] for other in others):
+        space = np.geomspace if figure.log_x else np.linspace
+        grid = space(min(xs), max(xs), _THEORY_POINTS)
+        pairs = [(float(x), evaluate(name, {**known, figure.x: float(x)})) for x in grid]
+    else:
+        at = {float(parameter(c, figure.x)): {**c.get("parameters", {}), **figure.theory} for c in cells}
+        pairs = [(x, evaluate(name, arguments)) for x, arguments in sorted(at.items())]
+    label = THEORY[name][0] if first else "_"
+    ax.plot(
+        [x for x, _ in pairs], [math.nan if y is None else y for _, y in pairs], "--", color=colour, linewidth=1.2, label=label
+    )
+
+
+def _bars(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+    groups = list(dict.fromkeys(parameter(cell, figure.x) for cell in cells))
+    bars = [
+        (by, m) for by in (dict.fromkeys(parameter(c, figure.by) for c in cells) if figure.by else [None]) for m in figure.shown
+    ]
+    for i, (by, metric) in enumerate(bars):
+        values = []
+        for group in groups:
+            own = [c for c in cells if parameter(c, figure.x) == group and (not figure.by or parameter(c, figure.by) == by)]
+            found = value_of(own, figure.quantity(metric))
+            values.append(math.nan if found is None else found)
+        label = " ".join(filter(None, ["" if by is None else _text(by), _short(suite, metric, figure)]))
+        ax.bar(
+            np.arange(len(groups)) + (i + 0.5) / len(bars) * 0.8 - 0.4, values, 0.8 / len(bars), label=label, color=f"C{i % 10}"
+        )
+    ax.set_xticks(range(len(groups)), [_text(group) for group in groups], rotation=30, ha="right", fontsize="small")
+    _finish(suite, figure, ax)
+    ax.set_xlabel("")
+
+
+def _short(suite: SuiteBase, metric: str, figure: Figure) -> str:
+    return suite.measure(metric).label if len(figure.shown) > 1 else ""
+
+
+def _finish(suite: SuiteBase, figure: Figure, ax: Axes) -> None:
+    measure = suite.measure(figure.shown[0])
+    if figure.aggregate == "delta_sensitivity":
+        label = "delta-sensitivity"
+    elif figure.divided_by:
+        label = f"{measure.label} / {suite.measure(figure.divided_by).label}"
+    elif len(figure.shown) > 1 and len({suite.measure(name).label.partition(",")[0] for name in figure.shown}) > 1:
+        label = measure.unit or measure.label
+    else:
+        label = measure.label.partition(",")[0] + (f" ({measure.unit})" if measure.unit else "")
+    ax.set_xlabel(figure.x, fontsize="small")
+    ax.set_ylabel(label, fontsize="small")
+    if figure.log_x:
+        ax.set_xscale("log")
+    if figure.log_y:
+        ax.set_yscale("symlog" if "loss" in figure.shown[0] else "log")
+    elif figure.kind != "bars":
+        ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.25)
+    ax.tick_params(labelsize="small")
+
+
+def _grid(cells: list[Record], figure: Figure) -> tuple[list[float], list[float]]:
+    xs = sorted({float(parameter(cell, figure.x)) for cell in cells})
+    return xs, sorted({float(parameter(cell, figure.y)) for cell in cells})
+
+
+def _heatmap(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+    xs, ys = _grid(cells, figure)
+    values = np.full((len(ys), len(xs)), math.nan)
+    for i, y in enumerate(ys):
+        for j, x in enumerate(xs):
+            here = [c for c in cells if parameter(c, figure.x) == x and parameter(c, figure.y) == y]
+            found = value_of(here, figure.quantity(figure.shown[0]))
+            values[i, j] = math.nan if found is None else found
+    _image(values, xs, ys, ax, figure.x, figure.y, suite.measure(figure.shown[0]).label)
+
+
+def _delta_map(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+    """[Delta] figure 4: sensitivity over all delay vectors between d_min and d_max."""
+    del suite
+    ticks = sorted(set(_grid(cells, figure)[0]) | set(_grid(cells, figure)[1]))
+    values = np.full((len(ticks), len(ticks)), math.nan)
+    points = [(float(parameter(c, figure.x)), float(parameter(c, figure.y)), c["metrics"].get(figure.shown[0])) for c in cells]
+    for i, high in enumerate(ticks):
+        for j, low in enumerate(ticks[: i + 1]):
+            inside = [v for x, y, v in points if low <= x <= high and low <= y <= high and v is not None]
+            found = delta_sensitivity(inside)
+            values[i, j] = found if math.isfinite(found) else math.nan
+    _image(values, ticks, ticks, ax, "d_min (ms)", "d_max (ms)", "delta")
+
+
+def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_label: str, y_label: str, label: str) -> None:
+    shown = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=0)
+    ax.set_xticks(range(0, len(xs), 3), [_text(x) for x in xs[::3]], fontsize="small")
+    ax.set_yticks(range(0, len(ys), 3), [_text(y) for y in ys[::3]], fontsize="small")
+    ax.set_xlabel(x_label, fontsize="small")
+    ax.set_ylabel(y_label, fontsize="small")
+    canvas = ax.get_figure()
+    if canvas is not None:
+        canvas.colorbar(shown, ax=ax, label=label)
+
+
+def _series(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+    del suite, figure
+    series = cells[0]["series"]
+    for name, rates in series["throughput_mbps"].items():
+        ax.plot((np.arange(len(rates)) + 0.5) * series["every_s"], rates, linewidth=1, label=name)
+    ax.set_xlabel("time (s)", fontsize="small")
+    ax.set_ylabel("throughput (Mbit/s)", fontsize="small")
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.25)
+    ax.tick_params(labelsize="small")
+    ax.legend(fontsize="x-small", loc="upper right")

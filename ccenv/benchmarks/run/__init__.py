@@ -1,0 +1,1 @@
+"""Running suites: backends, stores, records, provenance."""

@@ -1,0 +1,130 @@
+"""Where cells are played. Each backend yields the records of finished cells in any order; the numbers are the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ccenv.benchmarks.cells.players import Player
+from ccenv.cluster import start_ray
+from ccenv.errors import CcenvError, require_extra
+from ccenv.workers import ProcessPool
+
+Record = dict[str, Any]
+DIED = "a worker process died; finished cells are kept: run the same command again"
+
+
+class AnyCell(Protocol):
+    """What the runner asks of a cell, of either engine."""
+
+    @property
+    def name(self) -> str:
+        """Return what --only matches."""
+
+    @property
+    def key(self) -> str:
+        """Return the hash of what decides its numbers."""
+
+    @property
+    def agent(self) -> Player:
+        """Return the sender under test."""
+
+    @property
+    def scenario(self) -> str:
+        """Return the name of its case."""
+
+    @property
+    def per_task(self) -> int:
+        """Return how many cells make a task."""
+
+    def run(self) -> Record:
+        """Play it and return its record."""
+
+
+Backend = Callable[[Sequence[AnyCell], int], Iterator[list[Record]]]
+
+
+def run_cell(cell: AnyCell) -> Record:
+    """Play a cell and return its record."""
+    return cell.run()
+
+
+def local(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
+    """Play the cells here, one after the other."""
+    del workers
+    for task in _tasks(cells):
+        yield _task(task)
+
+
+def processes(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
+    """Play the cells in worker processes. Raises CcenvError if a worker dies; what was yielded before stays valid."""
+    yield from in_processes(_task, _tasks(cells), workers)
+
+
+def ray(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
+    """Play the cells as Ray tasks, on the cluster that RAY_ADDRESS names or on one that is started here with so many cores.
+
+    Raises:
+        MissingExtraError: if Ray is not installed.
+        CcenvError: if a worker dies; what was yielded before stays valid.
+    """
+    require_extra("ray", "rllib")
+    import ray as cluster
+
+    started = not cluster.is_initialized()
+    if started:
+        start_ray(workers, os.environ.get("RAY_ADDRESS"))
+    try:
+        remote = cluster.remote(num_cpus=1, max_retries=2)(_task)
+        pending = [remote.remote(task) for task in _tasks(cells)]
+        while pending:
+            done, pending = cluster.wait(pending)
+            for task in done:
+                try:
+                    yield cluster.get(task)
+                except cluster.exceptions.RayTaskError as error:
+                    raise error.cause if isinstance(error.cause, CcenvError) else error from None
+                except cluster.exceptions.RayError:
+                    raise CcenvError(DIED) from None
+    finally:
+        if started:
+            cluster.shutdown()
+
+
+def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> Iterator[Any]:
+    """Yield the results of work on items as worker processes finish them.
+
+    Args:
+        work: a function of a module.
+        items: its arguments.
+        workers: how many processes.
+
+    Raises:
+        CcenvError: if a worker dies.
+    """
+    from concurrent.futures import as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    pool = ProcessPool(workers)
+    try:
+        for task in as_completed([pool.executor.submit(work, item) for item in items]):
+            yield task.result()
+        pool.close()
+    except BrokenProcessPool:
+        raise CcenvError(DIED) from None
+    finally:
+        pool.end()  # nothing is left to wait for: all is done, or the rest is not wanted any more
+
+
+def _tasks(cells: Sequence[AnyCell]) -> list[list[AnyCell]]:
+    """Cut the cells into tasks of as many as their first one says."""
+    size = cells[0].per_task if cells else 1
+    return [list(cells[start : start + size]) for start in range(0, len(cells), size)]
+
+
+def _task(cells: list[AnyCell]) -> list[Record]:
+    return [run_cell(cell) for cell in cells]
+
+
+BACKENDS: dict[str, Backend] = {"local": local, "processes": processes, "ray": ray}

@@ -1,0 +1,55 @@
+"""Speed of training on this machine: PPO on the native batch, and the kernel with policies on both sides."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import numpy as np
+
+from ccenv.benchmarks.speed.timing import rates
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.envs.network_observation import network_elements
+from ccenv.network.adversary import MlpAdversary
+from ccenv.network.path import make_path
+from ccenv.network.sender import MlpSender
+from ccenv.training.config import load_config
+
+CONFIG = "quick_sender"
+ITERATIONS = 12
+N_ENVS, STEPS_PER_RTT, CALL_STEPS = 128, 4, 64
+WIDTHS = (16, 64)
+
+
+def measure() -> dict[str, float]:
+    """Return environment-steps per second of PPO (sampling and updates together), and flow-steps per second of the kernel.
+
+    The kernel plays a policy against a network policy, both with two hidden layers of 16 or 64.
+    """
+    from ccenv.training.learner import Learner
+
+    config = load_config(CONFIG, ["evaluation.every_steps=0"])
+    learner = Learner(config.model_copy(update={"total_steps": ITERATIONS * config.iteration_steps}))
+    at = [time.perf_counter()]
+    learner.run(lambda state, progress: at.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
+    out: dict[str, float] = {"train_ppo_steps_per_s": round(config.iteration_steps / float(np.median(np.diff(at)[1:])))}
+    for width in WIDTHS:
+        engine = _engine(width)
+        median, best = rates(lambda e=engine: e.advance(CALL_STEPS), N_ENVS * CALL_STEPS)  # type: ignore[misc]
+        out[f"curve_mlp_{width}_flow_steps_per_s"], out[f"curve_mlp_{width}_flow_steps_per_s_best"] = round(median), round(best)
+    return out
+
+
+def _engine(width: int) -> CurveEngine:
+    rng = np.random.Generator(np.random.Philox(0))
+
+    def layers(n_in: int, n_out: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        sizes = (n_in, width, width, n_out)
+        weights = tuple(rng.normal(0, 0.3, pair) for pair in pairwise(sizes))
+        return weights, tuple(np.zeros(n) for n in sizes[1:])
+
+    sender = MlpSender("speed", *layers(N_OBSERVATION, 1), "tanh", OBSERVATION_VERSION)
+    network = MlpAdversary("speed", *layers(len(network_elements(1)), 2), "tanh", OBSERVATION_VERSION, (0, 2))
+    path = make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
+    return CurveEngine([path] * N_ENVS, model="ccac", senders=[sender], adversary=network, steps_per_rtt=STEPS_PER_RTT)

@@ -1,0 +1,1 @@
+"""Intervals, comparisons, profiles and summaries of results."""

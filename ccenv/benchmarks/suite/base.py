@@ -1,0 +1,255 @@
+"""What the suites of both engines have in common: names, versions, seeds, scores, published values and figures."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from ccenv.config import StrictModel
+from ccenv.document import hash_of
+from ccenv.errors import InputError, did_you_mean
+from ccenv.metrics.trace import Direction, Measure
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+MAX_SEED = 2**31
+
+Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Aggregate = Literal["mean", "median", "iqm", "min", "max", "std", "sum", "delta_sensitivity", "slope"]
+
+
+class Quantity(StrictModel):
+    """A number made of the cells of a run: an aggregate of a metric over those that match.
+
+    Attributes:
+        metric: one of the suite's.
+        aggregate: ``slope`` is the least-squares slope over the parameter ``over``; ``delta_sensitivity`` log2(max/min).
+        over: for ``slope``: a parameter.
+        divided_by: another metric; each cell then counts with the ratio of the two.
+        scenario: pattern with ``*``, or a list of them; None: all.
+        agent, adversary: None: all.
+        where: parameter -> value, list of values, or {low, high}.
+    """
+
+    metric: str
+    aggregate: Aggregate = "mean"
+    over: str | None = None
+    divided_by: str | None = None
+    scenario: str | tuple[str, ...] | None = None
+    agent: str | None = None
+    adversary: str | None = None
+    where: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _slope_over(self) -> Quantity:
+        if (self.aggregate == "slope") != (self.over is not None):
+            raise ValueError("'over' names the parameter of aggregate 'slope', and only of it")
+        return self
+
+
+class Reference(Quantity):
+    """A published value or statement to compare with; one of value, theory, at_least, at_most, above and below is given.
+
+    Attributes:
+        name: the statement in words.
+        value: what the source reports.
+        theory: what the source's theory predicts: a ``function`` of ``ccenv.benchmarks.suite.theory``, its arguments, and a
+            factor ``times``.
+        at_least, at_most: what the source claims as a bound.
+        above, below: a quantity of the same run that this one is to exceed, or to stay under.
+        tolerance: a value counts as reproduced if ours is within this factor of it.
+        neutral: what would be no effect: on the same side of it as the source, but further off, is "same direction".
+        source: paper, section, figure or table.
+        why: what is known about a difference.
+    """
+
+    name: str = ""
+    value: Finite | None = None
+    theory: dict[str, Any] | None = None
+    at_least: Finite | None = None
+    at_most: Finite | None = None
+    above: Quantity | None = None
+    below: Quantity | None = None
+    tolerance: float = Field(default=1.5, ge=1, allow_inf_nan=False)
+    neutral: Finite | None = None
+    source: str = Field(min_length=1)
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _one_claim(self) -> Reference:
+        given = [n for n in ("value", "theory", "at_least", "at_most", "above", "below") if getattr(self, n) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise ValueError(f"one of value, theory, at_least, at_most, above and below is needed, not {found}")
+        return self
+
+    @property
+    def published(self) -> float | None:
+        """The number that the source gives or predicts; None for a comparison of two of our own."""
+        if self.theory is not None:
+            from ccenv.benchmarks.suite.theory import evaluate
+
+            value = evaluate(str(self.theory.get("function")), self.theory)
+            return None if value is None else value * float(self.theory.get("times", 1.0))
+        return next((v for v in (self.value, self.at_least, self.at_most) if v is not None), None)
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The quantities that it reads: itself and what it is compared with."""
+        return [self, *(q for q in (self.above, self.below) if q is not None)]
+
+
+class Figure(StrictModel):
+    """A picture of the report.
+
+    Attributes:
+        name: of its files.
+        title: above it.
+        kind: ``lines`` (metric over x, a line per ``by``, a panel per ``panels``), ``bars`` (a bar per case and ``by``),
+            ``heatmap`` (metric over x and y, a panel per ``panels``), ``delta_map`` (delta-sensitivity of the metric over all
+            cells whose x and y lie between d_min and d_max: [Delta] figure 4), ``series`` (rates over time, a panel per case).
+        metric: of the vertical axis or colour.
+        metrics: further lines or bars, instead of one metric.
+        divided_by: another metric; the ratio is shown.
+        aggregate: how cells of one point are put together.
+        scenario: pattern; None: all.
+        x, y, by, panels: parameters, or ``agent``, ``scenario``, ``adversary``.
+        where: as in ``Quantity``.
+        theory: name in ``ccenv.benchmarks.suite.theory`` and its constants: drawn under the points, over x.
+        log_x, log_y: logarithmic axes.
+        source: the figure of the paper that it re-draws.
+    """
+
+    name: Name
+    title: str = ""
+    kind: Literal["lines", "bars", "heatmap", "delta_map", "series"]
+    metric: str = ""
+    metrics: tuple[str, ...] = ()
+    divided_by: str | None = None
+    aggregate: Aggregate = "mean"
+    scenario: str | tuple[str, ...] | None = None
+    x: str = ""
+    y: str = ""
+    by: str = ""
+    panels: str = ""
+    where: dict[str, Any] = Field(default_factory=dict)
+    theory: dict[str, Any] = Field(default_factory=dict)
+    log_x: bool = False
+    log_y: bool = False
+    source: str = ""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The metrics that it shows."""
+        return self.metrics or ((self.metric,) if self.metric else ())
+
+    def quantity(self, metric: str) -> Quantity:
+        """Return what it shows of a metric."""
+        return Quantity(
+            metric=metric, divided_by=self.divided_by, aggregate=self.aggregate, scenario=self.scenario, where=self.where
+        )
+
+
+class Score(StrictModel):
+    """The nominal score: a metric against one adversary, aggregated over scenarios and seeds."""
+
+    metric: str = "power"
+    adversary: str = "kind"
+
+
+class WorstCase(StrictModel):
+    """The worst case: the worst value of a metric over all cells of a sender."""
+
+    metric: str = "utilisation"
+
+
+class SuiteBase(StrictModel):
+    """What every suite has.
+
+    Attributes:
+        format: always ``"ccenv-suite"``.
+        format_version: 1.
+        name: what ``ccenv bench run`` takes.
+        version: bumped whenever a scenario changes; results of different versions are never mixed.
+        summary: one line.
+        notes: how it differs from its source, for the report.
+        tags: free labels; ``quick``, ``standard``, ``paper`` and ``adversarial`` are used by the shipped suites.
+        seeds: one run per seed; a seed draws what is drawn and keys all random moves.
+        agents: specs of senders under test.
+        metrics: name -> direction.
+        score: how the nominal score is made.
+        worst_case: how the worst case is made.
+        references: published values.
+        figures: of the report.
+    """
+
+    format: Literal["ccenv-suite"]
+    format_version: Literal[1]
+    name: Name
+    version: int = Field(ge=1, strict=True)
+    summary: str = ""
+    notes: str = ""
+    tags: tuple[Name, ...] = ()
+    seeds: tuple[Annotated[int, Field(ge=0, lt=MAX_SEED, strict=True)], ...] = Field(min_length=1)
+    agents: tuple[str, ...] = ()
+    metrics: dict[str, Direction] = Field(min_length=1)
+    score: Score = Score()
+    worst_case: WorstCase = WorstCase()
+    references: tuple[Reference, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+    def measure(self, name: str) -> Measure:
+        """Return what a metric of this suite is called and which way is better. Raises UnknownNameError."""
+        raise NotImplementedError
+
+    @property
+    def opponents(self) -> tuple[str, ...]:
+        """Names of the adversaries of the cells."""
+        raise NotImplementedError
+
+    @property
+    def sha256(self) -> str:
+        """Content hash: of what is played and measured; not of words, published values and figures."""
+        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"}))
+
+    def run_key(self, case: str, seed: int) -> int:
+        """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""
+        text = f"{self.name}/{self.version}/{case}/{seed}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11
+
+    def check_names(self) -> None:
+        """Check lists for duplicates and all uses of metrics. Raises ValueError, for validators."""
+        for what, values in (("agents", self.agents), ("seeds", self.seeds), ("figures", [f.name for f in self.figures])):
+            once(what, values)
+        for name, direction in self.metrics.items():
+            try:
+                known = self.measure(name).direction
+            except InputError as error:
+                raise ValueError(str(error)) from None
+            if direction != known:
+                raise ValueError(f"metrics: {name} is better when {known}, not when {direction}")
+        used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
+        quantities = [quantity for reference in self.references for quantity in reference.quantities]
+        used += [("references", n) for q in quantities for n in (q.metric, q.divided_by) if n is not None]
+        used += [
+            (f"figure {figure.name}", name)
+            for figure in self.figures
+            for name in (*figure.shown, *filter(None, (figure.divided_by,)))
+        ]
+        for where, name in used:
+            if name not in self.metrics:
+                raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
+        if self.score.adversary not in self.opponents:
+            hint = did_you_mean(self.score.adversary, self.opponents)
+            raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")
+
+
+def once(what: str, values: Sequence[Any]) -> None:
+    """Refuse a list in which a value occurs twice. Raises ValueError, for validators."""
+    twice = [value for value in values if list(values).count(value) > 1]
+    if twice:
+        raise ValueError(f"{what}: {twice[0]!r} is listed twice")

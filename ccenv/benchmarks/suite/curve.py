@@ -1,0 +1,269 @@
+"""Suites of the curve engine (docs/benchmarks.md): typed, versioned, hashed YAML, and its scenarios as paths."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ccenv.benchmarks.suite.base import Name, SuiteBase, once
+from ccenv.benchmarks.suite.packet import PacketSuite
+from ccenv.config import StrictModel, find_data, validate
+from ccenv.engine.compiled.rng import uniform
+from ccenv.errors import InputError, did_you_mean
+from ccenv.foreign import read_yaml
+from ccenv.metrics.trace import Measure, get_metric
+from ccenv.network.model import get_model
+from ccenv.network.path import MAX_FLOWS, Path, make_path
+
+PACKAGE = "ccenv.benchmarks.suites"
+
+
+class Values(StrictModel):
+    """Values of a scenario's parameter: one number, a list (a grid: one case each), or a range that each seed draws from.
+
+    Attributes:
+        values: the numbers; empty for a range.
+        low: smallest value of a range.
+        high: largest value of a range; draws are uniform in the logarithm.
+    """
+
+    values: tuple[float, ...] = ()
+    low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    high: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, data: Any) -> Any:
+        if isinstance(data, list):
+            return {"values": data}
+        return data if isinstance(data, (dict, Values)) else {"values": [data]}
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Values:
+        is_range = self.low is not None and self.high is not None
+        if is_range == bool(self.values) or (self.low is None) != (self.high is None):
+            raise ValueError("give a number, a list of numbers, or a range {low, high}")
+        if len(set(self.values)) != len(self.values):
+            raise ValueError(f"a value is listed twice in {list(self.values)}")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low {self.low} is not below high {self.high}")
+        return self
+
+    @property
+    def choices(self) -> tuple[float | None, ...]:
+        """The values of the grid, or (None,) for a range."""
+        return self.values or (None,)
+
+    def draw(self, share: float) -> float:
+        """Return the value of a range at a share in [0, 1), rounded to six significant digits."""
+        if self.low is None or self.high is None:
+            raise InputError("only a range is drawn from")
+        return float(f"{self.low * (self.high / self.low) ** share:.6g}")
+
+
+class Scenario(StrictModel):
+    """A family of paths.
+
+    Attributes:
+        name: unique in the suite.
+        summary: one line for reports.
+        model: network model.
+        link_rate_mbps: C in Mbit/s.
+        rtt_ms: Rm in ms.
+        jitter_rtts: D in units of Rm; a whole number of steps.
+        buffer_bdp: buffer in units of C*Rm; ``inf`` allowed.
+        n_flows: flows of the agent under test.
+        competitors: agents of further flows.
+        stagger_rtts: flow i starts i times so many Rm after flow 0.
+    """
+
+    name: Name
+    summary: str = ""
+    model: str
+    link_rate_mbps: Values
+    rtt_ms: Values
+    jitter_rtts: Values = Values(values=(0.0,))
+    buffer_bdp: Values = Values(values=(math.inf,))
+    stagger_rtts: Values = Values(values=(0.0,))
+    n_flows: int = Field(1, ge=1, le=MAX_FLOWS, strict=True)
+    competitors: tuple[str, ...] = ()
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        try:
+            return get_model(name).name
+        except InputError as error:
+            raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Scenario:
+        if not self.jitter_rtts.values:
+            raise ValueError("jitter_rtts cannot be a range: D must be a whole number of steps")
+        for name in _GRID:
+            for value in getattr(self, name).values:
+                good = value >= 0 if name in _MAY_BE_ZERO else value > 0
+                if not good or (math.isinf(value) and name != "buffer_bdp"):
+                    allowed = "at least 0" if name in _MAY_BE_ZERO else "above 0"
+                    raise ValueError(
+                        f"{name} is {value:g}; it must be {allowed}" + ("" if name == "buffer_bdp" else " and finite")
+                    )
+        return self
+
+    @property
+    def cases(self) -> list[Case]:
+        """One case per point of the grid; a scenario without lists is one case of the same name."""
+        parameters = {name: getattr(self, name) for name in _GRID}
+        out = []
+        for point in itertools.product(*(values.choices for values in parameters.values())):
+            chosen = dict(zip(parameters, point, strict=True))
+            varied = [
+                f"{name}={value:g}" for name, value in chosen.items() if value is not None and len(parameters[name].values) > 1
+            ]
+            out.append(Case(f"{self.name}[{','.join(varied)}]" if varied else self.name, self, chosen))
+        return out
+
+
+_GRID = ("link_rate_mbps", "rtt_ms", "jitter_rtts", "buffer_bdp", "stagger_rtts")
+_MAY_BE_ZERO = ("jitter_rtts", "stagger_rtts")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A point of a scenario's grid.
+
+    Attributes:
+        name: unique in the suite.
+        scenario: where it belongs.
+        point: value per grid parameter, None where each seed draws.
+    """
+
+    name: str
+    scenario: Scenario
+    point: dict[str, float | None]
+
+    def path(self, key: int) -> Path:
+        """Return the path of a run; ranges are drawn with counter-based random numbers from the run's key."""
+        at = {name: self._value(name, uniform(float(key), 0.0, 0.0, float(i))) for i, name in enumerate(_GRID)}
+        path = make_path(
+            link_rate_mbps=at["link_rate_mbps"],
+            rtt_ms=at["rtt_ms"],
+            jitter_ms=at["jitter_rtts"] * at["rtt_ms"],
+            buffer_bdp=at["buffer_bdp"],
+            n_flows=self.scenario.n_flows + len(self.scenario.competitors),
+        )
+        if at["stagger_rtts"] == 0:
+            return path
+        late_s = at["stagger_rtts"] * at["rtt_ms"] / 1e3
+        flows = tuple(flow.model_copy(update={"start_s": i * late_s}) for i, flow in enumerate(path.flows))
+        return path.model_copy(update={"flows": flows})
+
+    def _value(self, name: str, share: float) -> float:
+        chosen = self.point[name]
+        values: Values = getattr(self.scenario, name)
+        return values.draw(share) if chosen is None else chosen
+
+
+class Suite(SuiteBase):
+    """A benchmark suite of the curve engine: every agent on every path against every adversary.
+
+    Attributes:
+        engine: ``curve``: adversaries play as they are; ``attack``: also searches and constructions of
+            ``ccenv.attack``, against one flow per path.
+        budget_flow_steps: of each search, for ``attack``.
+        steps_per_rtt: K of the curve engine.
+        duration_rtts, duration_s: length of a run, one of the two; RTTs are smallest Rm.
+        warm_up_rtts, warm_up_s: what metrics leave out, one of the two or none.
+        adversaries: specs of adversaries.
+        scenarios: families of paths.
+    """
+
+    engine: Literal["curve", "attack"] = "curve"
+    budget_flow_steps: int | None = Field(default=None, ge=1, strict=True)
+    steps_per_rtt: int = Field(8, ge=1, le=64, strict=True)
+    duration_rtts: float | None = Field(default=None, gt=0, le=1e6)
+    duration_s: float | None = Field(default=None, gt=0, le=1e6)
+    warm_up_rtts: float | None = Field(default=None, ge=0)
+    warm_up_s: float | None = Field(default=None, ge=0)
+    agents: tuple[str, ...]
+    adversaries: tuple[str, ...] = Field(min_length=1)
+    scenarios: tuple[Scenario, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Suite:
+        if (self.duration_rtts is None) == (self.duration_s is None):
+            raise ValueError("give either duration_rtts or duration_s")
+        if self.warm_up_rtts is not None and self.warm_up_s is not None:
+            raise ValueError("give warm_up_rtts or warm_up_s, not both")
+        for unit in ("rtts", "s"):
+            duration, warm_up = getattr(self, f"duration_{unit}"), getattr(self, f"warm_up_{unit}")
+            if duration is not None and warm_up is not None and warm_up >= duration:
+                raise ValueError(f"warm_up_{unit} {warm_up:g} is not below duration_{unit} {duration:g}")
+        if (self.engine == "attack") != (self.budget_flow_steps is not None):
+            raise ValueError("budget_flow_steps belongs to engine 'attack', which needs it")
+        if self.engine == "attack":
+            self._check_attack()
+        once("adversaries", self.adversaries)
+        once("scenarios", [scenario.name for scenario in self.scenarios])
+        self.check_names()
+        return self
+
+    def _check_attack(self) -> None:
+        for name in ("duration_rtts", "warm_up_rtts"):
+            value = getattr(self, name)
+            if value is None or value != int(value):
+                raise ValueError(f"engine 'attack' needs {name} as a whole number")
+        for scenario in self.scenarios:
+            if scenario.n_flows != 1 or scenario.competitors:
+                raise ValueError(f"scenario {scenario.name}: engine 'attack' has one flow")
+
+    def measure(self, name: str) -> Measure:
+        """Return the metric of a name (``ccenv.metrics.trace``). Raises UnknownNameError."""
+        return get_metric(name)
+
+    @property
+    def opponents(self) -> tuple[str, ...]:
+        """The adversaries."""
+        return self.adversaries
+
+    @property
+    def cases(self) -> list[Case]:
+        """All points of all scenarios, in order."""
+        return [case for scenario in self.scenarios for case in scenario.cases]
+
+    def rows(self, dt_s: float) -> tuple[int, int]:
+        """Return the steps of a run and the row at which the warm-up ends."""
+        steps = _rows(self.duration_rtts, self.duration_s, self.steps_per_rtt, dt_s)
+        first = _rows(self.warm_up_rtts or 0.0, self.warm_up_s, self.steps_per_rtt, dt_s)
+        if first >= steps:
+            raise InputError(f"suite {self.name!r}: the warm-up of {first} steps leaves nothing of a run of {steps} steps")
+        return steps, first
+
+
+def _rows(rtts: float | None, seconds: float | None, steps_per_rtt: int, dt_s: float) -> int:
+    steps = seconds / dt_s if seconds is not None else (rtts or 0.0) * steps_per_rtt
+    return math.ceil(steps - 1e-9)
+
+
+def load_suite(name: str) -> SuiteBase:
+    """Read a suite: a shipped name or the path of a YAML file.
+
+    Raises:
+        UnknownNameError: if there is neither.
+        InputError: with the key, the value seen and what is allowed.
+    """
+    file = find_data(PACKAGE, name, ".yaml", "suite")
+    return suite_of(read_yaml(file), file.name)
+
+
+def suite_of(data: Any, where: str) -> SuiteBase:
+    """Validate a suite's data, of either engine, e.g. from a manifest. Raises InputError."""
+    engine = data.get("engine", "curve") if isinstance(data, dict) else "curve"
+    models: dict[str, type[SuiteBase]] = {"curve": Suite, "attack": Suite, "packet": PacketSuite}
+    if not isinstance(engine, str) or engine not in models:
+        raise InputError(f"{where}: engine is {engine!r}.{did_you_mean(str(engine), models)}")
+    return validate(models[engine], data, where)

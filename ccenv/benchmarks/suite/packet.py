@@ -1,0 +1,208 @@
+"""Suites of the packet engine: networks with parameters, played for every point of a grid, named case and seed."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from ccenv.benchmarks.suite.base import Finite, Name, Score, SuiteBase, once
+from ccenv.benchmarks.suite.template import AGENT, names_in
+from ccenv.config import StrictModel
+from ccenv.engine.compiled.rng import uniform
+from ccenv.errors import InputError, did_you_mean
+from ccenv.metrics.trace import Measure
+from ccenv.simulation.metrics import get_run_metric
+
+NETWORK = "network"  # stands where other suites name an adversary
+METRIC = re.compile(r"(?P<name>\w+)(?:\[(?P<group>[^\]]+)\])?(?:@(?P<window>[\w-]+))?")
+WHOLE = "run"  # the window from warm-up to end
+
+Value = Finite | str
+
+
+class Drawn(StrictModel):
+    """A parameter that each seed draws: uniform in the logarithm between low and high, or one of the choices.
+
+    Attributes:
+        low, high: > 0.
+        choice: equally likely values.
+    """
+
+    low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    high: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    choice: tuple[Value, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Drawn:
+        if (self.low is None) != (self.high is None) or (self.low is None) != bool(self.choice):
+            raise ValueError("a drawn parameter is {low, high} or {choice: [...]}")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+        return self
+
+    def draw(self, share: float) -> Value:
+        """Return the value at a share in [0, 1); numbers of a range have six significant digits."""
+        if self.low is None or self.high is None:
+            return self.choice[int(share * len(self.choice))]
+        return float(f"{self.low * (self.high / self.low) ** share:.6g}")
+
+
+class PacketScenario(StrictModel):
+    """A family of networks.
+
+    Attributes:
+        name: unique in the suite.
+        summary: one line for reports.
+        parameters: name -> a value, a list (a grid: one case each), or a ``Drawn``.
+        cases: named cases: parameters that belong together; every point of the grid is played for each.
+        network: links, flows and mss_bytes as in a scenario of the packet engine (docs/packet-engine.md), in which ``$name`` is a
+            parameter and ``$agent`` the sender under test; ``ccenv.benchmarks.suite.template`` says what else it may hold.
+        duration_s, warm_up_s: instead of the suite's.
+        windows: name -> spans (from, to) in seconds, for metrics ``name@window``.
+    """
+
+    name: Name
+    summary: str = ""
+    parameters: dict[Name, Value | tuple[Value, ...] | Drawn] = Field(default_factory=dict)
+    cases: tuple[dict[str, Value], ...] = ()
+    network: dict[str, Any]
+    duration_s: float | None = Field(default=None, gt=0, le=1e6)
+    warm_up_s: float | None = Field(default=None, ge=0)
+    windows: dict[Name, tuple[tuple[Finite, Finite], ...]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PacketScenario:
+        known = {*self.parameters, "agent"}
+        if self.cases:
+            names = [name for name in self.cases[0] if name != "case"]
+            for case in self.cases:
+                if {name for name in case if name != "case"} != set(names):
+                    raise ValueError(f"cases: all must give the same parameters, {', '.join(names)}")
+            clash = set(names) & set(self.parameters)
+            if clash:
+                raise ValueError(f"cases: {sorted(clash)[0]!r} is a parameter of the grid too")
+            known |= set(names)
+        used = names_in(self.network)
+        for name in sorted(used - known):
+            raise ValueError(f"network: ${name} is no parameter.{did_you_mean(name, known)}")
+        for name, value in self.parameters.items():
+            if isinstance(value, tuple):
+                once(f"parameters.{name}", value)
+                if not value:
+                    raise ValueError(f"parameters.{name}: an empty list")
+        return self
+
+    @property
+    def uses_agent(self) -> bool:
+        """Whether the sender under test has a place in it."""
+        return AGENT.removeprefix("$") in names_in(self.network)
+
+    @property
+    def points(self) -> list[PacketCase]:
+        """One case per point of the grid and named case."""
+        grids = {name: value for name, value in self.parameters.items() if isinstance(value, tuple)}
+        fixed = {name: value for name, value in self.parameters.items() if isinstance(value, (int, float, str))}
+        out = []
+        for named in self.cases or ({},):
+            for point in itertools.product(*grids.values()):
+                chosen = dict(zip(grids, point, strict=True))
+                label = [str(named["case"])] if "case" in named else [_named(n, v) for n, v in named.items()]
+                label += [_named(n, v) for n, v in chosen.items()]
+                values = {**fixed, **{n: v for n, v in named.items() if n != "case"}, **chosen}
+                out.append(PacketCase(f"{self.name}[{','.join(label)}]" if label else self.name, self, values))
+        return out
+
+
+def _named(name: str, value: Value) -> str:
+    return f"{name}={value:g}" if isinstance(value, (int, float)) else f"{name}={value}"
+
+
+@dataclass(frozen=True)
+class PacketCase:
+    """A point of a family.
+
+    Attributes:
+        name: unique in the suite.
+        scenario: where it belongs.
+        chosen: parameter -> value, those that are drawn left out.
+    """
+
+    name: str
+    scenario: PacketScenario
+    chosen: dict[str, Value]
+
+    def values(self, key: int) -> dict[str, Value]:
+        """Return all parameters; the drawn ones with counter-based random numbers from the run's key."""
+        drawn = {name: value for name, value in self.scenario.parameters.items() if isinstance(value, Drawn)}
+        shares = {name: uniform(float(key), 0.0, 0.0, float(i)) for i, name in enumerate(sorted(drawn))}
+        return {**self.chosen, **{name: value.draw(shares[name]) for name, value in drawn.items()}}
+
+
+class PacketSuite(SuiteBase):
+    """A benchmark suite of the packet engine.
+
+    Metrics are ``name``, ``name[flows]`` for the flows of one name, and ``name@window`` for a scenario's window; those of flows
+    or windows that a scenario does not have are left out of its cells.
+
+    Attributes:
+        engine: ``packet``.
+        duration_s: length of a run.
+        warm_up_s: what metrics leave out.
+        log_s: interval of the log from which metrics are computed.
+        series_s: interval of the rates over time that are kept of the first seed; 0: none.
+        scenarios: families of networks.
+    """
+
+    engine: Literal["packet"]
+    duration_s: float = Field(gt=0, le=1e6)
+    warm_up_s: float = Field(default=0.0, ge=0)
+    log_s: float = Field(default=0.01, ge=1e-3, le=1)
+    series_s: float = Field(default=0.0, ge=0)
+    scenarios: tuple[PacketScenario, ...] = Field(min_length=1)
+    score: Score = Score(metric="utilisation", adversary=NETWORK)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PacketSuite:
+        once("scenarios", [scenario.name for scenario in self.scenarios])
+        for scenario in self.scenarios:
+            duration, warm_up = self.times(scenario)
+            if warm_up >= duration:
+                raise ValueError(f"scenario {scenario.name}: warm_up_s {warm_up:g} is not below duration_s {duration:g}")
+        if self.agents and not any(scenario.uses_agent for scenario in self.scenarios):
+            raise ValueError("agents are given but no scenario has a flow with sender: $agent")
+        self.check_names()
+        return self
+
+    def times(self, scenario: PacketScenario) -> tuple[float, float]:
+        """Return duration and warm-up of a scenario, in seconds."""
+        duration_s = self.duration_s if scenario.duration_s is None else scenario.duration_s
+        return duration_s, self.warm_up_s if scenario.warm_up_s is None else scenario.warm_up_s
+
+    def measure(self, name: str) -> Measure:
+        """Return the metric of a name with its flows and window (``ccenv.simulation.metrics``). Raises InputError."""
+        plain, group, window = parse_metric(name)
+        known = get_run_metric(plain)
+        label = known.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")
+        return Measure(name, label, known.unit, known.direction)
+
+    @property
+    def opponents(self) -> tuple[str, ...]:
+        """Only the network itself."""
+        return (NETWORK,)
+
+    @property
+    def cases(self) -> list[PacketCase]:
+        """All points of all scenarios, in order."""
+        return [case for scenario in self.scenarios for case in scenario.points]
+
+
+def parse_metric(text: str) -> tuple[str, str | None, str]:
+    """Split ``name[flows]@window``. Raises InputError."""
+    match = METRIC.fullmatch(text)
+    if match is None:
+        raise InputError(f"metric {text!r} is not of the form name, name[flows] or name[flows]@window")
+    return match["name"], match["group"], match["window"] or WHOLE

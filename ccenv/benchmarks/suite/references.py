@@ -1,0 +1,154 @@
+"""Published values beside ours: quantities over the cells of a run, and whether they agree."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from ccenv.benchmarks.statistics.intervals import estimate, interquartile_mean
+from ccenv.benchmarks.suite.base import Quantity, Reference, SuiteBase
+from ccenv.metrics import measures
+
+Record = dict[str, Any]
+REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "same direction", "not reproduced", "not measured"
+
+
+def matching(records: list[Record], quantity: Any) -> list[Record]:
+    """Return the records that a quantity or figure speaks about: scenario pattern, agent, adversary, parameters."""
+    out = []
+    for record in records:
+        agent, adversary = getattr(quantity, "agent", None), getattr(quantity, "adversary", None)
+        if not matches(record["scenario"], quantity.scenario):
+            continue
+        if (agent is not None and record["agent"] != agent) or (adversary is not None and record["adversary"] != adversary):
+            continue
+        if all(_holds(parameter(record, name), wanted) for name, wanted in quantity.where.items()):
+            out.append(record)
+    return out
+
+
+def matches(scenario: str, pattern: str | tuple[str, ...] | None) -> bool:
+    """Tell whether a case belongs to a pattern: a scenario's name, a case's name, or either with ``*``; to any of several."""
+    if pattern is None or isinstance(pattern, tuple):
+        return pattern is None or any(matches(scenario, one) for one in pattern)
+    return scenario == pattern or scenario.partition("[")[0] == pattern or fnmatchcase(scenario, pattern.replace("[", "[[]"))
+
+
+def parameter(record: Record, name: str) -> Any:
+    """Return a record's parameter, or its agent, scenario, case, adversary or seed; None if it has none of this name."""
+    if name in ("agent", "adversary", "seed"):
+        return record[name]
+    if name == "scenario":
+        return record["scenario"].partition("[")[0]
+    if name == "case":
+        return record["scenario"].partition("[")[2].removesuffix("]") or record["scenario"]
+    return record.get("parameters", {}).get(name)
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return value is not None and wanted.get("low", -math.inf) <= value <= wanted.get("high", math.inf)
+    return value in wanted if isinstance(wanted, list) else value == wanted
+
+
+def value_of(records: list[Record], quantity: Quantity) -> float | None:
+    """Return a quantity of a run; None if no cell has it."""
+    cells = [(record, value) for record in matching(records, quantity) if (value := _value(record, quantity)) is not None]
+    if not cells:
+        return None
+    values = np.array([value for _, value in cells], dtype=np.float64)
+    if quantity.aggregate == "slope":
+        found = measures.slope([parameter(record, quantity.over or "") for record, _ in cells], list(values))
+    elif quantity.aggregate == "delta_sensitivity":
+        found = measures.delta_sensitivity(values)
+    elif quantity.aggregate == "iqm":
+        found = float(interquartile_mean(values))
+    else:
+        found = float(getattr(np, quantity.aggregate)(values))
+    return found if math.isfinite(found) else None
+
+
+def _value(record: Record, quantity: Quantity) -> float | None:
+    value = record["metrics"].get(quantity.metric)
+    if quantity.divided_by is None or value is None:
+        return None if value is None else float(value)
+    other = record["metrics"].get(quantity.divided_by)
+    return float(value) / other if other else None
+
+
+def interval_of(records: list[Record], quantity: Quantity) -> tuple[float, float] | None:
+    """Return the 95 % bootstrap interval of the interquartile mean, stratified by case.
+
+    None where no case has two runs: nothing can then be resampled.
+    """
+    tasks: dict[str, list[float]] = {}
+    for record in matching(records, quantity):
+        value = _value(record, quantity)
+        if value is not None:
+            tasks.setdefault(record["scenario"], []).append(value)
+    if max(map(len, tasks.values()), default=0) < 2 or quantity.aggregate in ("slope", "delta_sensitivity", "std"):
+        return None
+    found = estimate(list(tasks.values()))
+    return found.low, found.high
+
+
+def check(records: list[Record], reference: Reference) -> dict[str, Any]:
+    """Compare a published value with ours.
+
+    Args:
+        records: finished cells.
+        reference: what the source says.
+
+    Returns:
+        dict: ``name``, ``source``, ``metric``, ``aggregate``, ``claim`` (in words), ``published`` (a number or None for a
+            comparison of two of our own), ``measured``, ``ratio``, ``interval``, ``n_cells``, ``agreement`` and ``why``.
+    """
+    measured = value_of(records, reference)
+    other = next((q for q in (reference.above, reference.below) if q is not None), None)
+    published = value_of(records, other) if other else reference.published
+    claim, agreement = _verdict(reference, measured, published)
+    ratio = measured / published if measured is not None and published else None
+    return {
+        "name": reference.name or f"{reference.aggregate} of {reference.metric}",
+        "source": reference.source,
+        "metric": reference.metric,
+        "aggregate": reference.aggregate,
+        "claim": claim,
+        "published": published,
+        "measured": measured,
+        "ratio": ratio,
+        "interval": interval_of(records, reference) if measured is not None else None,
+        "n_cells": len(matching(records, reference)),
+        "agreement": agreement,
+        "why": reference.why if agreement != REPRODUCED else "",
+    }
+
+
+def _verdict(reference: Reference, measured: float | None, published: float | None) -> tuple[str, str]:
+    if published is None or measured is None:
+        return "", NOT_MEASURED
+    if reference.value is not None or reference.theory is not None:
+        claim = f"{published:g} within a factor of {reference.tolerance:g}"
+        near = measured == published or (
+            measured * published > 0 and max(measured / published, published / measured) <= reference.tolerance
+        )
+        if near:
+            return claim, REPRODUCED
+        neutral = reference.neutral
+        same = neutral is not None and (measured - neutral) * (published - neutral) > 0
+        return claim, SAME_DIRECTION if same else NOT_REPRODUCED
+    if reference.at_least is not None or reference.above is not None:
+        word = "at least" if reference.at_least is not None else "above our own"
+        holds = measured >= published if reference.at_least is not None else measured > published
+    else:
+        word = "at most" if reference.at_most is not None else "below our own"
+        holds = measured <= published if reference.at_most is not None else measured < published
+    return f"{word} {published:.4g}", REPRODUCED if holds else NOT_REPRODUCED
+
+
+def check_all(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
+    """Compare all published values of a suite, in its order."""
+    return [check(records, reference) for reference in suite.references]

@@ -1,0 +1,1 @@
+"""``ccenv board``: one file for each group of its commands."""

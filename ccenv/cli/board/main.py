@@ -1,0 +1,78 @@
+"""``ccenv board``: the leaderboard as a static page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.board.operator import HOME, BoardOption, DatabaseOption, evaluate, home_of, round_command, submit
+from ccenv.cli.board.records import audit, export, import_, score, serve
+from ccenv.cli.board.submission import check, pack
+from ccenv.cli.board.trust import head, withdraw
+from ccenv.cli.output import JsonOption, print_json, print_text
+
+app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
+for command in (pack, check, score, submit, withdraw, evaluate, audit, head, export, serve):
+    app.command()(command)
+app.command("import")(import_)
+app.command("round")(round_command)
+
+RUNS = Path("runs")
+
+
+@app.command()
+def add(
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="What ccenv verify NAME --json printed, as a file.")],
+    agent: Annotated[str | None, typer.Option(help="The sender that was verified, if it is not a registered one.")] = None,
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
+    json: JsonOption = False,
+) -> None:
+    """Put the report of a verification among the records, so that the page shows it as reported, not confirmed here.
+
+    The board believes no report: what it confirms itself are the bounds of ccenv board evaluate --budget.
+
+    Example: ccenv verify cc_qdel --T 7 --json > report.json; ccenv board add report.json
+    """
+    from ccenv.foreign import read_json
+    from ccenv.leaderboard.evaluate.proofs import store_report
+
+    folder = store_report(read_json(report), str(report), records, agent)
+    if json:
+        print_json({"record": folder})
+    else:
+        print_text(f"wrote {folder}")
+
+
+@app.command()
+def build(
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folders with benchmark runs and verifications instead of the board's database. Repeatable."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the site.")] = RUNS / "board",
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Build the static site. The same records give the same bytes.
+
+    Without --records it shows the board's database; where there is none yet, the runs below runs/.
+
+    Example: ccenv board build --out runs/board
+    """
+    from ccenv.leaderboard.site.build import build_site
+    from ccenv.leaderboard.site.sources import from_folders, from_store
+
+    home = home_of(board, database)
+    if records or not home.exists():
+        result = build_site(from_folders(records or [RUNS]), out)
+    else:
+        with home.open_existing() as store:
+            result = build_site(from_store(store), out)
+    if json:
+        print_json(result)
+    else:
+        print_text(", ".join(f"{count} {name}" for name, count in result.items() if name != "index"))
+        print_text(f"open {result['index']}")

@@ -1,0 +1,1 @@
+"""Records of distilled programs, their scores and their page."""

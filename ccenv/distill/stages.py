@@ -1,0 +1,72 @@
+"""Results of finished stages on disk, so that a killed distillation goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.document import hash_of
+from ccenv.errors import InputError
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import read_json
+from ccenv.provenance import CELL_SOURCES, source_hash
+
+# What decides the numbers of a stage, besides what decides those of a benchmark's cell.
+_SOURCES = ("envs/*.py", "smt/**/*.py", "training/evaluation.py", "training/path_sets.py", "distill/**/*.py")
+
+
+@cache
+def code_hash() -> str:
+    """Return a hash of the source files that decide what a stage comes to."""
+    return source_hash((*CELL_SOURCES, *_SOURCES))
+
+
+class Stages:
+    """Runs stages, or returns what they came to under the same key.
+
+    Args:
+        folder: of the distillation.
+        key: what decides every stage.
+    """
+
+    def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
+        self._key = key | {"code": code_hash()}
+        self._folder = folder / "stages"
+        if folder.is_dir() and any(folder.iterdir()) and not self._folder.is_dir():
+            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
+        make_folder(self._folder)
+
+    @property
+    def key_hash(self) -> str:
+        """A hash of what decides every stage, for searches that keep their own state."""
+        return hash_of(self._key)
+
+    def run(
+        self, name: str, stage: Callable[[], dict[str, Any]], *, limits: dict[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Return a stage's result, from disk if it was finished with the same key.
+
+        Args:
+            name: of the stage.
+            stage: does it.
+            limits: of a search; one that found a proof is not done again with other limits, one that did not goes on.
+            more: what decides this stage besides the key of all stages.
+        """
+        file = self._folder / f"{name}.json"
+        key = self._key | more | (limits or {})
+        if file.is_file():
+            known = read_json(file)
+            if isinstance(known, dict) and isinstance(known.get("key"), dict) and isinstance(known.get("result"), dict):
+                result: dict[str, Any] = known["result"]
+                proved = result.get("verdict") == "verified"
+                if (known["key"] | (limits or {}) if proved else known["key"]) == key:
+                    return result
+        begin = time.perf_counter()
+        result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
+        data = json.dumps({"key": key, "result": result}, indent=1, allow_nan=False)
+        write_atomic(file, data.encode())
+        return result

@@ -1,0 +1,401 @@
+"""Belief bounds: the tightest facts about the path that a sender's own history proves.
+
+One flow, as if it were alone. The sender knows A (its own sending), and Rm later S and L. On a grid of steps n, with
+jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules are derived in docs/beliefs.md):
+
+    step x is *utilised*   iff  E(x) > S(x + D)  or  L(x) > L(x - 1)          E = A - L
+    C_L        = max over windows (t1, t2]              (S(t2) - S(t1)) / (t2 - t1 + D)                        (5.2)
+    C_U        = min over windows with (t1, t2 - D] all utilised, t2 - t1 > D   (S(t2) - S(t1)) / (t2 - t1 - D)    (5.2)
+    C_L_lambda = max over windows (x - T*, x] with no utilised step in [x - T*, x]   (E(x) - E(x - T*)) / (T* + D)   (6.2)
+    q_U        = max(0, q_U + sent - C_L_lambda * dt), at most what is in flight                             s.6.2.1
+    qdel_U     = RTT - Rm,   qdel_L = max(0, RTT - Rm - D)                                                     (5.1)
+
+C_L, C_U and the delays hold on ideal, CBR-delay and CCAC. C_L_lambda, q_U and the buffer line (6.3),
+C * T* + beta >= C_L_lambda * (T* + D), hold on ideal and CBR-delay only: on CCAC kept tokens take bursts that no queue had
+to hold (tests/test_beliefs.py shows that C_L_lambda then exceeds C), as in the paper, which uses them for CBR-delay alone.
+
+With several flows each computes its beliefs as if alone, and nothing is guaranteed.
+Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import fast_max, fast_min, load
+from ccenv.engine.curve.rings import at
+from ccenv.errors import InputError, unknown_name
+
+MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off
+MOVED_RATIO = 1.1  # a bound that moved by more than this factor in a period is large news
+TIE = 1e-12  # cumulative curves of all flows together round off by less than this share of their value
+
+
+@dataclass(frozen=True)
+class BeliefSettings:
+    """How beliefs are computed and when they time out ([CCmatic] s.5.1.2).
+
+    Attributes:
+        tight_ratio: a time-out happens only if C_U <= tight_ratio * C_L.
+        expand_ratio: at a time-out C_U grows by this factor, or to C_L.
+        period_rtts: length of a period in Rm; at its end, or once C_L > C_U, :func:`timed_out` decides; infinite: no periods.
+        window_rtts: longest window of C_L and C_U, in Rm.
+        rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
+    """
+
+    tight_ratio: float = 2.0
+    expand_ratio: float = 1.5
+    period_rtts: float = 10.0
+    window_rtts: int = 10
+    rtt_known: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.tight_ratio < 1 or self.expand_ratio < 1 or self.period_rtts <= 0 or self.window_rtts < 2:
+            raise InputError(
+                f"belief settings {self}: tight_ratio and expand_ratio must be >= 1, period_rtts > 0, window_rtts >= 2"
+            )
+
+
+PRESETS = {
+    "artefact": BeliefSettings(tight_ratio=2.0, expand_ratio=1.5),
+    "paper": BeliefSettings(tight_ratio=1.1, expand_ratio=2.0),
+    "no_timeout": BeliefSettings(period_rtts=math.inf),
+}
+
+
+def belief_settings(preset: str) -> BeliefSettings:
+    """Return a preset: ``artefact`` (default, the published code's constants), ``paper`` or ``no_timeout``."""
+    if preset not in PRESETS:
+        raise unknown_name("belief preset", preset, PRESETS)
+    return PRESETS[preset]
+
+
+# Longest window plus jitter of the table of reciprocals, which stands in descending order: entry i is 1 / (RECIPROCALS - i).
+RECIPROCALS = 1 << 16
+
+
+def reciprocal_table() -> np.ndarray:
+    """Return the table of reciprocals that the scans read."""
+    return 1.0 / np.arange(RECIPROCALS, 0, -1)
+
+
+# The settings as the kernel takes them.
+SETTINGS_DTYPE = np.dtype(
+    [("tight_ratio", "<f8"), ("expand_ratio", "<f8"), ("period_rtts", "<f8"), ("window_rtts", "<i8"), ("rtt_known", "<i8")]
+)
+
+
+def settings_record(settings: BeliefSettings) -> np.ndarray:
+    """Return the settings as a record array of length 1."""
+    s = settings
+    return np.array([(s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, int(s.rtt_known))], dtype=SETTINGS_DTYPE)
+
+
+@njit(cache=True, error_model="numpy")
+def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return max over lags of (served - S(newest - lag)) / (lag + D), 0 if there is no lag. Oldest first: both loads ascend."""
+    best = 0.0
+    offset = RECIPROCALS - jitter_steps - newest
+    for n in range(newest - last_lag, newest - first_lag + 1):
+        best = fast_max(best, (served - load(ring, n)) * load(reciprocals, n + offset))
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return min over lags of (served - S(newest - lag)) / (lag - D), a huge number if there is no lag."""
+    best = 1e300
+    offset = RECIPROCALS + jitter_steps - newest
+    for n in range(newest - last_lag, newest - first_lag + 1):
+        best = fast_min(best, (served - load(ring, n)) * load(reciprocals, n + offset))
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
+    """Set a flow's beliefs to what is known before anything was seen: C >= the seed, nothing else."""
+    floor = mss_bytes / fl.rtt_s
+    fl.C_L_Bps = max(fl.initial_C_L_Bps, floor)
+    fl.C_U_Bps = np.inf
+    fl.C_L_lambda_Bps = fl.C_L_Bps
+    fl.period_C_L_Bps = fl.C_L_Bps
+    fl.period_C_U_Bps = np.inf
+    fl.fresh_C_L_Bps = 0.0
+    fl.fresh_C_L_lambda_Bps = 0.0
+    fl.q_U_bytes = 0.0
+    fl.qdel_L_s = 0.0
+    fl.qdel_U_s = 0.0
+    fl.qdel_L_exact_s = 0.0
+    fl.buffer_line_bytes = 0.0
+    fl.timeout_step = fl.start_step
+    fl.judged_step = fl.start_step
+    fl.utilised_run_steps = 0
+    fl.idle_run_steps = 0
+    fl.utilised = 0
+
+
+@njit(cache=True, error_model="numpy")
+def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_ratio, expand_ratio):  # type: ignore[no-untyped-def]
+    """Return C_L, C_U after a time-out, and whether one of them changed: the rule of ``ccenv.smt.network.beliefs.timeouts``.
+
+    A bound that moved in the period is news and stays. The other one stays too where the news is large (a factor above
+    MOVED_RATIO), unless both contradict each other. Two bounds that both moved and contradict each other show that the
+    premise is broken (another flow, another C, a wrong Rm or D): they become the interval between them.
+
+    Args:
+        lower: C_L, bytes/s.
+        upper: C_U, bytes/s.
+        first_lower: C_L when the period began.
+        first_upper: C_U when the period began.
+        fresh_lower: C_L by what the period showed alone, at least floor.
+        floor: one segment per Rm, bytes/s: C_L is never less.
+        tight_ratio: nothing times out while upper > tight_ratio * lower.
+        expand_ratio: C_U grows by this factor.
+    """
+    if upper > tight_ratio * lower:
+        return lower, upper, False
+    empty = lower > upper * MARGIN
+    lower_moved, upper_moved = lower > MARGIN * first_lower, upper * MARGIN < first_upper
+    if empty and lower_moved and upper_moved:
+        return max(upper, floor), lower, True
+    lower_moved_far, upper_moved_far = lower > MOVED_RATIO * first_lower, upper * MOVED_RATIO < first_upper
+    lower_out = not lower_moved and ((upper_moved and empty) or not upper_moved_far)
+    upper_out = not upper_moved and ((lower_moved and empty) or not lower_moved_far)
+    new_lower = fresh_lower if lower_out else lower
+    new_upper = max(new_lower, expand_ratio * upper) if upper_out else upper
+    return new_lower, new_upper, lower_out or upper_out
+
+
+@njit(cache=True, error_model="numpy")
+def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
+    """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step; n grows by 1, behind a proxy by any number >= 0.
+
+    Args:
+        fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
+            acknowledged byte.
+        ring: address of the flat float64 array of rings.
+        s_at: where this flow's ring of S (stored twice) starts in it.
+        e_at: the same for E.
+        l_at: the same for L.
+        n: network step whose S and L the sender now knows, >= 1.
+        mask: ring length - 1.
+        dt_s: length of a step.
+        inv_dt: 1 / dt_s.
+        mss_bytes: segment size.
+        tie_bytes: curves closer than this are equal (round-off).
+        loss_proves: a loss proves that its step was utilised (drop-tail without non-congestive loss).
+        settings: SETTINGS_DTYPE record.
+        reciprocals: address of ``reciprocal_table()``.
+    """
+    rtt = fl.rtt_steps
+    jitter = fl.jitter_steps
+    rtt_extra = 0.0  # what the sender's Rm exceeds the true one by
+    if settings.rtt_known == 0:
+        if not np.isfinite(fl.rtt_min_steps):
+            return  # nothing was acknowledged yet: no RTT, no bound
+        rtt_extra = max(0.0, fl.rtt_min_steps - fl.lag_steps)
+        jitter += np.int64(math.ceil(rtt_extra))
+    served = load(ring, at(s_at, n, mask))
+    newest = at(s_at, n, mask) + mask + 1
+    window = min(settings.window_rtts * rtt, mask - fl.lag_steps)
+
+    # Which steps were utilised: judge all steps that S(n) can judge.
+    while fl.judged_step < n - jitter:
+        x = fl.judged_step + 1
+        judged_by = at(s_at, x + jitter, mask)
+        lost = load(ring, at(l_at, x, mask)) > load(ring, at(l_at, x - 1, mask))
+        entered = load(ring, at(e_at, x, mask))
+        late = entered > load(ring, judged_by) + tie_bytes
+        if late or (lost and loss_proves):
+            fl.utilised_run_steps += 1
+        else:
+            fl.utilised_run_steps = 0
+        fl.idle_run_steps = 0 if (late or lost) else fl.idle_run_steps + 1
+        fl.utilised = 1 if fl.utilised_run_steps > 0 else 0
+        fl.judged_step = x
+        # C_L_lambda: bytes sent over T* that neither lost nor delayed anything by more than D.
+        probe = fl.probe_window_steps
+        if fl.idle_run_steps > probe and x - probe >= fl.timeout_step:
+            sent = entered - load(ring, at(e_at, x - probe, mask))
+            bound = sent * inv_dt * load(reciprocals, RECIPROCALS - probe - jitter)
+            if bound > fl.C_L_lambda_Bps:
+                fl.C_L_lambda_Bps = bound
+                fl.buffer_line_bytes = bound * (probe + jitter) * dt_s
+            fl.fresh_C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, bound)
+
+    # C_L: windows that end at n and start at or after the newest time-out.
+    oldest_lag = min(window, n - fl.timeout_step)
+    bound = scan_lower(ring, newest, 1, oldest_lag, served, reciprocals, jitter) * inv_dt
+    fl.fresh_C_L_Bps = max(fl.fresh_C_L_Bps, bound)
+    fl.C_L_Bps = max(fl.C_L_Bps, bound)
+
+    # C_U: windows (n - lag, n] whose steps up to n - D were all utilised.
+    if fl.utilised_run_steps > 0 and fl.judged_step == n - jitter:
+        longest = min(oldest_lag, jitter + fl.utilised_run_steps)
+        if longest > jitter:
+            bound = scan_upper(ring, newest, jitter + 1, longest, served, reciprocals, jitter) * inv_dt
+            fl.C_U_Bps = min(fl.C_U_Bps, bound)
+
+    # Queueing delay of the newest acknowledged byte.
+    delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
+    # The smallest RTT, which stands for Rm where Rm is not known, may hold D of jitter and a step's burst of its own.
+    hidden_steps = fl.jitter_steps + 1 if settings.rtt_known == 0 else 0
+    fl.qdel_U_s = (delay_steps + hidden_steps) * dt_s
+    fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
+    fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
+
+    empty = fl.C_L_Bps > fl.C_U_Bps * MARGIN
+    due = n - fl.timeout_step >= settings.period_rtts * rtt
+    if empty or due:
+        floor = mss_bytes / fl.rtt_s
+        lower, upper, changed = timed_out(
+            fl.C_L_Bps, fl.C_U_Bps, fl.period_C_L_Bps, fl.period_C_U_Bps, max(fl.fresh_C_L_Bps, floor), floor,
+            settings.tight_ratio, settings.expand_ratio,
+        )  # fmt: skip
+        fl.C_L_Bps, fl.C_U_Bps = lower, upper
+        if changed:
+            fl.C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, floor)
+            fl.buffer_line_bytes = 0.0
+        if changed or due:  # a new period starts: only what it shows counts
+            fl.period_C_L_Bps = lower
+            fl.period_C_U_Bps = upper
+            fl.fresh_C_L_Bps = 0.0
+            fl.fresh_C_L_lambda_Bps = 0.0
+            fl.timeout_step = n
+
+
+@njit(cache=True, error_model="numpy")
+def update_queue_bound(fl, sent_bytes, inflight_bytes, dt_s):  # type: ignore[no-untyped-def]
+    """Advance q_U by one step in which sent_bytes were sent ([CCmatic] s.6.2.1)."""
+    bound = max(0.0, fl.q_U_bytes + sent_bytes - fl.C_L_lambda_Bps * dt_s)
+    fl.q_U_bytes = min(bound, max(0.0, inflight_bytes))
+
+
+@dataclass
+class ReferenceBeliefs:
+    """The same bounds, recomputed from all of the history with plain loops.
+
+    Attributes:
+        rtt_steps: Rm in steps.
+        jitter_steps: D in steps.
+        dt_s: length of a step.
+        mss_bytes: segment size; the smallest lower bound is one segment per Rm.
+        settings: time-outs and windows.
+        probe_window_steps: T*.
+        window_steps: longest window.
+        initial_C_L_Bps: seed of C_L.
+        loss_proves: see :func:`update_beliefs`.
+        tie_bytes: curves closer than this are equal; the engine sets it at each step.
+    """
+
+    rtt_steps: int
+    jitter_steps: int
+    dt_s: float
+    mss_bytes: float
+    settings: BeliefSettings
+    probe_window_steps: int
+    window_steps: int
+    initial_C_L_Bps: float = 0.0
+    loss_proves: bool = True
+    start_step: int = 0
+    tie_bytes: float = 0.0
+    C_L: float = field(init=False)
+    C_U: float = field(init=False, default=math.inf)
+    C_L_lambda: float = field(init=False)
+    timeout_step: int = field(init=False)
+    period_bounds: tuple[float, float] = field(init=False)
+    ends: list[int] = field(init=False, default_factory=list)  # last steps that the sender has learned
+
+    def __post_init__(self) -> None:
+        """Start from the seed."""
+        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
+        self.timeout_step = self.start_step
+        self.period_bounds = self.C_L, self.C_U
+
+    def forget(self, n: int) -> None:
+        """Go back to what is known before anything was seen; only what follows step n counts."""
+        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
+        self.C_U = math.inf
+        self.timeout_step = self.start_step = n
+        self.period_bounds = self.C_L, self.C_U
+
+    @property
+    def _floor(self) -> float:
+        return self.mss_bytes / (self.rtt_steps * self.dt_s)
+
+    def update(self, E: list[Any], L: list[Any], S: list[Any]) -> tuple[float, float, float]:
+        """Return (C_L, C_U, C_L_lambda) after the sender has learned S and L up to their last entry.
+
+        Args:
+            E: cumulative bytes that entered the queue, at least as long as S.
+            L: cumulative bytes lost.
+            S: cumulative bytes delivered; one entry longer at each call, behind a proxy any number of entries.
+        """
+        n = len(S) - 1
+        self.ends.append(n)
+        self.C_L = max(self.C_L, self._lower(S, n, self.timeout_step))
+        self.C_U = min(self.C_U, self._upper(E, L, S, n, self.timeout_step))
+        first = self.ends[-2] + 1 if len(self.ends) > 1 else n
+        for x in range(first - self.jitter_steps, n - self.jitter_steps + 1):
+            self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, x, self.timeout_step))
+        empty = self.C_L > self.C_U * MARGIN
+        due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
+        if empty or due:
+            self._time_out(E, L, S, n, due)
+        return self.C_L, self.C_U, self.C_L_lambda
+
+    def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int, due: bool) -> None:
+        since = self.timeout_step
+        fresh = max([self._lower(S, t, since) for t in self.ends if t > since] + [self._floor])
+        tight, expand = self.settings.tight_ratio, self.settings.expand_ratio
+        lower, upper, changed = timed_out.py_func(self.C_L, self.C_U, *self.period_bounds, fresh, self._floor, tight, expand)
+        self.C_L, self.C_U = lower, upper
+        if changed:
+            judged = range(since - self.jitter_steps + 1, n - self.jitter_steps + 1)
+            self.C_L_lambda = max([self._lambda(E, L, S, x, since) for x in judged] + [self._floor])
+        if changed or due:
+            self.period_bounds = lower, upper
+            self.timeout_step = n
+
+    def _lags(self, n: int, since: int) -> range:
+        return range(1, min(self.window_steps, n - since) + 1)
+
+    def _lower(self, S: list[Any], n: int, since: int) -> float:
+        inv_dt = 1 / self.dt_s
+        one = inv_dt / inv_dt  # a fraction where the history is made of fractions
+        return max(((S[n] - S[n - j]) * (one / (j + self.jitter_steps)) for j in self._lags(n, since)), default=0) * inv_dt
+
+    def _upper(self, E: list[Any], L: list[Any], S: list[Any], n: int, since: int) -> float:
+        best: float = math.inf
+        inv_dt = 1 / self.dt_s
+        one = inv_dt / inv_dt
+        for j in self._lags(n, since):
+            if j > self.jitter_steps and all(self.is_utilised(E, L, S, x) for x in range(n - j + 1, n - self.jitter_steps + 1)):
+                best = min(best, (S[n] - S[n - j]) * (one / (j - self.jitter_steps)))
+        return best * inv_dt
+
+    def _lambda(self, E: list[Any], L: list[Any], S: list[Any], x: int, since: int) -> float:
+        first = x - self.probe_window_steps
+        if first < since or first <= self.start_step:
+            return 0.0
+        if any(self._late(E, S, y) or self._lost(L, y) for y in range(first, x + 1)):
+            return 0.0
+        inv_dt = 1 / self.dt_s
+        return (E[x] - E[first]) * inv_dt * ((inv_dt / inv_dt) / (self.probe_window_steps + self.jitter_steps))
+
+    def is_utilised(self, E: list[Any], L: list[Any], S: list[Any], x: int) -> bool:
+        """Tell whether step x is known to have been utilised; S must reach x + D."""
+        return x > self.start_step and (self._late(E, S, x) or (self.loss_proves and self._lost(L, x)))
+
+    def _late(self, E: list[Any], S: list[Any], x: int) -> bool:
+        return E[x] > S[x + self.jitter_steps] + self.tie_bytes
+
+    @staticmethod
+    def _lost(L: list[Any], x: int) -> bool:
+        return L[x] > L[x - 1]

@@ -1,0 +1,143 @@
+"""Calls of compiled CCA and adversary functions through a table of addresses.
+
+The engine kernel is compiled once; a new CCA only compiles its own functions. A function over records
+(``ccenv.engine.compiled.signals``) is compiled for ``void(Record, ...)`` with numba's own calling convention,
+``int32 f(void** ret, void** excinfo, record* ...)``, and called by address from the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
+
+
+def address_of(function: Callable[..., None], *records: np.dtype) -> int:
+    """Compile a function over records and return the address of its machine code.
+
+    Args:
+        function: a module-level Python function (or one already compiled) whose arguments are records.
+        records: the record type of each argument.
+
+    Returns:
+        The address, valid for the life of the process.
+    """
+    key = (function, *[str(r.descr) for r in records])
+    if key not in _COMPILED:
+        python_function = getattr(function, "py_func", function)
+        signature = types.void(*[numba.from_dtype(r) for r in records])
+        compiled = njit(signature, cache=True, error_model="numpy")(python_function)
+        result = compiled.overloads[tuple(signature.args)]
+        address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+        _COMPILED[key] = (address, compiled)
+    return _COMPILED[key][0]
+
+
+def _emit_call(context: Any, builder: Any, arguments: Any) -> Any:
+    address, *pointers = arguments
+    pointer = ir.IntType(8).as_pointer()
+    # In the function's entry block: a slot taken inside the step loop would grow the stack at every call.
+    slots = [cgutils.alloca_once(builder, pointer) for _ in range(2)]
+    for slot in slots:
+        builder.store(ir.Constant(pointer, None), slot)
+    signature = ir.FunctionType(ir.IntType(32), [pointer.as_pointer(), pointer.as_pointer()] + [pointer] * len(pointers))
+    function = builder.inttoptr(address, signature.as_pointer())
+    return builder.call(function, slots + [builder.inttoptr(p, pointer) for p in pointers])
+
+
+@intrinsic
+def call_1(typing_context, address, record_0):  # type: ignore[no-untyped-def]  # noqa: D103
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _emit_call(context, builder, arguments)
+
+    return types.int32(types.int64, types.int64), generate
+
+
+@intrinsic
+def call_2(typing_context, address, record_0, record_1):  # type: ignore[no-untyped-def]  # noqa: D103
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _emit_call(context, builder, arguments)
+
+    return types.int32(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def call_3(typing_context, address, record_0, record_1, record_2):  # type: ignore[no-untyped-def]  # noqa: D103
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _emit_call(context, builder, arguments)
+
+    return types.int32(types.int64, types.int64, types.int64, types.int64), generate
+
+
+def _emit_reduction(name: str, builder: Any, arguments: Any) -> Any:
+    double = ir.DoubleType()
+    function = builder.module.declare_intrinsic(name, [double], ir.FunctionType(double, [double, double]))
+    return builder.call(function, arguments, fastmath=("nnan", "nsz"))
+
+
+@intrinsic
+def fast_max(typing_context, a, b):  # type: ignore[no-untyped-def]
+    """Maximum that the vectoriser understands (``max()`` and ``a if a > b else b`` it does not)."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _emit_reduction("llvm.maxnum", builder, arguments)
+
+    return types.float64(types.float64, types.float64), generate
+
+
+@intrinsic
+def fast_min(typing_context, a, b):  # type: ignore[no-untyped-def]
+    """Minimum that the vectoriser understands."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _emit_reduction("llvm.minnum", builder, arguments)
+
+    return types.float64(types.float64, types.float64), generate
+
+
+def _emit_element(builder: Any, address: Any, index: Any) -> Any:
+    double = ir.DoubleType()
+    return builder.gep(builder.inttoptr(address, double.as_pointer()), [index])
+
+
+@intrinsic
+def load(typing_context, address, index):  # type: ignore[no-untyped-def]
+    """Return element ``index`` of a float64 array that starts at ``address``.
+
+    Rings are passed as addresses, not as arrays: numba counts references to array arguments with atomic operations at every
+    call, which took a third of the engine's time.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.load(_emit_element(builder, *arguments))
+
+    return types.float64(types.int64, types.int64), generate
+
+
+@intrinsic
+def pointer_at(typing_context, address):  # type: ignore[no-untyped-def]
+    """Return an address as what ``numba.carray`` takes."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def store(typing_context, address, index, value):  # type: ignore[no-untyped-def]
+    """Set element ``index`` of a float64 array that starts at ``address``."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        builder.store(arguments[2], _emit_element(builder, *arguments[:2]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float64), generate

@@ -1,0 +1,85 @@
+"""Checks of the curve engine's arguments before a kernel runs, and the error of one that stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
+from ccenv.errors import EngineError, InputError, did_you_mean
+from ccenv.network.adversary import Adversary
+from ccenv.network.sender import Sender
+
+
+def one_density(steps_per_rtt: int | Sequence[int]) -> int:
+    """Return K, one for the whole batch. Raises InputError for a batch that mixes step sizes."""
+    values = {int(steps_per_rtt)} if isinstance(steps_per_rtt, (int, np.integer)) else {int(k) for k in steps_per_rtt}
+    if len(values) != 1:
+        raise InputError(f"a batch cannot mix step sizes: steps_per_rtt {sorted(values)}")
+    density = values.pop()
+    if density < 1:
+        raise InputError(f"steps_per_rtt is {density}; it must be at least 1")
+    return density
+
+
+def require_choice(what: str, value: str, valid: Sequence[str]) -> None:
+    """Raise InputError with suggestions unless a value is one of those allowed."""
+    if value not in valid:
+        raise InputError(f"unknown {what} {value!r}.{did_you_mean(value, valid)}")
+
+
+def require_seed(seed: int) -> None:
+    """Raise InputError unless a seed can key the random numbers."""
+    if not 0 <= seed < 2**53:
+        raise InputError(f"seed {seed} is not in [0, 2**53)")
+
+
+def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
+    """Return seeds of C_L in a shape that broadcasts to (B, N). Raises InputError unless finite and not negative."""
+    array = np.asarray(values, dtype=np.float64)
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise InputError("initial_C_L_Bps must be finite and not negative")
+    return array.reshape(n_envs, 1) if array.ndim == 1 else array
+
+
+def require_segment_per_rtt(slowest_Bps: np.ndarray, rtt_s: np.ndarray, mss_bytes: np.ndarray, without: str) -> None:
+    """Raise InputError for a link that carries less than one segment per Rm: each belief starts from C >= MSS/Rm.
+
+    Args:
+        slowest_Bps: (B,) smallest link rates, bytes/s.
+        rtt_s: (B, N) Rm that the flows go by.
+        mss_bytes: (B,) segment sizes.
+        without: how to go on without beliefs, for the message.
+    """
+    carried_bytes = slowest_Bps[:, None] * rtt_s
+    wrong = np.argwhere(carried_bytes < mss_bytes[:, None] * (1 - 1e-9))
+    if len(wrong):
+        b, flow = wrong[0]
+        raise InputError(
+            f"path {b}: a link rate of {slowest_Bps[b]:g} bytes/s carries {carried_bytes[b, flow]:g} bytes per Rm of flow "
+            f"{flow}, less than a segment ({mss_bytes[b]:g} bytes); belief bounds start from C >= MSS/Rm, which is wrong there: "
+            f"take a faster link, smaller segments or a longer Rm, or {without}"
+        )
+
+
+def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:
+    """Return the error of the first environment that has one.
+
+    Args:
+        env: (B,) ENV_DTYPE.
+        senders: one row of N per environment.
+        adversaries: one per environment.
+        H: length of the rings in steps.
+    """
+    b = int(np.flatnonzero(env["error"])[0])
+    ev = env[b]
+    flow, time_s = int(ev["error_flow"]), float(ev["error_step"] * ev["dt_s"])
+    if ev["error"] == ERROR_SENDER:
+        what = f"sender {senders[b][flow].name!r} set a window or rate that is not a positive number"
+    elif ev["error"] == ERROR_ADVERSARY:
+        what = f"adversary {adversaries[b].name!r} made a move that is not a number >= 0"
+    else:
+        what = f"bytes were in flight for longer than the rings' {H} steps reach; a larger history_rtts is needed"
+    which = "" if flow < 0 else f"flow {flow}, "
+    return EngineError(f"{what} (environment {b}, {which}at {time_s:.6g} s)")

@@ -1,0 +1,64 @@
+"""The Network-v0 observation: the true state of a path, then each flow's beliefs and true rate. One table for kernel and spaces.
+
+``ccenv.envs.network_observation`` computes the same with NumPy, for the environments; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION, Element, fill_observation
+
+PATH_ELEMENTS = (
+    Element("queue / (C Rm)", "1", 0.0, 32.0),
+    Element("spare tokens / (C Rm)", "1", 0.0, 8.0),
+    Element("bytes in the jitter box / (C Rm)", "1", 0.0, 8.0),
+    Element("log2(beta / (C Rm))", "1", -8.0, 8.0),
+    Element("largest D / Rm", "1", 0.0, 8.0),
+    Element("log2(C Rm / MSS)", "1", -4.0, 20.0),
+    Element("share of the episode that is over", "1", 0.0, 1.0),
+)
+FLOW_ELEMENTS = (
+    *OBSERVATION,
+    Element("log2(rate / C)", "1", -20.0, 8.0),
+    Element("log2(C_L / C)", "1", -20.0, 8.0),
+)
+N_PATH, N_FLOW = len(PATH_ELEMENTS), len(FLOW_ELEMENTS)
+_LOW = np.array([e.low for e in PATH_ELEMENTS])
+_HIGH = np.array([e.high for e in PATH_ELEMENTS])
+_RATE_LOW, _RATE_HIGH = FLOW_ELEMENTS[-1].low, FLOW_ELEMENTS[-1].high
+
+
+@njit(cache=True, error_model="numpy")
+def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):  # type: ignore[no-untyped-def]
+    """Write the observation of a network into out[: N_PATH + n_flows * N_FLOW].
+
+    Args:
+        ev: environment record.
+        flow: records of all flows of the batch.
+        first_row: row of the environment's first flow.
+        n_flows: N.
+        share_over: share of the episode that is over, in [0, 1].
+        out: float64 array.
+    """
+    rtt_s, jitter_s = np.inf, 0.0
+    for i in range(n_flows):
+        rtt_s = min(rtt_s, flow[first_row + i].rtt_s)
+        jitter_s = max(jitter_s, flow[first_row + i].jitter_s)
+    bdp_bytes = ev.link_rate_now_Bps * rtt_s
+    out[0] = max(ev.enqueued_bytes - ev.tokens_bytes, 0.0) / bdp_bytes
+    out[1] = max(ev.tokens_bytes - ev.enqueued_bytes, 0.0) / bdp_bytes
+    out[2] = max(min(ev.tokens_bytes, ev.enqueued_bytes) - ev.served_bytes, 0.0) / bdp_bytes
+    out[3] = np.log2(ev.buffer_bytes / bdp_bytes)
+    out[4] = jitter_s / rtt_s
+    out[5] = np.log2(bdp_bytes / ev.mss_bytes)
+    out[6] = share_over
+    for j in range(N_PATH):
+        out[j] = min(_HIGH[j], max(_LOW[j], out[j]))
+    for i in range(n_flows):
+        fl = flow[first_row + i]
+        own = out[N_PATH + i * N_FLOW : N_PATH + (i + 1) * N_FLOW]
+        fill_observation(ev, fl, own)
+        own[N_OBSERVATION] = min(_RATE_HIGH, max(_RATE_LOW, np.log2(fl.rate_Bps / ev.link_rate_now_Bps)))
+        own[N_OBSERVATION + 1] = min(_RATE_HIGH, max(_RATE_LOW, np.log2(fl.C_L_Bps / ev.link_rate_now_Bps)))

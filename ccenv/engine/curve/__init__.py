@@ -1,0 +1,1 @@
+"""The curve engine: byte curves on a grid of steps, many environments and flows a call."""

@@ -1,0 +1,135 @@
+"""Decision instants: programs and policies choose the rate of the next interval, or the network's next moves. Compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import store
+from ccenv.engine.compiled.mlp import mlp_action, mlp_level, mlp_outputs
+from ccenv.engine.compiled.network_observation import fill_network_observation
+from ccenv.engine.compiled.observation import fill_observation
+from ccenv.engine.compiled.program import evaluate_at
+from ccenv.engine.curve.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
+from ccenv.engine.curve.network import ERROR_SENDER, fail
+from ccenv.network.sender import LARGE_LOSS_SEGMENTS
+from ccenv.programs import INPUT_INDEX
+
+MLP_RANGE_LOG2 = 3.0  # an action in [-1, 1] is log2(rate / C_L) / 3
+
+_C_L, _C_U, _C_L_LAMBDA = INPUT_INDEX["C_L"], INPUT_INDEX["C_U"], INPUT_INDEX["C_L_lambda"]
+_MSS_PER_RM, _RATE, _Q_U_PER_RM = INPUT_INDEX["MSS/Rm"], INPUT_INDEX["rate"], INPUT_INDEX["q_U/Rm"]
+_QDEL_L, _QDEL_U, _RM = INPUT_INDEX["qdel_L"], INPUT_INDEX["qdel_U"], INPUT_INDEX["Rm"]
+_Q_U, _MSS = INPUT_INDEX["q_U"], INPUT_INDEX["MSS"]
+_UTILISED, _LOSS = INPUT_INDEX["utilised"], INPUT_INDEX["loss"]
+
+
+@njit(cache=True, error_model="numpy")
+def fill_inputs(ev, fl, inputs_at):  # type: ignore[no-untyped-def]
+    """Write what a belief program may read, in the order of ``ccenv.programs.INPUTS``, to a float64 array given by address."""
+    store(inputs_at, _C_L, fl.C_L_Bps)
+    store(inputs_at, _C_U, fl.C_U_Bps)
+    store(inputs_at, _C_L_LAMBDA, fl.C_L_lambda_Bps)
+    store(inputs_at, _MSS_PER_RM, ev.mss_bytes / fl.rtt_s)
+    store(inputs_at, _RATE, fl.rate_Bps)
+    store(inputs_at, _Q_U_PER_RM, fl.q_U_bytes / fl.rtt_s)
+    store(inputs_at, _QDEL_L, fl.qdel_L_s)
+    store(inputs_at, _QDEL_U, fl.qdel_U_s)
+    store(inputs_at, _RM, fl.rtt_s)
+    store(inputs_at, _Q_U, fl.q_U_bytes)
+    store(inputs_at, _MSS, ev.mss_bytes)
+    store(inputs_at, _UTILISED, float(fl.utilised))
+    store(inputs_at, _LOSS, 1.0 if fl.lost_last_interval_bytes > 0.0 else 0.0)
+
+
+@njit(cache=True, error_model="numpy")
+def close_interval(fl, k):  # type: ignore[no-untyped-def]
+    """Close the counts of the interval that ends at step k; the next decision comes one Rm later."""
+    fl.lost_last_interval_bytes = fl.lost_since_decision_bytes
+    fl.lost_since_decision_bytes = 0.0
+    fl.sent_last_interval_bytes = fl.A - fl.sent_at_decision_bytes
+    fl.sent_at_decision_bytes = fl.A
+    fl.decision_step = k + fl.rtt_steps
+
+
+@njit(cache=True, error_model="numpy")
+def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
+    """Return the rate that a belief program chooses at step k; it may hold it for several intervals.
+
+    Until the first large loss the program at start_row decides, then that at main_row; they are the same for most senders.
+    """
+    close_interval(fl, k)
+    if fl.lost_last_interval_bytes > LARGE_LOSS_SEGMENTS * ev.mss_bytes:
+        fl.program_stage = 1
+    fill_inputs(ev, fl, inputs_at)
+    rate, hold = evaluate_at(nodes_at, start_row if fl.program_stage == 0 else main_row, inputs_at)
+    fl.decision_step = k + np.int64(hold) * fl.rtt_steps
+    return rate
+
+
+@njit(cache=True, error_model="numpy")
+def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
+    """Let a belief program choose the rate of the next interval."""
+    rate = run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at)
+    if not rate > 0.0:
+        fail(ev, ERROR_SENDER, flow, k)
+        rate = ev.mss_bytes / fl.rtt_s
+    fl.rate_Bps = rate
+
+
+@njit(cache=True, error_model="numpy")
+def choose_rate(ev, fl, k, weights, shapes, observation, scratch):  # type: ignore[no-untyped-def]
+    """Return the rate that a small policy chooses at step k for the next interval."""
+    close_interval(fl, k)
+    fill_observation(ev, fl, observation)
+    action = mlp_action(weights, shapes, fl.sender_index, observation, scratch)
+    return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (MLP_RANGE_LOG2 * action))
+
+
+@njit(cache=True, error_model="numpy")
+def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):  # type: ignore[no-untyped-def]
+    """Let a policy choose the network's moves at its decision instants; in between they stay.
+
+    Args:
+        ev: environment record.
+        flow: records of all flows of the batch.
+        moves: their moves.
+        first_row: row of the environment's first flow.
+        n_flows: N.
+        step: engine steps taken so far.
+        weights: flat array of ``pack_mlps``.
+        shapes: shape rows of ``pack_mlps``.
+        outputs: rows of ``AdversaryTable.mlp_moves``.
+        observation: scratch for the input.
+        scratch: scratch of the network.
+    """
+    which = ev.adversary_index
+    per_rtt = flow[first_row].rtt_steps
+    for i in range(1, n_flows):
+        per_rtt = min(per_rtt, flow[first_row + i].rtt_steps)
+    every = outputs[which, MLP_STEPS] if outputs[which, MLP_STEPS] > 0 else per_rtt
+    if step % every != 0:
+        return
+    share_over = min(1.0, step / (outputs[which, MLP_EPISODE] * per_rtt))
+    fill_network_observation(ev, flow, first_row, n_flows, share_over, observation)
+    row = mlp_outputs(weights, shapes, which, observation, scratch)
+    for i in range(n_flows):
+        move = moves[first_row + i]
+        move.waste = 1.0
+        move.rate = 1.0
+        move.service = 1.0
+        move.loss = 0.0
+    for j in range(outputs[which, MLP_MOVES]):
+        column = outputs[which, MLP_FIRST_COLUMN + j]
+        if outputs[which, MLP_LEVELS] == 0:
+            value = min(1.0, max(0.0, scratch[row, j]))
+        else:
+            value = mlp_level(scratch[row], j, outputs[which, MLP_LEVELS])
+        if column == 0:
+            moves[first_row].waste = value
+        elif column == 1:
+            moves[first_row].rate = value
+        elif column < 2 + n_flows:
+            moves[first_row + column - 2].service = value
+        else:
+            moves[first_row + column - 2 - n_flows].loss = value

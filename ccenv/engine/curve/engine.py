@@ -1,0 +1,407 @@
+"""The curve engine: many environments, each a bottleneck with its flows, advanced by a compiled kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from ccenv.engine.compiled.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
+from ccenv.engine.compiled.checks import (
+    engine_error,
+    flow_matrix,
+    one_density,
+    require_choice,
+    require_seed,
+    require_segment_per_rtt,
+)
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
+from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
+from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
+from ccenv.engine.curve.initial import reset_envs, reset_flows
+from ccenv.engine.curve.kernel import RUN_DTYPE, advance_parallel, advance_range
+from ccenv.engine.curve.layout import (
+    ENV_DTYPE,
+    ENV_RINGS,
+    FLOW_DTYPE,
+    FLOW_RINGS,
+    SENDER_KINDS,
+    ring_length,
+)
+from ccenv.engine.curve.paths import PathArrays
+from ccenv.engine.curve.players import AdversaryTable, SenderTable
+from ccenv.engine.curve.tracing import Recorder, build_trace
+from ccenv.errors import InputError, did_you_mean
+from ccenv.network.adversary import Adversary
+from ccenv.network.model import Model, get_model
+from ccenv.network.path import Path
+from ccenv.network.sender import Sender
+from ccenv.network.trace import Trace
+from ccenv.programs import INPUTS
+
+STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
+RTO_MIN_S = 0.2  # smallest retransmission time-out; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
+DEEP_BUFFER_RTTS = 24  # queue that an infinite buffer can show: the receive window keeps it within the rings
+PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more than they bring
+DEFAULT_BELIEFS = BeliefSettings()
+TIMINGS = ("engine", "smt")
+LOSS_DETECTIONS = ("acks", "oracle")
+_STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states", "_flow_moves")  # of a snapshot, beside the logs
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of the complete state of all environments of an engine."""
+
+    arrays: dict[str, np.ndarray]
+
+
+class CurveEngine:
+    """A batch of environments that share a model, a number of flows and a grid density.
+
+    Args:
+        paths: one path per environment, or ``PathArrays`` for large random batches.
+        model: ``ideal``, ``cbr_delay``, ``ccac`` or ``strong``.
+        senders: one sender per flow, the same in every environment, or one list of senders per environment.
+        adversary: the network's player, one for all or one per environment. Default: kind (everything delivered at once).
+        steps_per_rtt: K, steps per smallest Rm; one value for the whole batch.
+        seed: keys all random numbers together with environment, flow and step.
+        timing: ``engine`` or ``smt`` (proof timing, needs K = 1: the rate of step k + 1 is decided on S(k + 1 - Rm)).
+        loss_detection: ``acks`` (three segments past the loss, or a time-out) or ``oracle`` (L one Rm ago).
+        beliefs: settings of the belief bounds; None: not computed (C_L and the rest stay at their seeds).
+        initial_C_L_Bps: seed of C_L, scalar or (B,) or (B, N); at least one segment per Rm is always believed.
+        history_rtts: length of the rings in units of the longest Rm; default: what belief windows and buffers need.
+        threads: threads for large batches; results do not depend on it.
+        record: keep what ``trace`` needs.
+
+    Raises:
+        InputError: for a batch that mixes step sizes or numbers of flows, or anything else that is not allowed.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path] | PathArrays,
+        *,
+        model: str = "cbr_delay",
+        senders: Sequence[Sender] | Sequence[Sequence[Sender]],
+        adversary: Adversary | Sequence[Adversary] | None = None,
+        steps_per_rtt: int | Sequence[int] = 8,
+        seed: int = 0,
+        timing: str = "engine",
+        loss_detection: str = "acks",
+        beliefs: BeliefSettings | None = DEFAULT_BELIEFS,
+        initial_C_L_Bps: float | np.ndarray = 0.0,
+        history_rtts: float | None = None,
+        threads: int = 1,
+        record: bool = False,
+    ) -> None:
+        self.model: Model = get_model(model)
+        self.steps_per_rtt = one_density(steps_per_rtt)
+        require_choice("timing", timing, TIMINGS)
+        require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
+        if timing == "smt" and self.steps_per_rtt != 1:
+            raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
+        require_seed(seed)
+        arrays = paths if isinstance(paths, PathArrays) else PathArrays.from_paths(paths, self.steps_per_rtt)
+        if arrays.steps_per_rtt != self.steps_per_rtt:
+            raise InputError(f"paths on a grid of {arrays.steps_per_rtt} steps per Rm, engine with {self.steps_per_rtt}")
+        self.timing = timing
+        self.loss_detection = loss_detection
+        self.belief_settings = beliefs
+        self.seed = seed
+        self.threads = threads
+        self.recording = record
+        self.n_envs, self.n_flows = arrays.rtt_steps.shape
+        self._arrays = arrays.for_model(self.model).copy()
+        self._check_beliefs(self._arrays)
+        self._senders = SenderTable(senders, self.n_envs, self.n_flows)
+        self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
+        self._H = self._ring_length(history_rtts)
+        if 4 * self._H > RECIPROCALS:
+            raise InputError(
+                f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
+            )
+        self._allocate()
+        self._set_run()
+        self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
+        self.reset()
+
+    def _check_beliefs(self, p: PathArrays) -> None:
+        """Refuse paths on which no belief bound is claimed to hold; where C may vary none is claimed at all."""
+        if self.belief_settings is not None and not self.model.varies_rate:
+            rtt_s = p.rtt_steps * p.dt_s[:, None]
+            require_segment_per_rtt(p.slowest_rate_Bps(), rtt_s, p.mss_bytes, "compute no beliefs (beliefs=None)")
+
+    def _ring_length(self, history_rtts: float | None) -> int:
+        p = self._arrays
+        rtt = self._longest_lag_steps(p)
+        jitter = int(p.jitter_steps.max())
+        window = (self.belief_settings.window_rtts if self.belief_settings else 1) * rtt
+        need = max(window + rtt, self._reach_steps(p))
+        if history_rtts is not None:
+            return ring_length(max(need, math.ceil(history_rtts * rtt)))
+        slowest = p.slowest_rate_Bps()
+        queue_s = np.minimum(p.buffer_bytes, DEEP_BUFFER_RTTS * p.link_rate_Bps * p.dt_s * rtt) / slowest
+        queue_steps = math.ceil(float((queue_s / p.dt_s).max()))
+        return ring_length(max(need, min(queue_steps, 4 * DEEP_BUFFER_RTTS * rtt) + 4 * rtt + 2 * jitter + 3))
+
+    def _reach_steps(self, p: PathArrays) -> int:
+        """Return how many steps back a step on some paths reads, queues and belief windows aside: those fit the rings."""
+        probe = int(self._senders.probe_rtts.max()) * self._longest_lag_steps(p)
+        return 2 * self._longest_lag_steps(p) + int(p.jitter_steps.max()) + probe + 2
+
+    def _longest_lag_steps(self, p: PathArrays) -> int:
+        """Return the longest time from delivery to feedback that the senders can have on some paths."""
+        return int((p.rtt_steps.max(axis=1) + np.ceil(self._senders.hold_s.max() / p.dt_s)).max())
+
+    def _allocate(self) -> None:
+        B, N, H = self.n_envs, self.n_flows, self._H
+        self._env = np.zeros(B, ENV_DTYPE)
+        self._flow = np.zeros(B * N, FLOW_DTYPE)
+        self._ring = np.zeros(B * N * FLOW_RINGS * H)
+        self._env_ring = np.zeros(B * ENV_RINGS * H)
+        self._acks, self._losses, self._ticks = np.zeros(B, ACK), np.zeros(B, LOSS), np.zeros(B, TICK)
+        self._inputs = np.zeros((B, len(INPUTS)))
+        self._observations = np.zeros((B, N_PATH + N * N_FLOW))  # the longer of the two kinds
+        self._reciprocals = reciprocal_table()
+        self._settings = settings_record(self.belief_settings or DEFAULT_BELIEFS)
+        self._moves = np.ones((1, 2 + 2 * N))
+        self._recorder = Recorder(B, N, self.recording)
+        self._observation_out = np.zeros((B, N, N_OBSERVATION), np.float32)
+        self._states = np.zeros(B * N if self._senders.has_classics else 1, STATE_DTYPE)
+        self._state_words = self._states.view("<f8").reshape(-1, STATE_SLOTS)
+        self._mlp_scratch = np.zeros((B, 2, max(self._senders.mlp_width, self._players.mlp_width)))
+        scripted = self._players.has_scripted
+        self._adversary_states = np.zeros((B * N if scripted else 1, ADVERSARY_SLOTS))
+        self._views = np.zeros(B if scripted else 1, VIEW)
+        self._flow_moves = np.zeros(B * N, MOVE)
+
+    def _set_run(self) -> None:
+        run = np.zeros(1, RUN_DTYPE)
+        m = self.model
+        run["n_flows"], run["ring_length"] = self.n_flows, self._H
+        run["hoards_tokens"], run["varies_rate"], run["has_jitter"] = m.hoards_tokens, m.varies_rate, m.has_jitter
+        run["early_feedback"] = self.timing == "smt"
+        run["oracle_loss"] = self.loss_detection == "oracle"
+        run["rto_min_s"] = RTO_MIN_S
+        run["recording"] = self.recording
+        run["compute_beliefs"] = self.belief_settings is not None
+        run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data
+        run["reciprocals_at"], run["nodes_at"] = self._reciprocals.ctypes.data, self._senders.nodes.ctypes.data
+        run["inputs_at"], run["inputs_bytes"] = self._inputs.ctypes.data, self._inputs.strides[0]
+        for name, array, size in (
+            ("states", self._states, STATE_DTYPE.itemsize),
+            ("adversary_states", self._adversary_states, 8 * ADVERSARY_SLOTS),
+            ("ack", self._acks, ACK.itemsize),
+            ("loss", self._losses, LOSS.itemsize),
+            ("tick", self._ticks, TICK.itemsize),
+            ("view", self._views, VIEW.itemsize),
+            ("move", self._flow_moves, MOVE.itemsize),
+        ):
+            run[f"{name}_at"] = array.ctypes.data
+            run[
+                "state_bytes" if name == "states" else "adversary_state_bytes" if name == "adversary_states" else f"{name}_bytes"
+            ] = size
+        self._run = run
+        self._kernel_arrays = (
+            run, self._env, self._flow, self._arrays.rate_changes, self._states, self._state_words,
+            self._senders.templates, self._acks, self._losses, self._ticks, self._views, self._flow_moves, self._senders.calls,
+            self._players.calls,
+        )  # fmt: skip
+
+    def reset(self, mask: np.ndarray | None = None, paths: PathArrays | None = None, keys: np.ndarray | None = None) -> None:
+        """Start environments anew.
+
+        Args:
+            mask: (B,) bool, which ones; None: all.
+            paths: new paths for exactly these environments (same number of flows, delays that fit the rings).
+            keys: whole numbers below 2**53, one for each of these environments: what its random numbers depend on besides seed,
+                flow and step. None: its index, so that an environment repeats itself.
+        """
+        which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
+        if paths is not None:
+            self._check_beliefs(put := paths.for_model(self.model))
+            self._arrays.put(which, put, self._fits)
+            self._kernel_arrays = (*self._kernel_arrays[:3], self._arrays.rate_changes, *self._kernel_arrays[4:])
+        self._reset_records(which, which if keys is None else keys)
+
+    def _reset_records(self, which: np.ndarray, keys: np.ndarray) -> None:
+        N = self.n_flows
+        reset_envs(self._env, which, self._arrays, self._players, self.seed, keys)
+        rows = reset_flows(self._flow, which, self._arrays, self._senders, self._seed_C_L, self._H)
+        self._ring.reshape(self.n_envs * N, -1)[rows] = 0.0
+        self._env_ring.reshape(self.n_envs, -1)[which] = 0.0
+        if self._players.has_scripted:
+            self._adversary_states[rows] = np.repeat(self._players.words[self._players.index[which]], N, axis=0)
+            self._write_views(which)
+        if self.recording:
+            self._recorder.clear(which)
+
+    def _fits(self, paths: PathArrays) -> None:
+        need = max(2 * (2 * self._longest_lag_steps(paths) + int(paths.jitter_steps.max()) + 2), self._reach_steps(paths))
+        if need > self._H:
+            raise InputError(f"paths need rings of {need} steps; the engine was built with {self._H}")
+
+    def _write_views(self, which: np.ndarray) -> None:
+        p = self._arrays
+        self._views["dt_s"][which] = p.dt_s[which]
+        self._views["steps_per_rtt"] = self.steps_per_rtt
+        self._views["n_flows"] = self.n_flows
+        self._views["buffer_bytes"][which] = p.buffer_bytes[which]
+        self._views["mss_bytes"][which] = p.mss_bytes[which]
+        self._views["seed"] = self.seed
+        self._views["env"][which] = self._env["env_key"][which]
+
+    def set_initial_C_L(self, C_L_Bps: np.ndarray, mask: np.ndarray | None = None) -> None:
+        """Set the seed of C_L that the next reset uses. Shape (B,) or (B, N), bytes/s."""
+        values = np.broadcast_to(flow_matrix(C_L_Bps, self.n_envs), (self.n_envs, self.n_flows))
+        self._seed_C_L = values.copy() if mask is None else np.where(mask[:, None], values, self._seed_C_L)
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy of the complete state, to go back to with ``restore``."""
+        arrays = {name: getattr(self, name).copy() for name in _STATE}
+        if self.recording:
+            arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
+        return Snapshot(arrays)
+
+    def restore(self, snapshot: Snapshot, envs: np.ndarray | None = None) -> None:
+        """Go back to a snapshot.
+
+        Args:
+            snapshot: made by an engine of the same shape, recording or not as this one.
+            envs: indices of the environments to restore; None: all.
+        """
+        which = np.arange(self.n_envs) if envs is None else np.asarray(envs)
+        for name in _STATE:
+            saved, target = snapshot.arrays[name], getattr(self, name)
+            if saved.shape != target.shape:
+                raise InputError(f"snapshot with {name} of shape {saved.shape}; this engine has {target.shape}")
+            if len(target) % self.n_envs == 0:  # else no environment uses it
+                per_env = len(target) // self.n_envs
+                target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
+        if self.recording:
+            flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
+            self._recorder.make_room(flow_log.shape[1] - 1)
+            self._recorder.flow_log[which, : flow_log.shape[1]] = flow_log[which]
+            self._recorder.env_log[which, : env_log.shape[1]] = env_log[which]
+
+    def advance(self, n_steps: int, actions: np.ndarray | None = None, moves: np.ndarray | None = None) -> None:
+        """Advance all environments.
+
+        Args:
+            n_steps: steps of dt (K of them are one smallest Rm).
+            actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is); other flows ignore it.
+            moves: (B, 2 + 2 N) numbers in [0, 1] for external adversaries: waste, rate, service per flow, loss per flow.
+
+        Raises:
+            InputError: for arrays of a wrong shape or actions that are not positive.
+            EngineError: if a sender or adversary left the finite numbers; names environment, flow and time.
+        """
+        if actions is not None:
+            self._take_actions(actions)
+        if moves is not None:
+            if moves.shape != (self.n_envs, 2 + 2 * self.n_flows) or not np.isfinite(moves).all():
+                raise InputError(f"moves of shape {moves.shape}; finite {(self.n_envs, 2 + 2 * self.n_flows)} is needed")
+            self._moves = np.ascontiguousarray(moves, dtype=np.float64)
+        if self.recording:
+            self._recorder.make_room(int(self._env["step"].max()) + n_steps)
+        arguments = (
+            *self._kernel_arrays, self._moves, self._players.recorded, self._players.periodic,
+            self._senders.first_rows, self._observations,
+            self._senders.mlp_weights, self._senders.mlp_shapes, self._mlp_scratch,
+            self._players.mlp_weights, self._players.mlp_shapes, self._players.mlp_moves, self._settings,
+            self._recorder.flow_log, self._recorder.env_log, n_steps,
+        )  # fmt: skip
+        if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
+            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
+            numba.set_num_threads(threads)
+            advance_parallel(min(threads, self.n_envs), *arguments)
+        else:
+            advance_range(0, self.n_envs, *arguments)
+        if self._env["error"].any():
+            raise engine_error(self._env, self.senders, self.adversaries, self._H)
+
+    def _take_actions(self, actions: np.ndarray) -> None:
+        if actions.shape != (self.n_envs, self.n_flows):
+            raise InputError(f"actions of shape {actions.shape}; {(self.n_envs, self.n_flows)} is needed")
+        external = (self._senders.kind == SENDER_KINDS["external"]) & ~np.isnan(actions)
+        if not (actions[external] > 0).all():
+            raise InputError("an action (sending rate in bytes/s) is not positive")
+        rates = self._flow["rate_Bps"].reshape(self.n_envs, self.n_flows)
+        rates[external] = actions[external]
+
+    def flow(self, name: str) -> np.ndarray:
+        """Return a copy of a named field of all flows, shape (B, N); names are those of ``layout.FLOW_DTYPE``."""
+        return self._field(self._flow, name).reshape(self.n_envs, self.n_flows)
+
+    def env(self, name: str) -> np.ndarray:
+        """Return a copy of a named field of all environments, shape (B,); names are those of ``layout.ENV_DTYPE``."""
+        return self._field(self._env, name)
+
+    @staticmethod
+    def _field(array: np.ndarray, name: str) -> np.ndarray:
+        if name not in (array.dtype.names or ()):
+            raise InputError(f"unknown field {name!r}.{did_you_mean(name, array.dtype.names or ())}")
+        return array[name].copy()
+
+    @property
+    def queue_bytes(self) -> np.ndarray:
+        """Bytes waiting at the bottleneck, shape (B,)."""
+        return np.maximum(0.0, self._env["enqueued_bytes"] - self._env["tokens_bytes"])
+
+    def observations(self) -> np.ndarray:
+        """Return the Sender-v0 observation of every flow: a new (B, N, N_OBSERVATION) float32 array."""
+        fill_observations(self._env, self._flow, self.n_flows, self._observation_out)
+        return self._observation_out.copy()
+
+    def totals(self) -> dict[str, np.ndarray]:
+        """Return cumulative counts for metrics by difference.
+
+        Returns:
+            dict: A, L, S (B, N) bytes; delay_byte_s (B, N), bytes times their queueing and jitter delay; capacity (B,)
+            bytes that the link could have carried; time_s (B,).
+        """
+        return {
+            **{name: self.flow(name) for name in ("A", "L", "S")},
+            "delay_byte_s": self.flow("rtt_byte_sum_s"),
+            "acked": self.flow("acked_bytes"),
+            "capacity": self.env("capacity_bytes"),
+            "time_s": self.env("step") * self.env("dt_s"),
+        }
+
+    @property
+    def bytes_per_env(self) -> float:
+        """Memory of the state, in bytes per environment."""
+        arrays = [self._env, self._flow, self._ring, self._env_ring, self._states, self._adversary_states, self._views]
+        arrays += [self._acks, self._losses, self._ticks, self._inputs, self._observations]
+        arrays += [self._flow_moves, self._observation_out]
+        return sum(a.nbytes for a in arrays) / self.n_envs
+
+    def trace(self, env: int = 0) -> Trace:
+        """Return what environment env has done since its reset. Needs ``record=True``."""
+        if not self.recording:
+            raise InputError("the engine was built without record=True: there is no trace")
+        log = self._recorder
+        return build_trace(self, env, log.flow_log[env], log.env_log[env], int(self._env["step"][env]))
+
+    @property
+    def senders(self) -> list[list[Sender]]:
+        """The senders: one row of N per environment."""
+        return self._senders.senders
+
+    @property
+    def adversaries(self) -> list[Adversary]:
+        """The network players, one per environment."""
+        return self._players.adversaries
+
+    def __reduce__(self) -> Any:
+        """Refuse copying and pickling: the kernel's records hold addresses of this engine's arrays."""
+        raise InputError("a CurveEngine cannot be copied or pickled: build another one and restore a snapshot into it")
+
+    def path(self, env: int) -> Path:
+        """Return the path of an environment as data."""
+        return self._arrays.path(env)

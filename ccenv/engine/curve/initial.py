@@ -1,0 +1,106 @@
+"""The records of freshly reset environments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ccenv.engine.compiled.holds import Holds
+from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_DTYPE
+from ccenv.engine.curve.paths import PathArrays
+from ccenv.engine.curve.players import AdversaryTable, SenderTable
+
+_ENV_FROM_PATH = (
+    "dt_s",
+    "buffer_bytes",
+    "mss_bytes",
+    "link_rate_Bps",
+    "link_rate_min_Bps",
+    "link_rate_max_Bps",
+    "n_rate_changes",
+    "red_min_bytes",
+    "red_max_bytes",
+    "red_max_probability",
+    "red_weight",
+    "has_red",
+)
+_FLOW_FROM_PATH = (
+    "jitter_steps",
+    "start_step",
+    "stop_step",
+    "loss_budget",
+    "workload",
+    "workload_a",
+    "workload_b",
+)
+
+
+def reset_envs(env: np.ndarray, which: np.ndarray, p: PathArrays, players: AdversaryTable, seed: int, keys: np.ndarray) -> None:
+    """Write the records of the environments ``which``.
+
+    Args:
+        env: (B,) ENV_DTYPE.
+        which: indices.
+        p: paths of the whole batch.
+        players: adversaries of the whole batch.
+        seed: of the run.
+        keys: one per environment in ``which``: what its random numbers depend on besides the seed.
+    """
+    env[which] = np.zeros(1, ENV_DTYPE)
+    for name in _ENV_FROM_PATH:
+        env[name][which] = getattr(p, name)[which]
+    env["jitter_steps"][which] = p.jitter_steps[which, 0]
+    env["link_rate_now_Bps"][which] = p.link_rate_Bps[which]
+    env["adversary_kind"][which] = players.kind[which]
+    env["adversary_index"][which] = players.index[which]
+    env["seed"][which] = seed
+    env["env_key"][which] = keys
+
+
+def reset_flows(
+    flow: np.ndarray, which: np.ndarray, p: PathArrays, senders: SenderTable, seed_C_L_Bps: np.ndarray, ring_length: int
+) -> np.ndarray:
+    """Write the records of all flows of the environments ``which``; return their rows.
+
+    Args:
+        flow: (B * N,) FLOW_DTYPE.
+        which: indices of environments.
+        p: paths of the whole batch.
+        senders: of the whole batch.
+        seed_C_L_Bps: (B, N) seeds of C_L.
+        ring_length: H; the receive window keeps what is in flight within it.
+    """
+    N = p.rtt_steps.shape[1]
+    rows: np.ndarray = (which[:, None] * N + np.arange(N)).ravel()
+    flow[rows] = np.zeros(1, FLOW_DTYPE)
+    for name in _FLOW_FROM_PATH:
+        flow[name][rows] = getattr(p, name)[which].ravel()
+    dt_s = np.repeat(p.dt_s[which], N)
+    holds = Holds.of(p.rtt_steps[which], p.dt_s[which], senders.hold_s[which], senders.hold_window_s[which])
+    for name in ("rtt_steps", "lag_steps", "hold_steps"):
+        flow[name][rows] = getattr(holds, name).ravel()
+    for name in ("target_steps", "window_steps"):
+        flow[f"hold_{name}"][rows] = getattr(holds, name).ravel()
+    flow["hold_until_step"][rows] = flow["start_step"][rows] + flow["hold_window_steps"][rows]
+    flow["hold_rtt_min_steps"][rows] = np.inf
+    flow["rtt_s"][rows] = flow["rtt_steps"][rows] * dt_s
+    flow["jitter_s"][rows] = flow["jitter_steps"][rows] * dt_s
+    span = ring_length - holds.lag_steps.max(axis=1) * 2 - p.jitter_steps[which].max(axis=1) - 3
+    window = p.slowest_rate_Bps()[which] * p.dt_s[which] * span / N
+    flow["receive_window_bytes"][rows] = np.repeat(window, N)
+    flow["sender_kind"][rows] = senders.kind[which].ravel()
+    flow["sender_index"][rows] = senders.index[which].ravel()
+    flow["cwnd_bytes"][rows] = np.inf
+    flow["recovery_step"][rows] = -1
+    flow["unfound_loss_step"][rows] = -1
+    flow["rtt_min_steps"][rows] = np.inf
+    flow["rtt_now_steps"][rows] = flow["rtt_steps"][rows]
+    flow["probe_window_steps"][rows] = senders.probe_rtts[which].ravel() * flow["rtt_steps"][rows]
+    flow["initial_C_L_Bps"][rows] = seed_C_L_Bps[which].ravel()
+    # The same as the kernel's reset_beliefs, so that a freshly reset environment can be observed.
+    floor = np.repeat(p.mss_bytes[which], N) / flow["rtt_s"][rows]
+    seeded = np.maximum(flow["initial_C_L_Bps"][rows], floor)
+    for name in ("C_L_Bps", "period_C_L_Bps", "C_L_lambda_Bps", "rate_Bps"):
+        flow[name][rows] = seeded
+    for name in ("C_U_Bps", "period_C_U_Bps"):
+        flow[name][rows] = np.inf
+    return rows

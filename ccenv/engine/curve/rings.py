@@ -1,0 +1,68 @@
+"""The rings of recent history: where a step lies, and the rule that keeps what is read within them.
+
+A ring of H = mask + 1 steps holds steps k - mask .. k once step k is written; the step before them is gone. What reads a ring is
+either a step counted back from k by a delay of the path, which the length of the rings covers (``CurveEngine._ring_length``), or
+a *cursor*: a field that stays where it is while nothing happens (``layout.FLOW_CURSORS``, ``layout.ENV_CURSORS``). The rule:
+before step k is written, every cursor moves up to the oldest step whose predecessor stays readable. So no cursor is ever stale,
+however long a flow is silent.
+
+Moving up loses nothing: what is still in flight was sent within the rings (the receive window sees to it, and the engine stops
+where it was lifted and this fails), so nothing that a cursor passes this way is asked for again, except when the newest loss that
+was not found yet had happened: that step is noted.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from ccenv.engine.compiled.calls import load
+
+
+@njit(cache=True, inline="always")
+def at(base, n, mask):  # type: ignore[no-untyped-def]
+    """Return where step n of a ring lies."""
+    return base + (n & mask)
+
+
+@njit(cache=True, inline="always")
+def oldest_cursor(k, mask):  # type: ignore[no-untyped-def]
+    """Return the oldest step that a cursor may stand at once step k is written: it and its predecessor are in the rings."""
+    return k - mask + 1
+
+
+@njit(cache=True, inline="always")
+def keep_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
+    """Move a flow's cursors up before step k is written, where one of them would get stale."""
+    if k >= fl.stale_step:
+        move_flow_cursors(fl, ring, l_at, k, mask)
+
+
+@njit(cache=True, error_model="numpy")
+def move_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
+    """Move a flow's cursors up before step k is written; note when the first of them gets stale.
+
+    Args:
+        fl: the flow's record (FLOW_DTYPE).
+        ring: address of the rings.
+        l_at: where the flow's ring of L starts.
+        k: step that is about to be written.
+        mask: ring length - 1.
+    """
+    oldest = oldest_cursor(k, mask)
+    fl.ack_sent_step = max(fl.ack_sent_step, oldest)
+    if fl.loss_step < oldest:
+        fl.loss_step = oldest
+        if load(ring, at(l_at, oldest, mask)) > load(ring, at(l_at, oldest - 1, mask)):
+            fl.unfound_loss_step = oldest
+    if fl.judged_step < oldest + fl.probe_window_steps:  # C_L_lambda reads back by T*
+        fl.judged_step = oldest + fl.probe_window_steps
+        fl.utilised_run_steps = 0
+        fl.idle_run_steps = 0
+    first = min(fl.ack_sent_step, fl.loss_step, fl.judged_step - fl.probe_window_steps)
+    fl.stale_step = k + 1 + first - oldest  # cursors only go forward: none is stale before
+
+
+@njit(cache=True, error_model="numpy")
+def keep_env_cursors(ev, k, mask):  # type: ignore[no-untyped-def]
+    """Move an environment's cursors up before step k is written."""
+    ev.fifo_step = max(ev.fifo_step, oldest_cursor(k, mask))

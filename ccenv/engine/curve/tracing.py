@@ -1,0 +1,95 @@
+"""Logs of the curve engine, and the traces made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ccenv.engine.curve.layout import RECORD_ENV, RECORD_FLOW
+from ccenv.network.trace import Trace, TraceHeader
+
+if TYPE_CHECKING:
+    from ccenv.engine.curve.engine import CurveEngine
+
+_BELIEFS = ("C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rtt_s")
+
+
+_FLOW_LOG = np.dtype([(name, "<f8") for name in RECORD_FLOW])
+_ENV_LOG = np.dtype([(name, "<f8") for name in RECORD_ENV])
+
+
+class Recorder:
+    """The logs that the kernel writes: one row per step, grown as a run gets longer.
+
+    Attributes:
+        flow_log: (B, capacity, N) records of layout.RECORD_FLOW.
+        env_log: (B, capacity) records of layout.RECORD_ENV.
+    """
+
+    def __init__(self, n_envs: int, n_flows: int, recording: bool) -> None:
+        """Allocate the first rows; one row of one environment if nothing is recorded."""
+        shape = (n_envs, 64) if recording else (1, 1)
+        self.flow_log = np.zeros((*shape, n_flows if recording else 1), _FLOW_LOG)
+        self.env_log = np.zeros(shape, _ENV_LOG)
+
+    def make_room(self, last_step: int) -> None:
+        """Make sure that there is a row for a step."""
+        n_envs, capacity, n_flows = self.flow_log.shape
+        if last_step < capacity:
+            return
+        rows = max(2 * capacity, last_step + 1)
+        flow_log, env_log = np.zeros((n_envs, rows, n_flows), _FLOW_LOG), np.zeros((n_envs, rows), _ENV_LOG)
+        flow_log[:, :capacity], env_log[:, :capacity] = self.flow_log, self.env_log
+        self.flow_log, self.env_log = flow_log, env_log
+
+    def clear(self, which: np.ndarray) -> None:
+        """Start the logs of some environments anew."""
+        self.flow_log[which, 0] = np.zeros(1, _FLOW_LOG)
+        self.env_log[which, 0] = np.zeros(1, _ENV_LOG)
+
+
+def build_trace(engine: CurveEngine, env: int, flow_log: np.ndarray, env_log: np.ndarray, steps: int) -> Trace:
+    """Return the trace of one environment.
+
+    Args:
+        engine: the engine that ran.
+        env: index of the environment.
+        flow_log: (capacity, N) log of the environment.
+        env_log: (capacity,) log of the environment.
+        steps: steps taken since the reset.
+    """
+    rows = slice(0, steps + 1)
+    rate = env_log["link_rate_Bps"][rows].copy()
+    if steps:
+        rate[0] = rate[1]
+    beliefs = {name: flow_log[name][rows].copy() for name in _BELIEFS}
+    for i in range(engine.n_flows):  # before a flow's first row its beliefs are those of its second
+        first = int(engine.flow("start_step")[env, i])
+        for name in _BELIEFS:
+            beliefs[name][: min(first + 1, steps + 1), i] = beliefs[name][min(first + 1, steps), i]
+    asked = {name: flow_log[name][rows].copy() for name in ("rate_Bps", "cwnd_bytes")}
+    for values in asked.values():
+        values[0] = values[1] if steps else 0.0
+    header = TraceHeader(
+        path=engine.path(env),
+        model=engine.model.name,
+        timing=engine.timing,  # type: ignore[arg-type]
+        steps_per_rtt=engine.steps_per_rtt,
+        dt_s=float(engine.env("dt_s")[env]),
+        history="empty",
+        senders=tuple(sender.name for sender in engine.senders[env]),
+        adversary=engine.adversaries[env].name,
+        seed=engine.seed,
+    )
+    return Trace(
+        header=header,
+        A=flow_log["A"][rows],
+        L=flow_log["L"][rows],
+        L_free=flow_log["L_free"][rows],
+        S=flow_log["S"][rows],
+        G=env_log["G"][rows],
+        link_rate_Bps=rate,
+        beliefs=beliefs,
+        **asked,
+    )

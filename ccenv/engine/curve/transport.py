@@ -1,0 +1,202 @@
+"""The sender's half of a step: sending, acknowledgements, loss detection, classic CCAs. Compiled; see ``curve_kernel``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.beliefs import TIE
+from ccenv.engine.compiled.calls import call_2, load
+from ccenv.engine.compiled.holds import next_hold
+from ccenv.engine.curve.layout import WORKLOADS
+from ccenv.engine.curve.network import ERROR_RINGS, ERROR_SENDER, fail
+from ccenv.engine.curve.rings import at, oldest_cursor
+
+# A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
+# (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.
+LOSS_DETECTION_SEGMENTS = 3.0
+CRUMB_TIES = 2.0  # room in a window below so many ties is round-off: bytes too few for an ACK would get no RTT of their own
+PHASE_TIE = 1e-9  # in steps: a phase that ends on a grid point ends there, whatever the round-off
+
+_RATE, _ON_OFF, _FINITE = (WORKLOADS[k] for k in ("rate", "on_off", "finite"))
+
+
+@njit(cache=True, error_model="numpy")
+def offered_bytes(fl, k, dt_s):  # type: ignore[no-untyped-def]
+    """Return what the application has ready for step k (retransmissions of found losses included)."""
+    if k <= fl.start_step or k > fl.stop_step:
+        return 0.0
+    if fl.workload == _RATE:
+        return max(0.0, fl.workload_a * (k - fl.start_step) * dt_s + fl.found_lost_bytes - fl.A)
+    if fl.workload == _ON_OFF:
+        phase = ((k - 1 - fl.start_step + PHASE_TIE) * dt_s) % (fl.workload_a + fl.workload_b)
+        return np.inf if phase < fl.workload_a else 0.0
+    if fl.workload == _FINITE:
+        return max(0.0, fl.workload_a + fl.found_lost_bytes - fl.A)
+    return np.inf
+
+
+@njit(cache=True, error_model="numpy")
+def send(fl, k, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
+    """Send what rate, windows and workload allow in step k."""
+    room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
+    if room <= CRUMB_TIES * tie_bytes:
+        room = 0.0
+    sent = min(fl.rate_Bps * dt_s, room)
+    sent = min(sent, offered_bytes(fl, k, dt_s))
+    fl.A += sent
+    fl.sent_bytes = sent
+
+
+@njit(cache=True, error_model="numpy")
+def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
+    """Take in S(n); return the newly acknowledged bytes."""
+    served = load(ring, at(s_at, n, mask))
+    newly = served - fl.acked_bytes
+    if newly <= tie_bytes:
+        return 0.0
+    p = fl.ack_sent_step
+    while p < n and load(ring, at(e_at, p, mask)) < served - tie_bytes:
+        p += 1
+    fl.ack_sent_step = p
+    fl.delay_floor_steps = n - p
+    after = load(ring, at(e_at, p, mask))
+    before = load(ring, at(e_at, p - 1, mask))
+    if before > served + tie_bytes:  # sent before the oldest step that a cursor may stand at
+        fail(ev, ERROR_RINGS, flow, k)
+    sent_at = float(p)
+    if after > served and after > before:
+        sent_at = p - 1 + max(0.0, (served - before) / (after - before))
+    rtt = n - sent_at + fl.lag_steps
+    fl.acked_bytes = served
+    fl.last_ack_step = k
+    fl.rtt_now_steps = rtt
+    fl.rtt_min_steps = min(fl.rtt_min_steps, rtt)
+    fl.rtt_byte_sum_s += newly * (n - sent_at) * dt_s
+    if fl.srtt_steps == 0.0:  # RFC 6298 s.2
+        fl.srtt_steps = rtt
+        fl.rttvar_steps = 0.5 * rtt
+    else:
+        fl.rttvar_steps += 0.25 * (abs(fl.srtt_steps - rtt) - fl.rttvar_steps)
+        fl.srtt_steps += 0.125 * (rtt - fl.srtt_steps)
+    return newly
+
+
+@njit(cache=True, error_model="numpy")
+def adjust_hold(fl, k):  # type: ignore[no-untyped-def]
+    """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one, in whole steps."""
+    fl.hold_rtt_min_steps = min(fl.hold_rtt_min_steps, fl.rtt_now_steps)
+    if k >= fl.hold_until_step:
+        hold = np.int64(next_hold(fl.hold_target_steps, fl.hold_steps, fl.hold_rtt_min_steps) + 0.5)
+        fl.lag_steps += hold - fl.hold_steps
+        fl.hold_steps = hold
+        fl.hold_rtt_min_steps = np.inf
+        fl.hold_until_step = k + fl.hold_window_steps
+
+
+@njit(cache=True, error_model="numpy")
+def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_bytes):  # type: ignore[no-untyped-def]
+    """Advance fl.loss_step; return (newly found bytes, newest step with a found loss, whether a time-out found them)."""
+    reach = fl.loss_step
+    timeout = False
+    if oracle:
+        reach = n
+    else:
+        while reach < n and (
+            fl.ack_sent_step - reach > fl.rtt_steps
+            or load(ring, at(e_at, reach + 1, mask)) + LOSS_DETECTION_SEGMENTS * mss_bytes <= fl.acked_bytes
+        ):
+            reach += 1
+        if k - fl.last_ack_step > rto_min_steps:
+            outstanding = fl.A - fl.acked_bytes - fl.found_lost_bytes
+            overdue = k - fl.last_ack_step > fl.srtt_steps + 4.0 * fl.rttvar_steps
+            if overdue and outstanding > TIE * fl.A and n > reach:
+                timeout = True
+                reach = n
+                fl.last_ack_step = k
+    newest = np.int64(-1)
+    lost = 0.0
+    if reach > fl.loss_step:
+        all_lost = load(ring, at(l_at, reach, mask))
+        lost = all_lost - fl.found_lost_bytes
+        if lost > 0.0:
+            newest = reach
+            while newest > fl.loss_step and not load(ring, at(l_at, newest, mask)) > load(ring, at(l_at, newest - 1, mask)):
+                newest -= 1
+            if newest == fl.loss_step:
+                newest = fl.unfound_loss_step
+            fl.found_lost_bytes = all_lost
+        fl.unfound_loss_step = -1
+        fl.loss_step = reach
+    return lost, newest, timeout
+
+
+@njit(cache=True, error_model="numpy")
+def take_decision(ev, fl, state, flow, k):  # type: ignore[no-untyped-def]
+    """Read what a CCA has set; a CCA that leaves the positive numbers is stopped."""
+    if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
+        fl.cwnd_bytes = state.cwnd_bytes
+        fl.rate_Bps = state.pacing_rate_Bps
+    else:
+        fl.cwnd_bytes = 1.0
+        fl.rate_Bps = 1.0
+        fail(ev, ERROR_SENDER, flow, k)
+
+
+@njit(cache=True, error_model="numpy")
+def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, newly, inflight):  # type: ignore[no-untyped-def]
+    """Describe newly acknowledged bytes to a CCA."""
+    ack.now_s = k * dt_s
+    ack.acked_bytes = newly
+    ack.delivered_bytes = fl.acked_bytes
+    ack.rtt_s = fl.rtt_now_steps * dt_s
+    ack.min_rtt_s = fl.rtt_min_steps * dt_s
+    # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
+    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, oldest_cursor(k, mask))  # older: bytes fewer than a tie
+    known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
+    ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
+    ack.inflight_bytes = inflight
+    ack.round_start = 0.0
+    if fl.acked_bytes >= fl.round_end_bytes:
+        ack.round_start = 1.0
+        fl.round_end_bytes = fl.E
+    limited = fl.workload != 0 and fl.sent_bytes < min(fl.rate_Bps * dt_s, fl.cwnd_bytes - inflight)
+    ack.app_limited = 1.0 if limited else 0.0
+    ack.ecn_fraction = 0.0
+    ack.mss_bytes = mss_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, timeout, inflight):  # type: ignore[no-untyped-def]
+    """Describe newly found losses to a CCA."""
+    loss.now_s = k * dt_s
+    loss.lost_bytes = lost
+    loss.inflight_bytes = inflight
+    loss.delivered_bytes = fl.acked_bytes
+    loss.timeout = 1.0 if timeout else 0.0
+    loss.new_episode = 0.0
+    if newest_loss > fl.recovery_step:
+        loss.new_episode = 1.0
+        fl.recovery_step = k
+    loss.mss_bytes = mss_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def react(ev, fl, state, tick, flow, k, newly, lost, inflight, on_ack, on_loss, on_tick, state_at, signals_at):  # type: ignore[no-untyped-def]
+    """Call a classic CCA with what happened in this step (ack and loss records are already filled in) and read its decision.
+
+    The CCA's functions, its state and the three signals (ack, loss, tick) are given by address.
+    """
+    ack_at, loss_at, tick_at = signals_at
+    if newly > 0.0:
+        call_2(on_ack, state_at, ack_at)
+    if lost > 0.0:
+        call_2(on_loss, state_at, loss_at)
+    tick.now_s = k * ev.dt_s
+    tick.dt_s = ev.dt_s
+    tick.inflight_bytes = inflight
+    tick.delivered_bytes = fl.acked_bytes
+    tick.min_rtt_s = fl.rtt_min_steps * ev.dt_s
+    tick.mss_bytes = ev.mss_bytes
+    call_2(on_tick, state_at, tick_at)
+    take_decision(ev, fl, state, flow, k)

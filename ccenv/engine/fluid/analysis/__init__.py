@@ -1,0 +1,1 @@
+"""Equilibria, stability, phases and convergence of the fluid models."""

@@ -1,0 +1,227 @@
+"""Stability of the equilibria by Lyapunov's indirect method: Jacobians in closed form and automatic, eigenvalues, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccenv.engine.fluid.analysis.equilibria import Equilibrium
+from ccenv.engine.fluid.analysis.reduced import REGIONS, Bottleneck, Model, derivatives
+from ccenv.errors import InputError
+
+_COMPLEX_STEP = 1e-30
+_ZERO = 1e-9  # eigenvalues this close to 0 decide nothing (indirect method)
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What the indirect method says about an equilibrium.
+
+    Attributes:
+        theorem: 2, 3 or 5 of [BBR-fluid].
+        variables: what the Jacobian is taken in.
+        verdict: `asymptotically stable`, `unstable` or `undetermined` (an eigenvalue on the imaginary axis).
+        eigenvalues: of the closed form, from the printed solutions, in 1/s, sorted by real part, descending.
+        automatic: of the automatic Jacobian.
+        below: theorem 2 only: automatic eigenvalues of (y, q) on the other side of the kink, q < d C, for even shares.
+            The printed proof treats q > d C alone.
+        largest_difference: between both Jacobians, relative to the largest entry of each row.
+    """
+
+    theorem: int
+    variables: str
+    verdict: str
+    eigenvalues: tuple[complex, ...]
+    automatic: tuple[complex, ...]
+    below: tuple[complex, ...]
+    largest_difference: float
+
+
+def stability(path: Bottleneck, point: Equilibrium) -> Stability:
+    """Analyse an equilibrium given by theorem 1, 3 or 4. Raises InputError for others.
+
+    Reference: [BBR-fluid] theorems 2, 3, 5.
+    """
+    closed = jacobian(path, point)
+    theorem, variables, eigenvalues_of = _PROOFS[point.theorem or 0]
+    eigenvalues = eigenvalues_of(path)
+    automatic = automatic_jacobian(path, point)
+    size = np.max(np.abs(closed), axis=1, keepdims=True)
+    return Stability(
+        theorem=theorem,
+        variables=variables,
+        verdict=verdict(eigenvalues),
+        eigenvalues=_sorted(eigenvalues),
+        automatic=_sorted(np.linalg.eigvals(automatic)),
+        below=_sorted(np.linalg.eigvals(automatic_jacobian(path, point, side="between"))) if theorem == 2 else (),
+        largest_difference=float(np.max(np.abs(automatic - closed) / size)),
+    )
+
+
+def jacobian(path: Bottleneck, point: Equilibrium) -> np.ndarray:
+    """Return the closed-form Jacobian at an equilibrium given by theorem 1, 3 or 4, in the variables of its proof.
+
+    Raises:
+        InputError: for an equilibrium that no theorem covers.
+
+    Reference: [BBR-fluid] eqs. 47 (theorem 2), 59-60 (theorem 3), 72-74 (theorem 5).
+    """
+    forms = {1: jacobian_theorem_2, 3: jacobian_theorem_3, 4: jacobian_theorem_5}
+    if point.theorem not in forms:
+        raise InputError(f"closed forms exist for theorems 1, 3 and 4 (got the {point.regime} equilibrium)")
+    return forms[point.theorem](path)
+
+
+def is_stable(path: Bottleneck, point: Equilibrium) -> bool:
+    """Tell whether an equilibrium is asymptotically stable by the indirect method."""
+    return stability(path, point).verdict == "asymptotically stable"
+
+
+def verdict(eigenvalues: np.ndarray) -> str:
+    """Return what the eigenvalues prove."""
+    largest = float(np.max(np.real(eigenvalues)))
+    if largest < -_ZERO:
+        return "asymptotically stable"
+    return "unstable" if largest > _ZERO else "undetermined"
+
+
+def _sorted(eigenvalues: np.ndarray) -> tuple[complex, ...]:
+    return tuple(complex(v) for v in sorted(eigenvalues, key=lambda v: (-np.real(v), np.imag(v))))
+
+
+def jacobian_theorem_2(path: Bottleneck, arrival: float | None = None, queue: float | None = None) -> np.ndarray:
+    """Return the 2 x 2 Jacobian of (y, q), by default at the equilibrium y = C, q = d C.
+
+    Reference: [BBR-fluid] eqs. 44-47.
+    """
+    c, d = path.capacity_Bps, path.common_rtt_s
+    y = c if arrival is None else arrival
+    rtt = d + (d * c if queue is None else queue) / c
+    dy_dy = -2.0 * y / (c * rtt) + 1.0 / rtt - 1.0
+    dy_dq = y**2 / (c * rtt) ** 2 - y / (c * rtt**2) - 2.0 * d / rtt**2
+    return np.array([[dy_dy, dy_dq], [1.0, 0.0]])
+
+
+def eigenvalues_theorem_2(path: Bottleneck) -> np.ndarray:
+    """Return -1 and -1/(2d). Reference: [BBR-fluid] eqs. 47, 48 (the larger is -1 for d <= 1/2 s)."""
+    return np.array([-1.0, -1.0 / (2.0 * path.common_rtt_s)])
+
+
+def jacobian_theorem_3(path: Bottleneck) -> np.ndarray:
+    """Return the N x N Jacobian of x_btl. Reference: [BBR-fluid] eqs. 59, 60."""
+    n = path.flows
+    return np.full((n, n), -4.0 / (4 * n + 1)) - np.eye(n) / (4 * n + 1)
+
+
+def eigenvalues_theorem_3(path: Bottleneck) -> np.ndarray:
+    """Return -1/(4N + 1), N - 1 times, and -1.
+
+    Reference: [BBR-fluid] eqs. 59-62: J_ii - J_ij and J_ii + (N - 1) J_ij.
+    Deviation: the eigenvectors of the first are those with sum 0 (the print has L1 norm 0, which is the zero vector).
+    """
+    n = path.flows
+    return np.append(np.full(n - 1, -1.0 / (4 * n + 1)), -1.0)
+
+
+def jacobian_theorem_5(path: Bottleneck) -> np.ndarray:
+    """Return the (N+1) x (N+1) Jacobian of the sending rates and the queue.
+
+    Reference: [BBR-fluid] eqs. 72-74.
+    Deviation: eq. 70, from which eq. 74 follows, is misprinted: its first term has the wrong sign (it vanishes at the
+    equilibrium) and its second a factor C too many; eq. 74 itself is right.
+    """
+    n, d = path.flows, path.common_rtt_s
+    a = (4 * n + 1) / (5 * n**2 * d)
+    out = np.zeros((n + 1, n + 1))
+    out[:n, :n] = -a - 4.0 / (4 * n + 1) - np.eye(n) / (4 * n + 1)
+    out[:n, n] = -a
+    out[n, :n] = 1.0
+    return out
+
+
+def eigenvalues_theorem_5(path: Bottleneck) -> np.ndarray:
+    """Return -1/(4N + 1), N - 1 times, -1 and -(4N + 1)/(5 N d).
+
+    Reference: [BBR-fluid] eqs. 75-78.
+    Deviation: the quadratic before eq. 78 factors into (l + 1)(l + (4N + 1)/(5Nd)); -1 is its larger root only for
+    d + q/C <= 1 s, and from two flows on the largest eigenvalue of all is -1/(4N + 1). The verdict is the same.
+    """
+    n, d = path.flows, path.common_rtt_s
+    return np.append(np.full(n - 1, -1.0 / (4 * n + 1)), [-1.0, -(4 * n + 1) / (5 * n * d)])
+
+
+def automatic_jacobian(path: Bottleneck, point: Equilibrium, side: str = "window") -> np.ndarray:
+    """Return the Jacobian in the same variables from the reduced model alone (no printed derivative enters).
+
+    The time derivative of a sending rate is a complex-step directional derivative of the map from (x_btl, q) to it; the
+    Jacobian is a central difference of that.
+
+    Args:
+        path: the bottleneck.
+        point: the equilibrium.
+        side: of the kink at BBRv1's deep equilibrium: `window` (q > d C, as in theorem 2) or `between` (q < d C).
+    """
+    x_btl, q, c = np.array(point.x_btl_Bps), point.queue_bytes, path.capacity_Bps
+    n = path.flows
+    if point.theorem == 3:
+        region = np.zeros(n, dtype=int)
+        return central_jacobian(
+            lambda x: derivatives(point.model, path, x, q, region=region, saturated=True)[0], x_btl, np.full(n, c)
+        )
+    region = np.full(n, REGIONS.index(side))
+    rates = np.array(point.rate_Bps)
+    if point.theorem == 1:
+        shares = rates / rates.sum()
+
+        def aggregate(z: np.ndarray) -> np.ndarray:
+            dx, dq = _rate_dynamics(point.model, path, shares * z[0], z[1], region)
+            return np.array([dx.sum(), dq])
+
+        return central_jacobian(aggregate, np.array([rates.sum(), q]), np.array([c, c * path.common_rtt_s]))
+
+    def all_rates(z: np.ndarray) -> np.ndarray:
+        dx, dq = _rate_dynamics(point.model, path, z[:n], z[n], region)
+        return np.append(dx, dq)
+
+    scales = np.append(np.full(n, c / n), c * path.common_rtt_s)
+    return central_jacobian(all_rates, np.append(rates, q), scales)
+
+
+def _rate_dynamics(
+    model: Model, path: Bottleneck, rates: np.ndarray, queue: float, region: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Return the derivatives of (sending rates, queue) where the window limits every rate."""
+    unit = derivatives(model, path, np.ones(path.flows), queue, region=region, saturated=True)[2]
+    x_btl = rates / unit
+    dx_btl, dq, _ = derivatives(model, path, x_btl, queue, region=region, saturated=True)
+    moved = derivatives(
+        model, path, x_btl + 1j * _COMPLEX_STEP * dx_btl, queue + 1j * _COMPLEX_STEP * dq, region=region, saturated=True
+    )[2]
+    return np.imag(moved) / _COMPLEX_STEP, dq
+
+
+def central_jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, scales: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """Return the Jacobian of f by central differences.
+
+    Args:
+        f: maps (n,) to (m,).
+        at: (n,) where.
+        scales: (n,) typical size of each variable.
+        step: difference relative to the scale.
+    """
+    columns = []
+    for j, scale in enumerate(scales):
+        shift = np.zeros(len(at))
+        shift[j] = step * scale
+        columns.append((f(at + shift) - f(at - shift)) / (2.0 * shift[j]))
+    return np.array(columns).T
+
+
+# Existence theorem: (stability theorem, variables, eigenvalues).
+_PROOFS = {
+    1: (2, "arrival rate y, queue q; side q > d C", eigenvalues_theorem_2),
+    3: (3, "x_btl of each flow", eigenvalues_theorem_3),
+    4: (5, "sending rate of each flow, queue q", eigenvalues_theorem_5),
+}

@@ -1,0 +1,262 @@
+"""The fluid network: method of steps over ring buffers of cumulative bytes, scalar, batched over configurations.
+
+Every flow's bytes are followed as cumulative curves: sent, then accepted and departed at each hop. A pipe is a look-up
+some steps back; a FIFO queue is a look-up at the time its head of line arrived, kept once per link. Bytes are therefore
+conserved to rounding, per flow and per link, and inflight, RTT and loss seen by a sender belong to the same bytes.
+
+Reference: [BBR-fluid] eqs. 1-3, 7, 18, 20; [BBR-fluid] section 4.1.1 (method of steps).
+Deviation:
+    eq. 1: at a later link arrive the bytes that left the earlier one (the print neglects queueing and loss upstream;
+        with one bottleneck both are the same).
+    eqs. 2, 4: the loss of a step is overflow plus eq. 4's early loss, over arrivals; this one signal acts on the queue,
+        the senders and the reports.
+    eq. 18: the delivery rate is that of the bytes acknowledged now, so its delays include queueing; a link is busy when
+        q > 0 or y >= C.
+    eq. 20: v' = x - x_dlv - (bytes known lost); without the last term v grows for ever under loss.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+
+from ccenv.engine.fluid.layout import BBR1, BBR2, CUBIC, RED, RENO
+from ccenv.engine.fluid.senders.bbr1 import step_bbr1
+from ccenv.engine.fluid.senders.bbr2 import step_bbr2
+from ccenv.engine.fluid.senders.cubic import step_cubic
+from ccenv.engine.fluid.senders.laws import drop_tail_loss, red_loss
+from ccenv.engine.fluid.senders.reno import step_reno
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _serve_link(link: Any, cfg: Any) -> float:
+    """Advance a link by one step: loss, queue. Return the bytes accepted."""
+    arriving = link.arriving_bytes
+    served = link.capacity_Bps * cfg.step_s
+    if link.discipline == RED:
+        link.average_bytes += link.average_gain * (link.queue_bytes - link.average_bytes)
+        loss = red_loss(link.average_bytes, link.q0_bytes, link.q1_bytes, link.p1)
+    else:
+        loss = drop_tail_loss(
+            arriving / cfg.step_s, link.capacity_Bps, link.queue_bytes, link.buffer_bytes, cfg.loss_exponent, cfg.k_rate
+        )
+    accepted = arriving * (1.0 - loss)
+    overflow = link.queue_bytes + accepted - served - link.buffer_bytes
+    if overflow > 0.0:
+        accepted -= overflow
+    link.loss = 1.0 - accepted / arriving if arriving > 0.0 else 0.0
+    link.accepted_bytes += accepted
+    if link.queue_bytes + accepted <= served:
+        link.departed_bytes = link.accepted_bytes
+    else:
+        link.departed_bytes += served
+    link.queue_bytes = link.accepted_bytes - link.departed_bytes
+    link.all_arrived_bytes += arriving
+    link.all_lost_bytes += arriving - accepted
+    return accepted
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _find_head(link: Any, accepted: Any, n: int, mask: int) -> None:
+    """Move to the step in which the bytes that depart at step n arrived (exact FIFO; never moves back)."""
+    while link.oldest < n and accepted[(link.oldest + 1) & mask] <= link.departed_bytes:
+        link.oldest += 1
+    if link.oldest < n:
+        low = accepted[link.oldest & mask]
+        link.oldest_part = (link.departed_bytes - low) / (accepted[(link.oldest + 1) & mask] - low)
+    else:
+        link.oldest_part = 0.0
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _read(curve: Any, step: float, mask: int) -> float:
+    """Return a curve at a fractional step, linear in between."""
+    whole = int(step)
+    low = curve[whole & mask]
+    return low + (step - whole) * (curve[(whole + 1) & mask] - low)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _listen(flow: Any, cfg: Any, n: int, rings: Any, heads: Any, losses: Any, hop_link: Any, hop_steps: Any) -> None:
+    """Update what the sender sees at step n: delivery rate, loss, RTT, inflight, of the bytes acknowledged now."""
+    mask = cfg.ring - 1
+    flow.inflight_bytes = rings[flow.row, (n - 1) & mask] - flow.settled_bytes
+    seen = n - flow.return_steps
+    if seen < 1:
+        return
+    last = flow.row + 2 * flow.hops
+    flow.x_dlv_Bps = (rings[last, seen & mask] - rings[last, (seen - 1) & mask]) / cfg.step_s
+    at = float(seen)
+    kept = 1.0
+    for hop in range(flow.hop_start + flow.hops - 1, flow.hop_start - 1, -1):
+        link = hop_link[hop]
+        at = _read(heads[link], at, mask)
+        kept *= 1.0 - losses[link, math.ceil(at) & mask]
+        at -= hop_steps[hop]
+        if at < 0.0:
+            return
+    flow.settled_bytes = _read(rings[flow.row], at, mask)
+    flow.p_seen = 1.0 - kept
+    if flow.p_seen > 0.0:
+        step = math.ceil(at)
+        sent_Bps = (rings[flow.row, step & mask] - rings[flow.row, (step - 1) & mask]) / cfg.step_s
+        flow.x_lost_Bps = flow.p_seen * sent_Bps
+    else:
+        flow.x_lost_Bps = 0.0
+    flow.rtt_seen_s = (n - at) * cfg.step_s
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _step_flow(flow: Any, cfg: Any) -> float:
+    if flow.cca == BBR1:
+        return step_bbr1(flow, cfg)
+    if flow.cca == BBR2:
+        return step_bbr2(flow, cfg)
+    if flow.cca == RENO:
+        return step_reno(flow, cfg)
+    if flow.cca == CUBIC:
+        return step_cubic(flow, cfg)
+    return np.nan
+
+
+@njit(cache=True, error_model="numpy")
+def _record(n: int, cfg: Any, flows: Any, links: Any, flow_trace: Any, link_trace: Any) -> None:
+    row = n // cfg.trace_every - 1
+    for i in range(flows.size):
+        f = flows[i]
+        out = flow_trace[row, i]
+        out[0], out[1], out[2], out[3], out[4] = f.x_Bps, f.x_btl_Bps, f.x_max_Bps, f.x_dlv_Bps, f.tau_s
+        out[5], out[6], out[7], out[8], out[9] = f.tau_min_s, f.inflight_bytes, f.window_bytes, f.w_hi_bytes, f.w_lo_bytes
+        out[10], out[11], out[12], out[13], out[14] = f.m_prt, f.m_dwn, f.m_crs, f.t_pbw_s, f.p_seen
+    for k in range(links.size):
+        link_trace[row, k, 0] = links[k].queue_bytes
+        link_trace[row, k, 1] = links[k].arriving_bytes / cfg.step_s
+        link_trace[row, k, 2] = links[k].loss
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flow_trace: Any, link_trace: Any) -> tuple[int, int]:
+    """Run one configuration in place. Return (step, flow) of a divergence, or (0, 0).
+
+    Args:
+        cfg: one CONFIG record.
+        flows: FLOW records; state in, state and sums out.
+        links: LINK records; likewise.
+        hop_link: (H,) int64, link of each hop; a flow's hops are consecutive.
+        hop_steps: (H,) int64, steps from the sender (or the previous link's egress) to this link, at least 1.
+        flow_trace: (rows, N, len(FLOW_TRACE)) or empty.
+        link_trace: (rows, L, len(LINK_TRACE)) or empty.
+    """
+    n_flows, n_links, n_hops, mask = flows.size, links.size, hop_link.size, cfg.ring - 1
+    rings = np.zeros((n_flows + 2 * n_hops, cfg.ring))
+    accepted = np.zeros((n_links, cfg.ring))
+    heads = np.zeros((n_links, cfg.ring))
+    losses = np.zeros((n_links, cfg.ring))
+    arriving = np.zeros(n_hops)
+    next_sample_s = cfg.measure_step * cfg.step_s
+    for n in range(1, cfg.steps + 1):
+        now, before = n & mask, (n - 1) & mask
+        measured = n > cfg.measure_step
+        for k in range(n_links):
+            links[k].arriving_bytes = 0.0
+        for i in range(n_flows):
+            flow = flows[i]
+            for j in range(flow.hops):
+                hop = flow.hop_start + j
+                curve = rings[flow.row + 2 * j]
+                at = n - hop_steps[hop]
+                arriving[hop] = curve[at & mask] - curve[(at - 1) & mask]
+                links[hop_link[hop]].arriving_bytes += arriving[hop]
+        for k in range(n_links):
+            link = links[k]
+            departed_before = link.departed_bytes
+            took = _serve_link(link, cfg)
+            accepted[k, now] = link.accepted_bytes
+            losses[k, now] = link.loss
+            _find_head(link, accepted[k], n, mask)
+            heads[k, now] = link.oldest + link.oldest_part
+            if measured:
+                link.arrived_sum_bytes += link.arriving_bytes
+                link.lost_sum_bytes += link.arriving_bytes - took
+                link.departed_sum_bytes += link.departed_bytes - departed_before
+                link.queue_sum_bytes += link.queue_bytes
+        sample = measured and n * cfg.step_s >= next_sample_s
+        for i in range(n_flows):
+            flow = flows[i]
+            tau = flow.rtt_prop_s
+            for j in range(flow.hops):
+                hop = flow.hop_start + j
+                link = links[hop_link[hop]]
+                tau += link.queue_bytes / link.capacity_Bps
+                row = flow.row + 2 * j + 1
+                lost = arriving[hop] * link.loss
+                rings[row, now] = rings[row, before] + (arriving[hop] - lost)
+                flow.all_lost_bytes += lost
+                if measured:
+                    flow.lost_bytes += lost
+                low, part = rings[row, link.oldest & mask], link.oldest_part
+                if part > 0.0:
+                    low += part * (rings[row, (link.oldest + 1) & mask] - low)
+                rings[row + 1, now] = low
+            flow.tau_s = tau
+            _listen(flow, cfg, n, rings, heads, losses, hop_link, hop_steps)
+            flow.x_Bps = _step_flow(flow, cfg)
+            if not flow.x_Bps <= cfg.rate_limit_Bps:
+                return n, i
+            sent = flow.x_Bps * cfg.step_s
+            rings[flow.row, now] = rings[flow.row, before] + sent
+            flow.all_sent_bytes += sent
+            if measured:
+                last = flow.row + 2 * flow.hops
+                flow.sent_bytes += sent
+                flow.delivered_bytes += rings[last, now] - rings[last, before]
+                flow.rtt_sum_s += tau
+            if sample:
+                if flow.last_rtt_s > 0.0:
+                    flow.jitter_sum_s += abs(tau - flow.last_rtt_s)
+                    flow.jitter_samples += 1.0
+                flow.last_rtt_s = tau
+        if sample:
+            next_sample_s += cfg.jitter_interval_s
+        if cfg.trace_every > 0 and n % cfg.trace_every == 0:
+            _record(n, cfg, flows, links, flow_trace, link_trace)
+    return 0, 0
+
+
+@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
+def run_batch(
+    cfgs: Any, flows: Any, flow_start: Any, links: Any, link_start: Any, hop_link: Any, hop_steps: Any, hop_start: Any
+) -> Any:
+    """Run many configurations in place, each by one thread. Return (B, 2): step and flow of a divergence, or zeros.
+
+    The runs share nothing, so the result does not depend on the number of threads.
+
+    Args:
+        cfgs: (B,) CONFIG records.
+        flows: FLOW records of all configurations, one after the other; flow_start (B+1,) delimits them.
+        flow_start: offsets into flows.
+        links: LINK records, delimited by link_start (B+1,).
+        link_start: offsets into links.
+        hop_link: hop tables one after the other, delimited by hop_start (B+1,); indices are local to a configuration.
+        hop_steps: as hop_link.
+        hop_start: offsets into hop_link and hop_steps.
+    """
+    stopped = np.zeros((cfgs.size, 2), dtype=np.int64)
+    nothing = np.zeros((0, 0, 0))
+    for b in prange(cfgs.size):
+        hops = slice(hop_start[b], hop_start[b + 1])
+        at, flow = run_one(
+            cfgs[b],
+            flows[flow_start[b] : flow_start[b + 1]],
+            links[link_start[b] : link_start[b + 1]],
+            hop_link[hops],
+            hop_steps[hops],
+            nothing,
+            nothing,
+        )
+        stopped[b, 0] = at
+        stopped[b, 1] = flow
+    return stopped

@@ -1,0 +1,1 @@
+"""The fluid models' senders, one file each."""

@@ -1,0 +1,136 @@
+"""Run fluid scenarios: one with traces, or many in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccenv.engine.fluid.assemble import Arrays, assemble
+from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
+from ccenv.engine.fluid.metrics import Metrics, metrics_of
+from ccenv.engine.fluid.scenario import Scenario
+from ccenv.errors import EngineError, InputError
+
+
+@dataclass
+class Run:
+    """A finished run.
+
+    Attributes:
+        scenario: what ran.
+        metrics: of the measured part.
+        time_s: (T,) time of each trace row, s; empty without a trace.
+        flow_trace: (T, N, len(FLOW_TRACE)), flows in the scenario's order.
+        link_trace: (T, L, len(LINK_TRACE)).
+    """
+
+    scenario: Scenario
+    metrics: Metrics
+    time_s: np.ndarray
+    flow_trace: np.ndarray
+    link_trace: np.ndarray
+
+    def flow(self, name: str) -> np.ndarray:
+        """Return one traced quantity of all flows, (T, N). Raises UnknownNameError."""
+        return self.flow_trace[:, :, _column(name, FLOW_TRACE)]
+
+    def link(self, name: str) -> np.ndarray:
+        """Return one traced quantity of all links, (T, L). Raises UnknownNameError."""
+        return self.link_trace[:, :, _column(name, LINK_TRACE)]
+
+
+def _column(name: str, names: Sequence[str]) -> int:
+    from ccenv.errors import unknown_name
+
+    if name not in names:
+        raise unknown_name("trace column", name, names)
+    return list(names).index(name)
+
+
+def simulate(scenario: Scenario, trace_interval_s: float = 0.0) -> Run:
+    """Run one scenario.
+
+    Args:
+        scenario: what to simulate.
+        trace_interval_s: time between two trace rows, at least one step; 0 for no trace.
+
+    Raises:
+        EngineError: if the run diverges; names flow and time.
+    """
+    from ccenv.engine.fluid.kernel import run_one
+
+    step_s = scenario.step_ms * 1e-3
+    if trace_interval_s < 0 or 0 < trace_interval_s < step_s * (1 - 1e-9):
+        raise InputError(f"trace_interval_s must be 0 or at least the step {step_s:g} (got {trace_interval_s:g})")
+    every = round(trace_interval_s / step_s)
+    arrays = assemble(scenario, every)
+    rows = int(arrays.cfg["steps"][0]) // every if every else 0
+    flow_trace = np.zeros((rows, len(arrays.flows), len(FLOW_TRACE)))
+    link_trace = np.zeros((rows, len(arrays.links), len(LINK_TRACE)))
+    stopped = run_one(arrays.cfg[0], arrays.flows, arrays.links, arrays.hop_link, arrays.hop_steps, flow_trace, link_trace)
+    _check(scenario, arrays, *stopped)
+    in_order = np.empty_like(flow_trace)
+    in_order[:, arrays.order] = flow_trace
+    time_s = (np.arange(rows) + 1) * every * step_s
+    return Run(scenario, metrics_of(arrays), time_s, in_order, link_trace)
+
+
+def simulate_batch(scenarios: Sequence[Scenario], threads: int | None = None) -> list[Metrics]:
+    """Run many scenarios and return their metrics; the result does not depend on the number of threads.
+
+    Args:
+        scenarios: what to simulate.
+        threads: at most this many threads (default: numba's setting).
+
+    Raises:
+        EngineError: if a run diverges; names scenario, flow and time.
+    """
+    import numba
+
+    from ccenv.engine.fluid.kernel import run_batch
+
+    if not scenarios:
+        raise InputError("a batch needs at least one scenario (got none)")
+    most = int(getattr(numba.config, "NUMBA_NUM_THREADS"))  # noqa: B009 -- set at import, unknown to mypy
+    if threads is not None and not 1 <= threads <= most:
+        raise InputError(f"threads must be in 1..{most} (got {threads})")
+    parts = [assemble(scenario) for scenario in scenarios]
+    cfgs = np.concatenate([p.cfg for p in parts])
+    flows, flow_start = _join([p.flows for p in parts])
+    links, link_start = _join([p.links for p in parts])
+    hop_link, hop_start = _join([p.hop_link for p in parts])
+    hop_steps, _ = _join([p.hop_steps for p in parts])
+    before = numba.get_num_threads()
+    chunk = numba.set_parallel_chunksize(1)
+    try:
+        if threads is not None:
+            numba.set_num_threads(threads)
+        stopped = run_batch(cfgs, flows, flow_start, links, link_start, hop_link, hop_steps, hop_start)
+    finally:
+        numba.set_num_threads(before)
+        numba.set_parallel_chunksize(chunk)
+    out = []
+    for b, (scenario, part) in enumerate(zip(scenarios, parts, strict=True)):
+        part.flows[:] = flows[flow_start[b] : flow_start[b + 1]]
+        part.links[:] = links[link_start[b] : link_start[b + 1]]
+        _check(scenario, part, int(stopped[b, 0]), int(stopped[b, 1]))
+        out.append(metrics_of(part))
+    return out
+
+
+def _join(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    start = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).astype(np.int64)
+    return np.concatenate(parts), start
+
+
+def _check(scenario: Scenario, arrays: Arrays, step: int, slot: int) -> None:
+    if step:
+        index = arrays.order[slot]
+        record = arrays.flows[slot]
+        raise EngineError(
+            f"scenario {scenario.title!r} diverged: flow {index + 1} ({scenario.flows[index].cca}) reached a sending rate of "
+            f"{float(record['x_Bps']):g} bytes/s at {step * scenario.step_ms * 1e-3:g} s, "
+            f"allowed up to {float(arrays.cfg['rate_limit_Bps'][0]):g}"
+        )

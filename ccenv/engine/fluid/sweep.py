@@ -1,0 +1,141 @@
+"""Sweeps over mixes, queue disciplines and buffers, as the validation of [BBR-fluid] section 4.3."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ccenv.config import validate
+from ccenv.engine.fluid.layout import CCA_CODES, DISCIPLINE_CODES
+from ccenv.engine.fluid.metrics import Metrics
+from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel
+from ccenv.engine.fluid.scenario import MSS_BYTES, Red, Scenario
+from ccenv.errors import did_you_mean
+
+
+class Sweep(FiniteModel):
+    """One bottleneck, many configurations: every mix under every discipline with every buffer.
+
+    Attributes:
+        kind: always `sweep`.
+        title: one line for people.
+        mixes: names such as `bbr1` (all flows) or `bbr1/reno` (first half of the flows, second half).
+        disciplines: `drop-tail`, `red`.
+        buffers_bdp: buffers in units of rate x bottleneck delay.
+        rate_mbps: bottleneck rate.
+        delay_ms: one-way bottleneck delay.
+        access_delays_ms: one-way access delay of each flow; its length is the number of flows.
+        red: RED's thresholds.
+        params: name of the parameter set.
+        overrides: constants that differ from the set.
+        duration_s: simulated time.
+        measure_from_s: metrics cover the time from here to the end.
+        step_ms: step of the method of steps.
+        mss_bytes: packet size.
+    """
+
+    kind: Literal["sweep"] = "sweep"
+    title: str = ""
+    mixes: tuple[str, ...] = Field(min_length=1)
+    disciplines: tuple[str, ...] = Field(min_length=1)
+    buffers_bdp: tuple[float, ...] = Field(min_length=1)
+    rate_mbps: float = Field(gt=0)
+    delay_ms: float = Field(gt=0)
+    access_delays_ms: tuple[float, ...] = Field(min_length=1)
+    red: Red = Red()
+    params: str = "paper"
+    overrides: dict[str, float] = Field(default_factory=dict)
+    duration_s: float = Field(default=9.0, gt=0)
+    measure_from_s: float = Field(default=4.0, ge=0)
+    step_ms: float = Field(default=0.05, gt=0)
+    mss_bytes: int = Field(default=MSS_BYTES, ge=1)
+
+    @field_validator("mixes")
+    @classmethod
+    def _mixes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for mix in value:
+            parts = mix.split("/")
+            bad = [part for part in parts if part not in CCA_CODES]
+            if bad or len(parts) > 2:
+                known = [*CCA_CODES, *(f"{a}/{b}" for a in CCA_CODES for b in CCA_CODES if a != b)]
+                raise ValueError(f"unknown mix {mix!r}.{did_you_mean(mix, known)}")
+        return value
+
+    @field_validator("disciplines")
+    @classmethod
+    def _disciplines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in DISCIPLINE_CODES:
+                raise ValueError(f"unknown discipline {name!r}.{did_you_mean(name, DISCIPLINE_CODES)}")
+        return value
+
+    @field_validator("params")
+    @classmethod
+    def _params(cls, value: str) -> str:
+        if value not in PARAMETER_SETS:
+            raise ValueError(f"unknown parameter set {value!r}.{did_you_mean(value, PARAMETER_SETS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _halves(self) -> Sweep:
+        if any("/" in mix for mix in self.mixes) and len(self.access_delays_ms) % 2:
+            raise ValueError(f"a mix of two needs an even number of flows (got {len(self.access_delays_ms)} access delays)")
+        return self
+
+    def cells(self) -> list[tuple[str, str, float]]:
+        """Return (mix, discipline, buffer_bdp) of every cell, in order."""
+        return [(m, d, b) for d in self.disciplines for m in self.mixes for b in self.buffers_bdp]
+
+    def scenario(self, mix: str, discipline: str, buffer_bdp: float) -> Scenario:
+        """Return the scenario of one cell. Raises InputError for values that a scenario does not allow."""
+        first, _, second = mix.partition("/")
+        half = len(self.access_delays_ms) // 2
+        ccas = [first if i < half or not second else second for i in range(len(self.access_delays_ms))]
+        values = {name: getattr(self, name) for name in ("rate_mbps", "delay_ms", "red")}
+        shared = ("params", "overrides", "duration_s", "measure_from_s", "step_ms", "mss_bytes")
+        title = f"{mix}, {discipline}, {buffer_bdp:g} BDP"
+        return validate(
+            Scenario,
+            {
+                "title": title,
+                "links": [values | {"buffer_bdp": buffer_bdp, "discipline": discipline}],
+                "flows": [{"cca": c, "access_delay_ms": d} for c, d in zip(ccas, self.access_delays_ms, strict=True)],
+                **{name: getattr(self, name) for name in shared},
+            },
+            title,
+        )
+
+    def run(self, threads: int | None = None) -> list[dict[str, Any]]:
+        """Run all cells in parallel and return them as plain data.
+
+        Args:
+            threads: at most this many (default: all).
+
+        Raises:
+            InputError: for values that a scenario does not allow.
+            EngineError: if a run diverges.
+        """
+        from ccenv.engine.fluid.simulate import simulate_batch
+
+        keys = self.cells()
+        metrics = simulate_batch([self.scenario(*key) for key in keys], threads)
+        return [cell(*key, m) for key, m in zip(keys, metrics, strict=True)]
+
+
+def cell(mix: str, discipline: str, buffer_bdp: float, metrics: Metrics) -> dict[str, Any]:
+    """Return one cell: the key, the five metrics of section 4.3 and the sending-rate share of the first half of the flows."""
+    rates = metrics.rate_Bps
+    return {
+        "mix": mix,
+        "discipline": discipline,
+        "buffer_bdp": buffer_bdp,
+        "jain": metrics.jain,
+        "loss_pct": metrics.loss_pct,
+        "occupancy_pct": metrics.occupancy_pct,
+        "utilisation_pct": metrics.utilisation_pct,
+        "jitter_ms": metrics.jitter_ms,
+        "first_share_pct": 100.0 * sum(rates[: len(rates) // 2]) / sum(rates) if sum(rates) > 0 else 0.0,
+        "rate_Bps": list(rates),
+        "conservation_error": metrics.conservation_error,
+    }

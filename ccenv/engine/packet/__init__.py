@@ -1,0 +1,1 @@
+"""The packet engine: an event-driven simulation of segments, queues and receivers."""

@@ -1,0 +1,283 @@
+"""Belief programs and policies per packet: ``ccenv.engine.compiled.beliefs`` on a grid of STEPS_PER_RTT steps per Rm of the flow.
+
+At each step the curves are read off the packets: A is what was sent, L what the network has lost (known one Rm later, as in
+the curve engine), S(t) the transmissions acknowledged by t + Rm. A whole packet arrives when its last byte does, at most
+MSS/C later than its bytes would. Without jitter, one step of D covers that where an Rm carries at least STEPS_PER_RTT packets;
+with jitter D stays what it is, and the bounds hold up to one packet per window. D holds all that may delay feedback: the jitter
+box, the receiver's ACK policy, ACKs collected on their way. The first packet of a flow finds none of its own in the path: where
+its RTT exceeds Rm + D, the Rm that the flow was told is refuted. The true one is that RTT less at most D, so the flow goes by
+that RTT less D, and D counts twice, from then on. Decisions are those of ``curve_decision``, once per Rm.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+from numba.core.errors import NumbaExperimentalFeatureWarning
+
+from ccenv.engine.compiled.beliefs import (
+    BeliefSettings,
+    reciprocal_table,
+    reset_beliefs,
+    settings_record,
+    update_beliefs,
+    update_queue_bound,
+)
+from ccenv.engine.compiled.calls import address_of, load, pointer_at, store
+from ccenv.engine.compiled.checks import require_segment_per_rtt
+from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
+from ccenv.engine.compiled.observation import N_OBSERVATION
+from ccenv.engine.compiled.signals import state_record
+from ccenv.engine.curve.decision import choose_rate, run_program
+from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
+from ccenv.engine.curve.layout import ring_length
+from ccenv.engine.curve.players import check_policy, stack_senders
+from ccenv.engine.curve.rings import keep_flow_cursors
+from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
+from ccenv.engine.packet.spec import NetworkSpec
+from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender
+from ccenv.programs import INPUTS
+
+# BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
+warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)
+
+STEPS_PER_RTT = 8
+PACKET_STEPS = 1  # of jitter at least, for a packet's own time on the link
+ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
+MAX_SHORTFALL_RTTS = 8  # a told Rm that is too short by more stays too short
+HISTORY_RTTS = 24  # of the rings: belief windows and the queueing delay over which L_free and S can be apart
+
+# Beliefs, their settings, and what the grid needs besides.
+BELIEFS_DTYPE = np.dtype(
+    CURVE_FLOW_DTYPE.descr
+    + settings_record(BeliefSettings()).dtype.descr
+    + [
+        ("mss_bytes", "<f8"),
+        ("dt_s", "<f8"),
+        ("start_s", "<f8"),
+        ("path_rtt_s", "<f8"),  # without what a proxy adds
+        ("rounding_steps", "<i8"),  # of a delay in whole steps that D has no room for
+        ("shortfall_s", "<f8"),  # what it was shown to be too short by
+        ("step", "<i8"),
+        ("mask", "<i8"),
+        ("ring_at", "<i8"),
+        ("reciprocals_at", "<i8"),
+        ("loss_proves", "<i8"),
+        # of programs
+        ("nodes_at", "<i8"),
+        ("inputs_at", "<i8"),
+        ("start_row", "<i8"),
+        ("main_row", "<i8"),
+        # of policies
+        ("weights_at", "<i8"),
+        ("n_weights", "<i8"),
+        ("shapes_at", "<i8"),
+        ("observation_at", "<i8"),
+        ("scratch_at", "<i8"),
+    ]
+)
+
+
+def hold_rate(state: Any) -> None:
+    """Start with one segment; the grid, whose first step follows at once, sets the rate and opens the window."""
+    state.cwnd_bytes = 1.0
+    state.pacing_rate_Bps = np.inf
+
+
+def ignore(state: Any, signal: Any) -> None:
+    """Do nothing: programs and policies act on their grid."""
+
+
+RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ignore, ignore, ignore)
+
+
+@njit(cache=True, error_model="numpy")
+def rtt_shortfall_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
+    """Return by what a told Rm is too short at least, given the first delay beyond it; 0 where D explains that delay."""
+    if delay_steps <= jitter_steps + ROUNDING:
+        return 0.0
+    return min(delay_steps - jitter_steps, float(MAX_SHORTFALL_RTTS * STEPS_PER_RTT))
+
+
+@njit(cache=True, error_model="numpy")
+def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
+    """Advance a flow's curves and beliefs by one step of its grid; return the step."""
+    if beliefs.step < 0:
+        reset_beliefs(beliefs, beliefs.mss_bytes)
+        beliefs.rate_Bps = beliefs.C_L_Bps
+    beliefs.step += 1
+    k = beliefs.step
+    ring, mask = beliefs.ring_at, beliefs.mask
+    e_at, l_at = 2 * (mask + 1), 3 * (mask + 1)
+    lost_bytes = flow.dropped_bytes + flow.random_lost_bytes
+    beliefs.sent_bytes = flow.sent_bytes - beliefs.A
+    beliefs.A = flow.sent_bytes
+    beliefs.acked_bytes = flow.acked_count * beliefs.mss_bytes
+    keep_flow_cursors(beliefs, ring, l_at, k, mask)
+    store(ring, e_at + (k & mask), flow.sent_bytes - lost_bytes)
+    store(ring, l_at + (k & mask), lost_bytes)
+    # What a proxy holds ACKs for beyond (or below) the Rm that the sender goes by: known, as in the curve engine.
+    shift_s = beliefs.path_rtt_s + beliefs.shortfall_s + flow.hold_s - beliefs.rtt_s
+    n = k - beliefs.rtt_steps - np.int64(math.ceil(shift_s / beliefs.dt_s - ROUNDING))
+    if n > beliefs.heard_step:
+        served = beliefs.acked_bytes
+        first = beliefs.heard_step + 1
+        before = load(ring, (first - 1) & mask)
+        for x in range(first, n + 1):  # more than one where a hold has become shorter
+            value = served if x == n else before + (served - before) * (x - first + 1) / (n - first + 1)
+            store(ring, x & mask, value)
+            store(ring, (x & mask) + mask + 1, value)
+        beliefs.heard_step = n
+        if served > before:  # else the newest byte is that of an earlier step, and so is its delay
+            p = beliefs.ack_sent_step
+            while p < n and load(ring, e_at + (p & mask)) < served:
+                p += 1
+            beliefs.ack_sent_step = p
+            beliefs.delay_floor_steps = max(0, n - p - beliefs.rounding_steps)
+        seen_steps = (flow.rtt_s - shift_s) / beliefs.dt_s + (beliefs.lag_steps - beliefs.rtt_steps)
+        beliefs.rtt_now_steps = max(float(beliefs.lag_steps), seen_steps)
+        if not np.isfinite(beliefs.rtt_min_steps) and np.isfinite(flow.min_rtt_s):
+            beliefs.shortfall_s = (
+                rtt_shortfall_steps(seen_steps - beliefs.lag_steps, beliefs.jitter_steps + beliefs.rounding_steps) * beliefs.dt_s
+            )
+            if beliefs.shortfall_s > 0.0:  # the true Rm lies between this one and D more; what a wrong one proved is void
+                beliefs.jitter_steps *= 2
+                beliefs.jitter_s = beliefs.jitter_steps * beliefs.dt_s
+                reset_beliefs(beliefs, beliefs.mss_bytes)
+                beliefs.q_U_bytes = np.inf  # all that is in flight
+                beliefs.timeout_step = n
+                beliefs.judged_step = n
+        beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
+        known = load(ring, l_at + (n & mask))
+        beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
+        beliefs.found_lost_bytes = known
+        update_beliefs(
+            beliefs, ring, 0, e_at, l_at, n, mask, beliefs.dt_s, 1.0 / beliefs.dt_s, beliefs.mss_bytes, beliefs.mss_bytes,
+            beliefs.loss_proves == 1, beliefs, beliefs.reciprocals_at,
+        )  # fmt: skip
+    update_queue_bound(beliefs, beliefs.sent_bytes, flow.inflight_bytes, beliefs.dt_s)
+    return k
+
+
+def step_program(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the flow's belief program choose the rate."""
+    k = take_step(beliefs, flow)
+    if k >= beliefs.decision_step:
+        beliefs.rate_Bps = run_program(
+            beliefs, beliefs, k, beliefs.start_row, beliefs.main_row, beliefs.nodes_at, beliefs.inputs_at
+        )
+    grid.rate_Bps = beliefs.rate_Bps
+    grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
+
+
+def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the flow's policy choose the rate."""
+    k = take_step(beliefs, flow)
+    if k >= beliefs.decision_step:
+        beliefs.rate_Bps = choose_rate(
+            beliefs,
+            beliefs,
+            k,
+            carray(pointer_at(beliefs.weights_at), beliefs.n_weights, np.float64),
+            carray(pointer_at(beliefs.shapes_at), (1, SHAPE_WIDTH), np.int64),
+            carray(pointer_at(beliefs.observation_at), N_OBSERVATION, np.float64),
+            carray(pointer_at(beliefs.scratch_at), (2, MAX_WIDTH), np.float64),
+        )
+    grid.rate_Bps = beliefs.rate_Bps
+    grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
+
+
+class Grids:
+    """The grids of the flows with belief programs or policies.
+
+    Attributes:
+        grids: GRID_DTYPE records, at least one.
+        beliefs: BELIEFS_DTYPE records by flow.
+    """
+
+    def __init__(
+        self,
+        senders: Sequence[tuple[int, ProgramSender | MlpSender]],
+        network: NetworkSpec,
+        flows: np.ndarray,
+        rtts_s: Sequence[float],
+    ) -> None:
+        """Build them.
+
+        Args:
+            senders: index of the flow and its sender.
+            network: links and flows.
+            flows: the engine's flow records, which the grids read.
+            rtts_s: Rm that the sender of each flow goes by.
+        """
+        self.grids = np.zeros(max(1, len(senders)), GRID_DTYPE)
+        self.beliefs: dict[int, np.ndarray] = {}
+        self._flows, self._keep = flows, [reciprocal_table()]
+        for row, (index, sender) in enumerate(senders):
+            if isinstance(sender, ProgramSender):
+                beliefs = self._new_beliefs(network, index, rtts_s[index], sender.program.probe_window_rtts)
+                step = self._put_program(beliefs, sender)
+            else:
+                beliefs = self._new_beliefs(network, index, rtts_s[index], 1)
+                step = self._put_policy(beliefs, sender)
+            self.beliefs[index] = beliefs
+            grid = self.grids[row]
+            grid["flow"], grid["next_s"], grid["rate_Bps"] = index, network.flows[index].start_s, 1.0
+            grid["step_at"] = address_of(step, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)
+            grid["beliefs_at"] = beliefs.ctypes.data
+            grid["flow_at"] = flows.ctypes.data + index * FLOW_DTYPE.itemsize
+
+    def _at(self, array: np.ndarray) -> int:
+        """Keep an array for as long as the grids live; return its address."""
+        self._keep.append(array)
+        return int(array.ctypes.data)
+
+    def _new_beliefs(self, network: NetworkSpec, index: int, rtt_s: float, probe_rtts: int) -> np.ndarray:
+        spec, beliefs = network.flows[index], np.zeros(1, BELIEFS_DTYPE)
+        route = [network.links[link] for link in network.route_of(index)]
+        slowest_Bps = min(rate for link in route for rate in (link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)))
+        require_segment_per_rtt(
+            np.array([slowest_Bps]), np.array([[rtt_s]]), np.array([network.mss_bytes]), f"another sender than {spec.sender!r}"
+        )
+        dt_s = rtt_s / STEPS_PER_RTT
+        whole_steps = math.ceil(spec.jitter_s / dt_s - ROUNDING)
+        jitter_steps = max(PACKET_STEPS, whole_steps)
+        settings = settings_record(BeliefSettings())
+        for name in settings.dtype.names or ():
+            beliefs[name] = settings[name]
+        # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
+        path_rtt_s = spec.told_rtt_s or spec.rtt_s
+        held_s = path_rtt_s + float(self._flows["hold_s"][index]) - rtt_s
+        lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
+        beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps
+        beliefs["rounding_steps"] = whole_steps + PACKET_STEPS - jitter_steps
+        beliefs["path_rtt_s"], beliefs["rtt_known"] = path_rtt_s, spec.rtt_known
+        beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtt_s, jitter_steps * dt_s, dt_s
+        beliefs["probe_window_steps"] = probe_rtts * STEPS_PER_RTT
+        beliefs["mss_bytes"], beliefs["start_s"] = network.mss_bytes, spec.start_s
+        beliefs["rtt_min_steps"], beliefs["rtt_now_steps"], beliefs["step"] = np.inf, STEPS_PER_RTT, -1
+        beliefs["reciprocals_at"] = self._keep[0].ctypes.data
+        drop_tail = all(link.discipline == "drop_tail" for link in route)
+        beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
+        length = ring_length((HISTORY_RTTS + MAX_SHORTFALL_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + 2 * jitter_steps)
+        beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
+        return beliefs
+
+    def _put_program(self, beliefs: np.ndarray, sender: ProgramSender) -> Any:
+        nodes, rows = stack_senders([sender])
+        beliefs["nodes_at"], beliefs["inputs_at"] = self._at(nodes), self._at(np.zeros(len(INPUTS)))
+        beliefs["start_row"], beliefs["main_row"] = rows[0]
+        return step_program
+
+    def _put_policy(self, beliefs: np.ndarray, sender: MlpSender) -> Any:
+        check_policy(sender)
+        weights, shapes = pack_mlps([sender])
+        beliefs["weights_at"], beliefs["n_weights"], beliefs["shapes_at"] = self._at(weights), len(weights), self._at(shapes)
+        beliefs["observation_at"] = self._at(np.zeros(N_OBSERVATION))
+        beliefs["scratch_at"] = self._at(np.zeros((2, MAX_WIDTH)))
+        return step_policy

@@ -1,0 +1,282 @@
+"""The packet engine's memory: one record per link, flow, transit pipe and jitter box; rings of float64 by address.
+
+This module alone owns field names and ring offsets. All rings have a power-of-two number of entries; entry n lives at
+``(n & mask) * STRIDE``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Entry of a transmission, at tx_at: 8 float64, one cache line.
+SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
+TX_STRIDE = 8
+OUTSTANDING, ACKED, LOST = 0.0, 1.0, 2.0  # STATUS: what the sender knows
+ON_THE_WAY, HERE, HERE_MARKED, MARKED_ON_THE_WAY = 0.0, 1.0, 2.0, -1.0  # ARRIVED: what the network has done
+
+# Entry of a segment, at segment_at: number + 1 once received, number + 1 once acknowledged.
+RECEIVED, CONFIRMED = range(2)
+SEGMENT_STRIDE = 2
+
+# Entry of an ACK, at ack_ring_at, with its arrival at the sender; of a transit pipe and of a jitter box: time, transmission.
+TIME_S, TX = range(2)
+PIPE_STRIDE = 2
+
+# Entry of the packet log.
+EVENT_STRIDE = 6  # time, event, flow, link or -1, transmission, segment
+EVENTS = ("send", "enqueue", "drop", "depart", "deliver", "ack")
+SEND, ENQUEUE, DROP_EVENT, DEPART, DELIVER, ACK_EVENT = range(len(EVENTS))
+
+# Entry of a link's queue.
+Q_FLOW, Q_TX, Q_ENQUEUED_S, Q_HOP = range(4)
+QUEUE_STRIDE = 4
+
+MAX_HOPS = 8
+
+RUN_DTYPE = np.dtype(
+    [
+        ("n_links", "<i8"),
+        ("n_flows", "<i8"),
+        ("n_pipes", "<i8"),
+        ("n_boxes", "<i8"),
+        ("n_grids", "<i8"),
+        ("mss_bytes", "<f8"),
+        ("seed", "<f8"),
+        ("tick_s", "<f8"),
+        ("log_s", "<f8"),
+        ("rto_min_s", "<f8"),
+        ("now_s", "<f8"),
+        ("events", "<i8"),
+        ("log_rows", "<i8"),
+        ("next_change", "<i8"),
+        ("ticks", "<i8"),
+        ("tree_at", "<i8"),  # winner tree over all event sources: times, then winners
+        ("tree_leaves", "<i8"),
+        ("packet_log_at", "<i8"),
+        ("packet_log_rows", "<i8"),  # that happened; those beyond the limit are not kept
+        ("packet_log_limit", "<i8"),  # 0: no packet log
+        ("route_at", "<i8"),  # (flow, hop) -> link, then (flow, hop) -> pipe
+        ("grids_at", "<i8"),
+        ("states_at", "<i8"),
+        ("ack_at", "<i8"),
+        ("loss_at", "<i8"),
+        ("tick_at", "<i8"),
+        ("view_at", "<i8"),
+        ("move_at", "<i8"),
+        ("error", "<i8"),
+        ("error_flow", "<i8"),
+    ]
+)
+
+LINK_DTYPE = np.dtype(
+    [
+        ("rate_Bps", "<f8"),
+        ("delay_s", "<f8"),
+        ("capacity_packets", "<i8"),
+        ("discipline", "<i8"),
+        ("ecn", "<i8"),
+        ("threshold_packets", "<f8"),  # ECN threshold
+        ("red_min_packets", "<f8"),
+        ("red_max_packets", "<f8"),
+        ("red_max_probability", "<f8"),
+        ("red_weight", "<f8"),
+        ("codel_target_s", "<f8"),
+        ("codel_interval_s", "<f8"),
+        ("index", "<i8"),
+        ("queue_at", "<i8"),
+        ("mask", "<i8"),
+        # state
+        ("head", "<i8"),
+        ("tail", "<i8"),
+        ("busy", "<i8"),
+        ("serving_flow", "<i8"),
+        ("serving_tx", "<i8"),
+        ("serving_hop", "<i8"),
+        ("finish_s", "<f8"),
+        ("idle_since_s", "<f8"),
+        ("red_average_packets", "<f8"),
+        ("red_count", "<f8"),
+        ("draws", "<f8"),
+        ("codel_first_above_s", "<f8"),
+        ("codel_next_drop_s", "<f8"),
+        ("codel_count", "<f8"),
+        ("codel_last_count", "<f8"),
+        ("codel_dropping", "<i8"),
+        # cumulative
+        ("queue_changed_s", "<f8"),
+        ("queue_byte_s", "<f8"),  # integral of the waiting bytes
+        ("arrived_bytes", "<f8"),
+        ("dropped_bytes", "<f8"),
+        ("marked_bytes", "<f8"),
+        ("served_bytes", "<f8"),
+    ]
+)
+
+FLOW_DTYPE = np.dtype(
+    [
+        # path
+        ("index", "<i8"),
+        ("n_hops", "<i8"),
+        ("access_s", "<f8"),
+        ("return_s", "<f8"),
+        ("loss_rate", "<f8"),
+        ("start_s", "<f8"),
+        ("stop_s", "<f8"),
+        ("ack_every", "<i8"),
+        ("ack_timeout_s", "<f8"),
+        ("jitter_kind", "<i8"),
+        ("jitter_s", "<f8"),
+        ("jitter_interval_s", "<f8"),
+        ("jitter_at_s", "<f8"),
+        ("jitter_table_at", "<i8"),  # delays of a replay
+        ("jitter_table_length", "<i8"),
+        ("ack_aggregation", "<i8"),
+        ("ack_aggregate_s", "<f8"),
+        ("ack_merge", "<i8"),
+        ("box", "<i8"),
+        ("workload", "<i8"),
+        ("workload_a", "<f8"),
+        ("workload_b", "<f8"),
+        ("sender_index", "<i8"),
+        ("mask", "<i8"),
+        ("tx_at", "<i8"),
+        ("segment_at", "<i8"),
+        ("resend_at", "<i8"),
+        ("ack_ring_at", "<i8"),
+        # sender
+        ("started", "<i8"),
+        ("next_tx", "<i8"),
+        ("ack_next_tx", "<i8"),  # transmissions below it were covered by an ACK
+        ("loss_scan", "<i8"),  # transmissions below it are acknowledged or found lost
+        ("acked_count", "<i8"),
+        ("acked_below_scan", "<i8"),
+        ("recovery_tx", "<i8"),
+        ("next_segment", "<i8"),
+        ("confirmed_below", "<i8"),  # cumulative acknowledgement, in segments
+        ("resend_head", "<i8"),
+        ("resend_tail", "<i8"),
+        ("ack_head", "<i8"),
+        ("ack_tail", "<i8"),
+        ("hold_s", "<f8"),  # for which a proxy holds ACKs
+        ("in_network", "<i8"),
+        ("inflight_bytes", "<f8"),
+        ("cwnd_bytes", "<f8"),
+        ("rate_Bps", "<f8"),
+        ("next_send_s", "<f8"),
+        ("wake_s", "<f8"),  # pacing or application timer
+        ("rto_deadline_s", "<f8"),
+        ("rto_backoff", "<f8"),
+        ("srtt_s", "<f8"),
+        ("rttvar_s", "<f8"),
+        ("rtt_s", "<f8"),
+        ("min_rtt_s", "<f8"),
+        ("delivered_bytes", "<f8"),
+        ("delivered_s", "<f8"),
+        ("first_sent_s", "<f8"),
+        ("round_end_bytes", "<f8"),
+        ("app_limited_until_bytes", "<f8"),
+        ("app_segments", "<i8"),  # offered so far
+        ("app_next_s", "<f8"),
+        ("app_draws", "<f8"),
+        # a proxy that holds ACKs (ccenv.engine.compiled.holds)
+        ("hold_target_s", "<f8"),  # lambda
+        ("hold_window_s", "<f8"),  # 0: the hold never changes
+        ("hold_until_s", "<f8"),  # end of the window
+        ("hold_rtt_min_s", "<f8"),  # of the window
+        # receiver and jitter box
+        ("received_below", "<i8"),
+        ("received_high", "<i8"),  # newest segment received + 1
+        ("pending_acks", "<i8"),
+        ("last_received_tx", "<i8"),
+        ("ack_deadline_s", "<f8"),
+        ("last_release_s", "<f8"),
+        ("batch_end_s", "<f8"),
+        ("jitter_draws", "<f8"),
+        ("ack_batch_end_s", "<f8"),
+        ("ack_draws", "<f8"),
+        # cumulative
+        ("sent_bytes", "<f8"),
+        ("resent_bytes", "<f8"),
+        ("found_lost_bytes", "<f8"),
+        ("dropped_bytes", "<f8"),
+        ("random_lost_bytes", "<f8"),
+        ("goodput_bytes", "<f8"),
+        ("rtt_sum_s", "<f8"),
+        ("rtt_samples", "<f8"),
+        ("one_way_sum_s", "<f8"),
+        ("one_way_samples", "<f8"),
+        ("marked_bytes", "<f8"),
+        ("timeouts", "<f8"),
+        ("finished_s", "<f8"),
+    ]
+)
+
+# A pipe brings packets of one flow to one of its hops after a constant delay.
+PIPE_DTYPE = np.dtype([("flow", "<i8"), ("hop", "<i8"), ("ring_at", "<i8"), ("mask", "<i8"), ("head", "<i8"), ("tail", "<i8")])
+
+# A box holds packets of one flow as an adversary decides.
+BOX_DTYPE = np.dtype(
+    [
+        ("flow", "<i8"),
+        ("ring_at", "<i8"),
+        ("mask", "<i8"),
+        ("head", "<i8"),
+        ("tail", "<i8"),
+        ("decision_s", "<f8"),
+        ("decisions", "<i8"),
+        ("init_at", "<i8"),
+        ("play_at", "<i8"),
+        ("state_at", "<i8"),
+        ("link_rate_Bps", "<f8"),
+        ("buffer_bytes", "<f8"),
+        ("rtt_s", "<f8"),
+    ]
+)
+
+# A grid steps the beliefs of a flow with a belief program; the function at step_at sets next_s and rate_Bps.
+GRID_DTYPE = np.dtype(
+    [
+        ("flow", "<i8"),
+        ("step_at", "<i8"),
+        ("beliefs_at", "<i8"),
+        ("flow_at", "<i8"),
+        ("next_s", "<f8"),
+        ("rate_Bps", "<f8"),
+    ]
+)
+
+DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3}
+JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
+AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
+WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5}
+
+# Errors that end a run.
+ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3
+
+# What is logged at intervals, per flow and per link: state and cumulative counts.
+FLOW_LOG = (
+    "cwnd_bytes",
+    "rate_Bps",
+    "inflight_bytes",
+    "rtt_s",
+    "sent_bytes",
+    "resent_bytes",
+    "found_lost_bytes",
+    "dropped_bytes",
+    "random_lost_bytes",
+    "goodput_bytes",
+    "rtt_sum_s",
+    "rtt_samples",
+    "one_way_sum_s",
+    "one_way_samples",
+    "marked_bytes",
+    "timeouts",
+)
+LINK_LOG = ("queue_bytes", "queue_byte_s", "arrived_bytes", "dropped_bytes", "marked_bytes", "served_bytes", "rate_Bps")
+
+# Keys of random numbers: counters far from those of CCAs, one range per purpose.
+JITTER_COUNTER = 2.0**40
+LOSS_COUNTER = 2.0**41
+WORKLOAD_COUNTER = 2.0**42
+ACK_COUNTER = 2.0**43
+LINK_KEY = 2.0**20  # links draw as flows LINK_KEY + index

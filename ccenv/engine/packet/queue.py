@@ -1,0 +1,141 @@
+"""Links of the packet engine: queue disciplines and service, as functions over a link's record.
+
+The packet being serialised is not counted as waiting. All packets have one size, so buffers are whole packets.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.packet.layout import (
+    DISCIPLINES,
+    LINK_KEY,
+    Q_ENQUEUED_S,
+    Q_FLOW,
+    Q_HOP,
+    Q_TX,
+    QUEUE_STRIDE,
+)
+
+_RED, _ECN, _CODEL = (DISCIPLINES[k] for k in ("red", "ecn", "codel"))
+ACCEPT, MARK, DROP = 0, 1, 2
+
+
+@njit(cache=True, error_model="numpy")
+def count_queue(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+    """Add to the integral of the waiting bytes what has passed since the queue last changed."""
+    ln.queue_byte_s += (ln.tail - ln.head) * mss_bytes * (now_s - ln.queue_changed_s)
+    ln.queue_changed_s = now_s
+
+
+@njit(cache=True, error_model="numpy")
+def red_verdict(ln, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
+    """Random early detection (Floyd, Jacobson 1993, figure 2; gentle off): average at each arrival, drops spread by a count.
+
+    While the queue is idle the average decays as if small packets had arrived at the link rate.
+    """
+    waiting = ln.tail - ln.head
+    if ln.busy == 0:
+        slots = (now_s - ln.idle_since_s) * ln.rate_Bps / mss_bytes
+        ln.red_average_packets *= (1.0 - ln.red_weight) ** slots
+    else:
+        ln.red_average_packets += ln.red_weight * (waiting - ln.red_average_packets)
+    average = ln.red_average_packets
+    if average >= ln.red_max_packets:
+        ln.red_count = 0.0
+        return DROP
+    if average < ln.red_min_packets:
+        ln.red_count = -1.0
+        return ACCEPT
+    ln.red_count += 1.0
+    share = ln.red_max_probability * (average - ln.red_min_packets) / (ln.red_max_packets - ln.red_min_packets)
+    spread = 1.0 - ln.red_count * share
+    probability = share / spread if spread > share else 1.0
+    draw = uniform(seed, 0.0, LINK_KEY + ln.index, ln.draws)
+    ln.draws += 1.0
+    if draw < probability:
+        ln.red_count = 0.0
+        return MARK if ln.ecn == 1 else DROP
+    return ACCEPT
+
+
+@njit(cache=True, error_model="numpy")
+def verdict(ln, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
+    """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP."""
+    decision = ACCEPT
+    if ln.discipline == _RED:
+        decision = red_verdict(ln, now_s, mss_bytes, seed)
+    waiting = ln.tail - ln.head
+    if ln.busy == 1 and waiting >= ln.capacity_packets:
+        return DROP
+    if ln.discipline == _ECN and waiting >= ln.threshold_packets:
+        return MARK
+    return decision
+
+
+@njit(cache=True, error_model="numpy")
+def append(ln, flow, tx, hop, now_s):  # type: ignore[no-untyped-def]
+    """Put a packet at the end of the queue."""
+    at = (ln.tail & ln.mask) * QUEUE_STRIDE
+    store(ln.queue_at, at + Q_FLOW, float(flow))
+    store(ln.queue_at, at + Q_TX, float(tx))
+    store(ln.queue_at, at + Q_ENQUEUED_S, now_s)
+    store(ln.queue_at, at + Q_HOP, float(hop))
+    ln.tail += 1
+
+
+@njit(cache=True, error_model="numpy")
+def serve_head(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+    """Take the head of the queue into service."""
+    at = (ln.head & ln.mask) * QUEUE_STRIDE
+    ln.serving_flow = int(load(ln.queue_at, at + Q_FLOW))
+    ln.serving_tx = int(load(ln.queue_at, at + Q_TX))
+    ln.serving_hop = int(load(ln.queue_at, at + Q_HOP))
+    ln.head += 1
+    ln.busy = 1
+    ln.finish_s = now_s + mss_bytes / ln.rate_Bps
+
+
+@njit(cache=True, error_model="numpy")
+def codel_above(ln, now_s):  # type: ignore[no-untyped-def]
+    """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
+    waiting = ln.tail - ln.head
+    if waiting == 0:
+        ln.codel_first_above_s = 0.0
+        return False
+    sojourn_s = now_s - load(ln.queue_at, (ln.head & ln.mask) * QUEUE_STRIDE + Q_ENQUEUED_S)
+    if sojourn_s < ln.codel_target_s or waiting <= 2:  # what stays behind is at most one packet
+        ln.codel_first_above_s = 0.0
+        return False
+    if ln.codel_first_above_s == 0.0:
+        ln.codel_first_above_s = now_s + ln.codel_interval_s
+        return False
+    return now_s >= ln.codel_first_above_s
+
+
+@njit(cache=True, error_model="numpy")
+def codel_drops_head(ln, now_s, first):  # type: ignore[no-untyped-def]
+    """Tell whether CoDel drops the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
+    above = codel_above(ln, now_s)
+    if ln.codel_dropping == 1:
+        if not above:
+            ln.codel_dropping = 0
+            return False
+        if now_s >= ln.codel_next_drop_s:
+            ln.codel_count += 1.0
+            ln.codel_next_drop_s += ln.codel_interval_s / math.sqrt(ln.codel_count)
+            return True
+        return False
+    if above and first:
+        ln.codel_dropping = 1
+        delta = ln.codel_count - ln.codel_last_count
+        recent = now_s - ln.codel_next_drop_s < 16.0 * ln.codel_interval_s
+        ln.codel_count = delta if delta > 1.0 and recent else 1.0
+        ln.codel_next_drop_s = now_s + ln.codel_interval_s / math.sqrt(ln.codel_count)
+        ln.codel_last_count = ln.codel_count
+        return True
+    return False

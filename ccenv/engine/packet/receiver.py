@@ -1,0 +1,128 @@
+"""Jitter boxes and receivers of the packet engine.
+
+A jitter box turns the time a packet leaves its last link into the time it is delivered: in order, and at most D later. The
+receiver acknowledges every n-th packet, or after a time-out, and at once where something is missing (RFC 5681 s.4.2). On their
+way back ACKs may be collected and come in bursts, or merged into one each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.packet.layout import (
+    ACK_COUNTER,
+    AGGREGATIONS,
+    ARRIVED,
+    DELIVER,
+    HERE,
+    HERE_MARKED,
+    JITTER_COUNTER,
+    JITTERS,
+    MARKED_ON_THE_WAY,
+    PIPE_STRIDE,
+    RECEIVED,
+    SEGMENT,
+    SEGMENT_STRIDE,
+    SENT_S,
+    TIME_S,
+    TX,
+    TX_STRIDE,
+)
+from ccenv.engine.packet.log import note
+
+_CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY = (JITTERS[k] for k in ("constant", "batch", "interval", "early", "replay"))
+_NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]
+# A time that is a multiple of the interval up to rounding counts as one.
+MULTIPLE_TOLERANCE = 1e-9
+
+
+@njit(cache=True, error_model="numpy")
+def release_time_s(fl, arrival_s, seed):  # type: ignore[no-untyped-def]
+    """Return when a packet that reaches the box at arrival_s leaves it: in order, within D."""
+    release_s = arrival_s
+    kind = fl.jitter_kind
+    if kind == _CONSTANT:
+        release_s = arrival_s + fl.jitter_s
+    elif kind == _BATCH:  # [CCmatic] App. H: agg_delay ~ U[0, D), drawn anew per batch
+        while fl.batch_end_s < arrival_s:
+            fl.batch_end_s += fl.jitter_s * uniform(seed, 0.0, float(fl.index), JITTER_COUNTER + fl.jitter_draws)
+            fl.jitter_draws += 1.0
+        release_s = fl.batch_end_s
+    elif kind == _INTERVAL:  # [Starvation] s.5.3
+        release_s = math.ceil(arrival_s / fl.jitter_interval_s - MULTIPLE_TOLERANCE) * fl.jitter_interval_s
+    elif kind == _REPLAY:
+        entry = np.int64(arrival_s / fl.jitter_interval_s + MULTIPLE_TOLERANCE) % fl.jitter_table_length
+        release_s = arrival_s + load(fl.jitter_table_at, entry)
+    elif kind == _EARLY:  # [Starvation] s.5.1: one packet without the delay that all others have
+        if arrival_s >= fl.jitter_at_s:
+            fl.jitter_at_s = fl.jitter_at_s + fl.jitter_interval_s if fl.jitter_interval_s > 0.0 else np.inf
+        else:
+            release_s = arrival_s + fl.jitter_s
+    release_s = max(arrival_s, min(release_s, arrival_s + fl.jitter_s))
+    release_s = max(release_s, fl.last_release_s)
+    fl.last_release_s = release_s
+    return release_s
+
+
+@njit(cache=True, error_model="numpy")
+def ack_arrival_s(fl, time_s, seed):  # type: ignore[no-untyped-def]
+    """Return when an ACK that would arrive at time_s does so where ACKs are collected on their way."""
+    if fl.ack_aggregation == _ACK_INTERVAL:
+        return math.ceil(time_s / fl.ack_aggregate_s - MULTIPLE_TOLERANCE) * fl.ack_aggregate_s
+    while fl.ack_batch_end_s < time_s:
+        fl.ack_batch_end_s += fl.ack_aggregate_s * uniform(seed, 0.0, float(fl.index), ACK_COUNTER + fl.ack_draws)
+        fl.ack_draws += 1.0
+    return fl.ack_batch_end_s
+
+
+@njit(cache=True, error_model="numpy")
+def send_ack(run, fl, now_s):  # type: ignore[no-untyped-def]
+    """Acknowledge everything received; the ACK reaches the sender after the return path's delay."""
+    time_s = now_s + fl.return_s
+    if fl.ack_aggregation != _NONE:
+        time_s = ack_arrival_s(fl, time_s, run.seed)
+        newest = ((fl.ack_tail - 1) & fl.mask) * PIPE_STRIDE
+        if fl.ack_merge == 1 and fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, newest + TIME_S) == time_s:
+            fl.ack_tail -= 1  # the newer one says all that the older one did
+    at = (fl.ack_tail & fl.mask) * PIPE_STRIDE
+    store(fl.ack_ring_at, at + TIME_S, time_s)
+    store(fl.ack_ring_at, at + TX, float(fl.last_received_tx))
+    fl.ack_tail += 1
+    fl.pending_acks = 0
+    fl.ack_deadline_s = np.inf
+
+
+@njit(cache=True, error_model="numpy")
+def receive(run, fl, tx, now_s):  # type: ignore[no-untyped-def]
+    """Take a packet at the receiver at now_s, not before those of earlier calls."""
+    if fl.ack_deadline_s < now_s:
+        send_ack(run, fl, fl.ack_deadline_s)
+    note(run, DELIVER, now_s, fl, -1, tx)
+    entry = fl.tx_at
+    at = (tx & fl.mask) * TX_STRIDE
+    marked = load(entry, at + ARRIVED) == MARKED_ON_THE_WAY
+    store(entry, at + ARRIVED, HERE_MARKED if marked else HERE)
+    fl.one_way_sum_s += now_s - load(entry, at + SENT_S)
+    fl.one_way_samples += 1.0
+    segment = int(load(entry, at + SEGMENT))
+    in_order = segment == fl.received_below and fl.received_high <= segment
+    seat = (segment & fl.mask) * SEGMENT_STRIDE + RECEIVED
+    if load(fl.segment_at, seat) != segment + 1.0:
+        store(fl.segment_at, seat, segment + 1.0)
+        fl.goodput_bytes += run.mss_bytes
+    fl.received_high = max(fl.received_high, segment + 1)
+    below = fl.received_below
+    while load(fl.segment_at, (below & fl.mask) * SEGMENT_STRIDE + RECEIVED) == below + 1.0:
+        below += 1
+    fl.received_below = below
+    fl.last_received_tx = tx
+    fl.pending_acks += 1
+    if not in_order or fl.pending_acks >= fl.ack_every:
+        send_ack(run, fl, now_s)
+    elif fl.pending_acks == 1:
+        fl.ack_deadline_s = now_s + fl.ack_timeout_s

@@ -1,0 +1,302 @@
+"""What the packet engine runs: links, flows with routes, workloads, jitter boxes, receivers. Strict data, SI units."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ccenv.config import StrictModel
+from ccenv.engine.packet.layout import MAX_HOPS
+from ccenv.errors import did_you_mean
+from ccenv.network.path import DEFAULT_MSS_BYTES
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+MAX_FLOWS = 256
+SHORTEST_PHASE_S = 1e-4  # of workloads
+SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
+MAX_DELAYS = 1_000_000  # of a replay
+
+
+class Red(StrictModel):
+    """Random early detection with the parameters of ns-2, gentle off (Floyd, Jacobson 1993).
+
+    Attributes:
+        min_packets: averaged queue below which nothing is dropped.
+        max_packets: averaged queue from which everything is dropped.
+        max_probability: drop probability just below max_packets (ns-2: 1 / linterm).
+        weight: weight of the newest queue in the average.
+        ecn: mark instead of dropping between the thresholds.
+    """
+
+    min_packets: NotNegative = 5.0
+    max_packets: Positive = 15.0
+    max_probability: float = Field(default=0.1, gt=0, le=1)
+    weight: float = Field(default=0.002, gt=0, le=1)
+    ecn: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Red:
+        if self.max_packets <= self.min_packets:
+            raise ValueError(f"max_packets {self.max_packets:g} is not above min_packets {self.min_packets:g}")
+        return self
+
+
+class Codel(StrictModel):
+    """CoDel (RFC 8289): constants of section 4.2 and 4.3."""
+
+    target_s: Positive = 0.005
+    interval_s: Positive = 0.1
+
+
+class RateStep(StrictModel):
+    """From time_s on the link serves at rate_Bps."""
+
+    time_s: Positive
+    rate_Bps: Positive
+
+
+class LinkSpec(StrictModel):
+    """A link: a queue, a rate, a propagation delay.
+
+    Attributes:
+        name: by which routes name it.
+        rate_Bps: bytes/s.
+        delay_s: one-way propagation delay after it.
+        buffer_bytes: waiting room, the packet in service not counted; infinite: as much as all windows hold.
+        discipline: drop_tail, red, ecn (mark from threshold_packets on) or codel; the buffer stays behind each of them.
+        red: for red.
+        codel: for codel.
+        threshold_packets: for ecn: packets that wait when an arriving one is marked.
+        rate_steps: ascending in time.
+    """
+
+    name: str = "bottleneck"
+    rate_Bps: Positive
+    delay_s: NotNegative = 0.0
+    buffer_bytes: float = Field(default=math.inf, gt=0)
+    discipline: Literal["drop_tail", "red", "ecn", "codel"] = "drop_tail"
+    red: Red = Red()
+    codel: Codel = Codel()
+    threshold_packets: NotNegative = 0.0
+    rate_steps: tuple[RateStep, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LinkSpec:
+        times = [step.time_s for step in self.rate_steps]
+        if times != sorted(set(times)):
+            raise ValueError(f"link {self.name!r}: rate_steps must have ascending, distinct times")
+        if self.discipline == "ecn" and self.threshold_packets <= 0:
+            raise ValueError(f"link {self.name!r}: discipline 'ecn' needs threshold_packets > 0")
+        return self
+
+
+class JitterSpec(StrictModel):
+    """A jitter box between the last link and the receiver: in order, every packet held at most max_s.
+
+    Attributes:
+        kind: none; constant (max_s for all); batch ([CCmatic] App. H: packets are released together after a time drawn from
+            U[0, max_s)); interval (released at integer multiples of interval_s: [Starvation] s.5.3); early (held for max_s,
+            but for the first packet from at_s on, again every every_s where that is not 0: [Starvation] s.5.1); replay (a
+            packet that comes in the n-th interval_s is held for the n-th of delays_s, again from the first after the last);
+            adversary (an adversary decides every 10 ms).
+        max_s: D.
+        interval_s: for interval and replay.
+        delays_s: for replay: at most max_s each.
+        at_s: for early.
+        every_s: for early.
+        adversary: for adversary: its name and parameters.
+    """
+
+    kind: Literal["none", "constant", "batch", "interval", "early", "replay", "adversary"] = "none"
+    max_s: NotNegative = 0.0
+    interval_s: NotNegative = 0.0
+    delays_s: tuple[NotNegative, ...] = Field(default=(), max_length=MAX_DELAYS)
+    at_s: NotNegative = 0.0
+    every_s: NotNegative = 0.0
+    adversary: str = ""
+
+    @model_validator(mode="after")
+    def _needs_its_fields(self) -> JitterSpec:
+        if self.kind != "none" and self.max_s <= 0:
+            raise ValueError(f"jitter {self.kind!r} needs max_s > 0")
+        if self.kind == "batch" and self.max_s < SHORTEST_BATCH_S:
+            raise ValueError(f"jitter 'batch' needs max_s of at least {SHORTEST_BATCH_S:g}")
+        if self.kind in ("interval", "replay") and self.interval_s < SHORTEST_BATCH_S:
+            raise ValueError(f"jitter {self.kind!r} needs interval_s of at least {SHORTEST_BATCH_S:g}")
+        if (self.kind == "replay") != bool(self.delays_s):
+            raise ValueError("jitter 'replay' needs delays_s, and only it")
+        if max(self.delays_s, default=0.0) > self.max_s:
+            raise ValueError(f"jitter 'replay' has a delay of {max(self.delays_s):g} s, above max_s {self.max_s:g}")
+        if (self.kind == "adversary") != bool(self.adversary):
+            raise ValueError("jitter 'adversary' needs the name of an adversary, and only it")
+        return self
+
+
+class ReceiverSpec(StrictModel):
+    """When a receiver acknowledges, and how its ACKs come back.
+
+    Attributes:
+        ack_every: packets per ACK.
+        ack_timeout_s: after the first unacknowledged packet an ACK is sent at the latest.
+        aggregation: none; interval (ACKs arrive at integer multiples of aggregate_s); batch (together after times drawn from
+            U[0, aggregate_s)): as on shared return links, in order.
+        aggregate_s: for interval and batch.
+        merge: of ACKs that arrive together only the newest does.
+    """
+
+    ack_every: int = Field(default=1, ge=1, le=1024)
+    ack_timeout_s: Positive = 0.04
+    aggregation: Literal["none", "interval", "batch"] = "none"
+    aggregate_s: NotNegative = 0.0
+    merge: bool = False
+
+    @model_validator(mode="after")
+    def _needs_its_fields(self) -> ReceiverSpec:
+        if self.aggregation != "none" and self.aggregate_s < SHORTEST_BATCH_S:
+            raise ValueError(f"ACK aggregation {self.aggregation!r} needs aggregate_s of at least {SHORTEST_BATCH_S:g}")
+        if self.aggregation == "none" and (self.aggregate_s > 0 or self.merge):
+            raise ValueError("aggregate_s and merge need an ACK aggregation 'interval' or 'batch'")
+        return self
+
+    @property
+    def longest_wait_s(self) -> float:
+        """Return for how long a delivered packet may stay unacknowledged, beyond the propagation delay of its ACK."""
+        return (self.ack_timeout_s if self.ack_every > 1 else 0.0) + self.aggregate_s
+
+
+class WorkloadSpec(StrictModel):
+    """What the application offers.
+
+    Attributes:
+        kind: bulk; rate (rate_Bps); on_off (bulk for on_s, nothing for off_s); finite (size_bytes); batches (size_bytes every
+            every_s); web (objects of mean size_bytes, Pareto with shape 1.2, at exponential gaps of mean every_s).
+        rate_Bps: for rate.
+        on_s: for on_off.
+        off_s: for on_off.
+        size_bytes: for finite, batches, web.
+        every_s: for batches, web.
+    """
+
+    kind: Literal["bulk", "rate", "on_off", "finite", "batches", "web"] = "bulk"
+    rate_Bps: NotNegative = 0.0
+    on_s: NotNegative = 0.0
+    off_s: NotNegative = 0.0
+    size_bytes: NotNegative = 0.0
+    every_s: NotNegative = 0.0
+
+    @model_validator(mode="after")
+    def _sends(self) -> WorkloadSpec:
+        for name in _NEEDED.get(self.kind, ()):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"workload {self.kind!r} needs {name} > 0: it would never send")
+            if name.endswith("_s") and getattr(self, name) < SHORTEST_PHASE_S:
+                raise ValueError(f"workload {self.kind!r}: {name} must be at least {SHORTEST_PHASE_S:g}")
+        return self
+
+    def parameters(self) -> tuple[float, float]:
+        """Return the two numbers of this kind, for the kernel."""
+        values = [getattr(self, name) for name in _NEEDED.get(self.kind, ())]
+        return (*values, 0.0, 0.0)[:2]
+
+
+_NEEDED = {
+    "rate": ("rate_Bps",),
+    "on_off": ("on_s", "off_s"),
+    "finite": ("size_bytes",),
+    "batches": ("size_bytes", "every_s"),
+    "web": ("size_bytes", "every_s"),
+}
+
+
+class FlowSpec(StrictModel):
+    """A flow.
+
+    Attributes:
+        name: for results; the sender's by default.
+        sender: name and parameters of its CCA.
+        rtt_s: propagation round-trip time Rm over all of its route, jitter and queues not counted.
+        told_rtt_s: Rm as belief programs and policies are told it; the true one by default.
+        rtt_known: whether they take it as known; otherwise their bounds go by the smallest RTT seen ([CCmatic] App. B.1).
+        access_s: part of it before the first link. What links and access do not take is on the return path.
+        route: names of links in order; all links in their order by default.
+        start_s: when it starts.
+        stop_s: when it stops sending.
+        loss_rate: share of its packets lost at random before the first link.
+        jitter: its jitter box.
+        receiver: its receiver.
+        workload: what its application offers.
+    """
+
+    name: str = ""
+    sender: str
+    rtt_s: Positive
+    told_rtt_s: Positive | None = None
+    rtt_known: bool = True
+    access_s: NotNegative = 0.0
+    route: tuple[str, ...] = ()
+    start_s: NotNegative = 0.0
+    stop_s: float = Field(default=math.inf, gt=0)
+    loss_rate: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    jitter: JitterSpec = JitterSpec()
+    receiver: ReceiverSpec = ReceiverSpec()
+    workload: WorkloadSpec = WorkloadSpec()
+
+    @property
+    def jitter_s(self) -> float:
+        """Return D as the sender sees it: the jitter box, the receiver's ACK policy and what holds ACKs on their way."""
+        return self.jitter.max_s + self.receiver.longest_wait_s
+
+    @model_validator(mode="after")
+    def _starts(self) -> FlowSpec:
+        if self.stop_s <= self.start_s:
+            raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}")
+        return self
+
+
+class NetworkSpec(StrictModel):
+    """Links and flows of one run.
+
+    Attributes:
+        links: in the order of the default route.
+        flows: at least one.
+        mss_bytes: size of every packet.
+    """
+
+    links: tuple[LinkSpec, ...] = Field(min_length=1)
+    flows: tuple[FlowSpec, ...] = Field(min_length=1, max_length=MAX_FLOWS)
+    mss_bytes: Positive = DEFAULT_MSS_BYTES
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NetworkSpec:
+        names = [link.name for link in self.links]
+        if len(set(names)) < len(names):
+            raise ValueError(f"links must have distinct names, not {names}")
+        for link in self.links:
+            if link.buffer_bytes < self.mss_bytes:
+                raise ValueError(
+                    f"link {link.name!r}: a buffer of {link.buffer_bytes:g} bytes holds no packet of {self.mss_bytes:g}"
+                )
+        for index, flow in enumerate(self.flows):
+            for name in flow.route:
+                if name not in names:
+                    raise ValueError(f"flow {index}: no link {name!r} in its route.{did_you_mean(name, names)}")
+            route = self.route_of(index)
+            if len(set(route)) < len(route) or len(route) > MAX_HOPS:
+                raise ValueError(f"flow {index}: a route has at most {MAX_HOPS} links, each once, not {list(flow.route)}")
+            if self.return_s(index) < 0:
+                raise ValueError(f"flow {index}: access and links take longer than its rtt_s of {flow.rtt_s:g}")
+        return self
+
+    def route_of(self, flow: int) -> list[int]:
+        """Return the indices of a flow's links."""
+        names = [link.name for link in self.links]
+        return [names.index(name) for name in self.flows[flow].route] or list(range(len(names)))
+
+    def return_s(self, flow: int) -> float:
+        """Return the propagation delay of a flow's return path."""
+        forward_s = self.flows[flow].access_s + sum(self.links[link].delay_s for link in self.route_of(flow))
+        return self.flows[flow].rtt_s - forward_s

@@ -1,0 +1,230 @@
+"""The sender's transport in the packet engine: acknowledgements, loss detection, timers, samples, what to send next.
+
+Every transmission has its own number, so RTT samples are never ambiguous. Losses are found as RFC 6675 finds them: three
+later transmissions were acknowledged; or by a time-out (RFC 6298), which finds everything outstanding. Lost segments are
+sent again before new ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.compiled.holds import next_hold
+from ccenv.engine.packet.layout import (
+    ACKED,
+    APP_LIMITED,
+    ARRIVED,
+    CONFIRMED,
+    DELIVERED,
+    DELIVERED_S,
+    FIRST_SENT_S,
+    HERE_MARKED,
+    LOST,
+    ON_THE_WAY,
+    OUTSTANDING,
+    SEGMENT,
+    SEGMENT_STRIDE,
+    SENT_S,
+    STATUS,
+    TX_STRIDE,
+)
+
+DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
+INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
+MAX_RTO_S = 60.0  # RFC 6298 (2.5)
+WINDOW_SLACK_BYTES = 1e-6  # round-off of windows that are whole segments
+
+
+@njit(cache=True, error_model="numpy")
+def rto_s(fl, rto_min_s):  # type: ignore[no-untyped-def]
+    """Return the retransmission time-out (RFC 6298 s.2) with its back-off (s.5.5)."""
+    if fl.srtt_s == 0.0:
+        return min(INITIAL_RTO_S * fl.rto_backoff, MAX_RTO_S)
+    return min(max(rto_min_s, fl.srtt_s + 4.0 * fl.rttvar_s) * fl.rto_backoff, MAX_RTO_S)
+
+
+@njit(cache=True, error_model="numpy")
+def take_rtt(fl, rtt_s):  # type: ignore[no-untyped-def]
+    """Take an RTT sample (RFC 6298 s.2)."""
+    if fl.srtt_s == 0.0:
+        fl.srtt_s = rtt_s
+        fl.rttvar_s = 0.5 * rtt_s
+    else:
+        fl.rttvar_s += 0.25 * (abs(fl.srtt_s - rtt_s) - fl.rttvar_s)
+        fl.srtt_s += 0.125 * (rtt_s - fl.srtt_s)
+    fl.rtt_s = rtt_s
+    fl.min_rtt_s = min(fl.min_rtt_s, rtt_s)
+    fl.rtt_sum_s += rtt_s
+    fl.rtt_samples += 1.0
+
+
+@njit(cache=True, error_model="numpy")
+def adjust_hold(fl, now_s):  # type: ignore[no-untyped-def]
+    """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one."""
+    fl.hold_rtt_min_s = min(fl.hold_rtt_min_s, fl.rtt_s)
+    if now_s >= fl.hold_until_s:
+        fl.hold_s = next_hold(fl.hold_target_s, fl.hold_s, fl.hold_rtt_min_s)
+        fl.hold_rtt_min_s = np.inf
+        fl.hold_until_s = now_s + fl.hold_window_s
+
+
+@njit(cache=True, error_model="numpy")
+def take_ack(fl, ack, last_tx, now_s, mss_bytes, rto_min_s):  # type: ignore[no-untyped-def]
+    """Take an ACK that covers transmissions up to last_tx; fill the signal for the CCA; return newly acknowledged bytes."""
+    entry = fl.tx_at
+    acked_bytes = 0.0
+    marked_bytes = 0.0
+    for tx in range(fl.ack_next_tx, last_tx + 1):
+        at = (tx & fl.mask) * TX_STRIDE
+        arrived = load(entry, at + ARRIVED)
+        if arrived <= ON_THE_WAY:  # marked or not
+            continue
+        fl.in_network -= 1
+        if load(entry, at + STATUS) == OUTSTANDING:
+            fl.inflight_bytes -= mss_bytes
+        store(entry, at + STATUS, ACKED)
+        fl.acked_count += 1
+        if tx < fl.loss_scan:
+            fl.acked_below_scan += 1
+        segment = int(load(entry, at + SEGMENT))
+        seat = (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED
+        if load(fl.segment_at, seat) != segment + 1.0:
+            store(fl.segment_at, seat, segment + 1.0)
+            acked_bytes += mss_bytes
+            if arrived == HERE_MARKED:
+                marked_bytes += mss_bytes
+    fl.ack_next_tx = last_tx + 1
+    below = fl.confirmed_below
+    while load(fl.segment_at, (below & fl.mask) * SEGMENT_STRIDE + CONFIRMED) == below + 1.0:
+        below += 1
+    fl.confirmed_below = below
+
+    at = (last_tx & fl.mask) * TX_STRIDE
+    sent_s = load(entry, at + SENT_S)
+    take_rtt(fl, now_s - sent_s)
+    fl.delivered_bytes += acked_bytes
+    fl.marked_bytes += marked_bytes
+    # Delivery-rate sample: draft-cheng-iccrg-delivery-rate-estimation s.3.
+    before_bytes = load(entry, at + DELIVERED)
+    interval_s = max(now_s - load(entry, at + DELIVERED_S), sent_s - load(entry, at + FIRST_SENT_S))
+    fl.first_sent_s = sent_s
+    fl.delivered_s = now_s
+    fl.rto_backoff = 1.0
+    fl.rto_deadline_s = now_s + rto_s(fl, rto_min_s) if fl.inflight_bytes > 0.0 else np.inf
+    if fl.delivered_bytes > fl.app_limited_until_bytes:
+        fl.app_limited_until_bytes = 0.0
+
+    ack.now_s = now_s
+    ack.acked_bytes = acked_bytes
+    ack.delivered_bytes = fl.delivered_bytes
+    ack.rtt_s = fl.rtt_s
+    ack.min_rtt_s = fl.min_rtt_s
+    ack.delivery_rate_Bps = (fl.delivered_bytes - before_bytes) / interval_s
+    ack.inflight_bytes = fl.inflight_bytes
+    ack.round_start = 0.0
+    if before_bytes >= fl.round_end_bytes:
+        ack.round_start = 1.0
+        fl.round_end_bytes = fl.delivered_bytes
+    ack.app_limited = load(entry, at + APP_LIMITED)
+    ack.ecn_fraction = marked_bytes / acked_bytes if marked_bytes > 0.0 else 0.0
+    return acked_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def mark_lost(fl, tx, mss_bytes):  # type: ignore[no-untyped-def]
+    """Count a transmission as lost and queue its segment for sending again."""
+    at = (tx & fl.mask) * TX_STRIDE
+    store(fl.tx_at, at + STATUS, LOST)
+    fl.inflight_bytes -= mss_bytes
+    fl.found_lost_bytes += mss_bytes
+    store(fl.resend_at, fl.resend_tail & fl.mask, load(fl.tx_at, at + SEGMENT))
+    fl.resend_tail += 1
+
+
+@njit(cache=True, error_model="numpy")
+def find_losses(fl, loss, timeout, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+    """Find losses below the newest acknowledged transmission, or by time-out all; fill the signal; return lost bytes."""
+    lost_bytes = 0.0
+    newest = np.int64(-1)
+    end = fl.next_tx if timeout else fl.ack_next_tx
+    tx = fl.loss_scan
+    while tx < end:
+        status = load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + STATUS)
+        if status == OUTSTANDING:
+            if not timeout and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
+                break
+            mark_lost(fl, tx, mss_bytes)
+            lost_bytes += mss_bytes
+            newest = tx
+        elif status == ACKED:
+            fl.acked_below_scan += 1
+        tx += 1
+    fl.loss_scan = tx
+    if lost_bytes > 0.0:
+        loss.now_s = now_s
+        loss.lost_bytes = lost_bytes
+        loss.inflight_bytes = fl.inflight_bytes
+        loss.delivered_bytes = fl.delivered_bytes
+        loss.timeout = 1.0 if timeout else 0.0
+        loss.new_episode = 0.0
+        if newest > fl.recovery_tx:
+            loss.new_episode = 1.0
+            fl.recovery_tx = fl.next_tx - 1
+    return lost_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def next_segment(fl):  # type: ignore[no-untyped-def]
+    """Return the segment to send next, lost ones first; -1: the application has none; -2: the receive window is full."""
+    while fl.resend_head < fl.resend_tail:
+        segment = int(load(fl.resend_at, fl.resend_head & fl.mask))
+        if load(fl.segment_at, (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED) != segment + 1.0:
+            return segment
+        fl.resend_head += 1
+    if fl.next_segment >= fl.app_segments:
+        return -1
+    if fl.next_segment - fl.confirmed_below > fl.mask:
+        return -2
+    return fl.next_segment
+
+
+@njit(cache=True, error_model="numpy")
+def pace_on(fl, rate_Bps, now_s):  # type: ignore[no-untyped-def]
+    """Let what is left of the gap before the next packet pass at a new rate: any interval then holds rate times length bytes."""
+    if fl.next_send_s > now_s and rate_Bps > 0.0:
+        fl.next_send_s = now_s + (fl.next_send_s - now_s) * (fl.rate_Bps / rate_Bps)
+
+
+@njit(cache=True, error_model="numpy")
+def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):  # type: ignore[no-untyped-def]
+    """Account for sending a segment now; return the transmission's number."""
+    if fl.inflight_bytes <= 0.0:
+        fl.inflight_bytes = 0.0
+        fl.first_sent_s = now_s
+        fl.delivered_s = now_s
+    tx = fl.next_tx
+    at = (tx & fl.mask) * TX_STRIDE
+    entry = fl.tx_at
+    store(entry, at + SENT_S, now_s)
+    store(entry, at + DELIVERED, fl.delivered_bytes)
+    store(entry, at + DELIVERED_S, fl.delivered_s)
+    store(entry, at + FIRST_SENT_S, fl.first_sent_s)
+    store(entry, at + APP_LIMITED, 1.0 if fl.app_limited_until_bytes > 0.0 else 0.0)
+    store(entry, at + SEGMENT, float(segment))
+    store(entry, at + STATUS, OUTSTANDING)
+    store(entry, at + ARRIVED, ON_THE_WAY)
+    if segment == fl.next_segment:
+        fl.next_segment += 1
+    else:
+        fl.resend_head += 1
+        fl.resent_bytes += mss_bytes
+    fl.next_tx = tx + 1
+    fl.inflight_bytes += mss_bytes
+    fl.sent_bytes += mss_bytes
+    if fl.rto_deadline_s == np.inf:
+        fl.rto_deadline_s = now_s + rto_s(fl, rto_min_s)
+    if fl.rate_Bps < np.inf:
+        fl.next_send_s = max(fl.next_send_s, now_s) + mss_bytes / fl.rate_Bps
+    return tx

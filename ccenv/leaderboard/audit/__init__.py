@@ -1,0 +1,1 @@
+"""Audit: what stands on a board is read and decided again."""

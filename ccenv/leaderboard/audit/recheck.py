@@ -1,0 +1,131 @@
+"""Reading a board's submissions again as if they were handed in today, and comparing them with what the records say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ccenv.agents import AGENTS
+from ccenv.benchmarks.cells.identity import sender_hash
+from ccenv.benchmarks.cells.packet import FIXED
+from ccenv.config import validate
+from ccenv.errors import InputError
+from ccenv.leaderboard.store.records import Cell, Manifest, played_hash
+from ccenv.leaderboard.submission.identity import claims_of, registered
+from ccenv.leaderboard.submission.lookalike import folded
+from ccenv.leaderboard.submission.reader import parse_submission
+from ccenv.leaderboard.submission.submit import SubmissionRecord, card_of, classic_sender, reviewed_content
+from ccenv.network.adversary import Adversary
+from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
+
+ReadFile = Callable[[str], bytes]
+"""Returns a file by its hash."""
+
+CLASSIC = "classic"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A submission that was read again.
+
+    Attributes:
+        record: what the database holds.
+        player: what it plays.
+        claims: what it alone may have on a board.
+    """
+
+    record: SubmissionRecord
+    player: Sender | Adversary
+    claims: tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the sender that runs name; "" of an adversary."""
+        known = isinstance(self.player, (ClassicSender, MlpSender, ProgramSender))
+        return sender_hash(self.player) if known else ""  # type: ignore[arg-type]
+
+
+def reread(content: Any, read: ReadFile, where: str) -> Known:
+    """Read a submission again through every rule, and compare document, card, player, signer and files with its record.
+
+    Args:
+        content: of its record.
+        read: returns a file by its hash.
+        where: name of the record for messages.
+
+    Raises:
+        InputError: if it breaks a rule, or the record says something else than what was handed in.
+    """
+    record = validate(SubmissionRecord, content, where)
+    name = record.card.name
+    if record.card.spec is not None or record.card.kind == CLASSIC:
+        player: Sender | Adversary = classic_sender(record.card.spec or "")
+        today = {**reviewed_content(str(record.card.spec), player), "signed_by": None}  # type: ignore[arg-type]
+        today["card"]["summary"] = record.card.summary  # words of the registry, which later versions may choose anew
+        if record.files:
+            raise InputError(f"{where}: {name!r} is reviewed code and has no files; the record lists {_first(record.files)}")
+    else:
+        own = registered().get(folded(name))
+        if own is not None and own in AGENTS and CLASSIC in AGENTS.entry(own).tags:
+            raise InputError(f"{where}: the name {name!r} is that of the reviewed code {own!r}, which this is not")
+        submission = parse_submission({file: read(digest) for file, digest in record.files.items()}, where)
+        player = submission.player
+        today = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
+        today |= {"card": card_of(submission.document), "signed_by": submission.signed_by}
+    seen = record.model_dump(include={"submission", "player_sha256", "signed_by"})
+    card = record.card.model_dump()
+    handed_in = validate(SubmissionRecord, {**record.model_dump(), **today}, where).card.model_dump()
+    for key in card:
+        if card[key] != handed_in[key]:
+            raise InputError(f"{where}: its card has {key} {_shown(card[key])}; what was handed in says {_shown(handed_in[key])}")
+    for key in seen:
+        if seen[key] != today[key]:
+            raise InputError(f"{where}: its {key} is {_shown(seen[key])}; what was handed in has {_shown(today[key])}")
+    return Known(record, player, claims_of(name, player))
+
+
+def submission_claims(content: Any, read: ReadFile, where: str) -> tuple[str, ...]:
+    """Return what a stored submission alone may have. Raises InputError if it cannot be read today."""
+    return reread(content, read, where).claims
+
+
+def check_played(known: Known, manifest: Manifest, cells: list[Cell], suite: dict[str, Any], where: str) -> None:
+    """Check that an evaluation is about its submission and no other, in the suite that it names.
+
+    Args:
+        known: the submission.
+        manifest: of the evaluation.
+        cells: of the evaluation.
+        suite: as published.
+        where: name of the record for messages.
+
+    Raises:
+        InputError: if a player, a summary or a cell is another one's.
+    """
+    name, card = known.record.card.name, known.record.card
+    own = (name, known.sha256)
+    agents = [(agent.label, agent.sha256) for agent in manifest.agents]
+    if agents != [own] or manifest.agents[0].kind != card.kind:
+        shown = ", ".join(f"{label} {sha256[:12]}" for label, sha256 in agents) or "nobody"
+        raise InputError(f"{where}: played by {shown}; the submission is {name} {known.sha256[:12]}")
+    for entry in manifest.summary:
+        if (entry.agent, entry.agent_sha256) != own:
+            raise InputError(f"{where}: a summary about {entry.agent} {entry.agent_sha256[:12]}, which is not the submission")
+    for cell in cells:
+        if (cell.agent, cell.agent_sha256) not in (own, (FIXED.label, FIXED.sha256)):
+            raise InputError(f"{where}: a run of {cell.agent} {cell.agent_sha256[:12]}, which is not the submission")
+    if len({cell.key for cell in cells}) != len(cells):
+        raise InputError(f"{where}: a run is there twice")
+    as_played = {**suite, "seeds": manifest.suite.get("seeds"), "agents": [], "references": []}
+    if played_hash(manifest.suite) != played_hash(as_played):
+        raise InputError(f"{where}: what was played is not the suite {suite.get('name')!r} of the record")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _first(files: dict[str, str]) -> str:
+    return min(files)

@@ -1,0 +1,290 @@
+"""Audits: are the records what was stored, do they follow from each other, and do runs drawn at random come out again?"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.benchmarks.run.store import CELLS, parse_cells
+from ccenv.benchmarks.statistics.summary import summarise
+from ccenv.document import hash_of, plain
+from ccenv.errors import CcenvError, require_extra
+from ccenv.leaderboard.audit.again import (
+    EQUAL,
+    SAME_QUERY,
+    VERDICT,
+    Sampled,
+    played_suite,
+    proof_work,
+    run_work,
+    title_of,
+)
+from ccenv.leaderboard.audit.survey import Survey, survey
+from ccenv.leaderboard.evaluate.damage import DAMAGE, score_of
+from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
+from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
+from ccenv.leaderboard.store.contents import AUDIT, damage_of
+from ccenv.leaderboard.store.database import Store, Stored
+from ccenv.leaderboard.store.head import Expected
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import played_hash
+from ccenv.leaderboard.store.rounds import commitment, revealed
+from ccenv.leaderboard.submission.submit import Entrant
+from ccenv.provenance import code_hash, machine, now
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class _Again:
+    """What was done again and how it came out."""
+
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("n_rerun", "n_equal", "n_incomparable", "n_proofs", "n_confirmed", "n_undecided", "n_same_query"), 0
+        )
+    )
+    problems: list[str] = field(default_factory=list)
+    unconfirmed: dict[int, tuple[Stored, int]] = field(default_factory=dict)
+
+
+def audit(
+    store: Store,
+    home: Home,
+    *,
+    sample: int = 20,
+    certificates: int = 5,
+    seed: int | None = None,
+    time_limit_s: float = 60.0,
+    keep: bool = True,
+    expected: Iterable[Expected] = (),
+    limits: Limits | None = None,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, Any]:
+    """Check a board.
+
+    Hashes of all records, the chain and all files; that the chain holds the heads that are expected; every submission, read again
+    as if it were handed in today; commitments of closed rounds; the seeds of every evaluation and its summary or score, computed
+    again from its cells; a random sample of runs, played again and compared to the last bit; a random sample of proved bounds,
+    decided again by the solver. Nothing that is wrong ends the audit: all of it is named.
+
+    Args:
+        store: the board.
+        home: where the secrets of open rounds and the last head lie.
+        sample: runs that are played again.
+        certificates: proved bounds that are decided again; needs the extra verify.
+        seed: of the sample; by default drawn anew, so that nobody can know it.
+        time_limit_s: of the solver, per bound.
+        keep: whether the outcome is stored as a record.
+        expected: heads that the chain must hold, beside the one that the board's folder remembers.
+        limits: of what is done again; None: the usual ones.
+        progress: called as runs and bounds are done.
+
+    Returns:
+        dict: counts, ``head`` (hash of the chain), ``problems`` (empty where all is well), ``foreign`` (records that another
+        machine made) and the sample's seed. Only the same code on the same machine promises equal bits; a run of other code or of
+        another
+        machine that comes out otherwise is a problem too, because nothing confirms it here.
+    """
+    board = survey(store)
+    problems = [*board.problems, *_check_heads(board, home, expected), *_check_rounds(board)]
+    problems += [p for record in board.records(EVALUATION) for p in _check_evaluation(board, home, record)]
+    problems += [p for record in board.records(DAMAGE) for p in _check_damage(board, home, record)]
+    drawn = secrets.randbits(31) if seed is None else seed
+    generator = np.random.Generator(np.random.Philox(drawn))
+    runs = _drawn(generator, _all_runs(board), sample)
+    proofs = _drawn(generator, _all_proofs(board), certificates)
+    if proofs:
+        require_extra("z3", "verify")
+    again = _do_again(board, home, runs, proofs, time_limit_s, limits or Limits(), progress)
+    problems += again.problems + _not_confirmed(again, time_limit_s)
+    head = board.chain[-1].chain if board.chain else None
+    result = {"n_records": board.n_rows, "head": head, **again.counts, "sample_seed": drawn, "problems": problems}
+    result |= {"foreign": _foreign(board), "recorded_at": now()}
+    if keep:
+        store.append(AUDIT, "", f"{AUDIT}/{board.n_rows}", result, {})
+    return result
+
+
+def _check_heads(board: Survey, home: Home, expected: Iterable[Expected]) -> list[str]:
+    try:
+        remembered = home.memory.recall()
+    except CcenvError as error:
+        return [str(error)]
+    heads = [*expected, *([remembered] if remembered is not None else [])]
+    return [problem for head in heads if (problem := head.problem(board.chain)) is not None]
+
+
+def _do_again(
+    board: Survey,
+    home: Home,
+    runs: list[Sampled],
+    proofs: list[Sampled],
+    time_limit_s: float,
+    limits: Limits,
+    progress: Progress,
+) -> _Again:
+    out, total = _Again(), len(runs) + len(proofs)
+    with tempfile.TemporaryDirectory() as scratch, Worker(limits) as worker:
+        for done, item in enumerate([*runs, *proofs]):
+            progress(done, total)
+            entrant = Entrant(board.contents.known[item.record.subject].record, board)
+            is_proof = item.record.kind == ENVELOPE
+            out.counts["n_proofs" if is_proof else "n_rerun"] += 1
+            try:
+                folder = FilePath(scratch)
+                work = (
+                    proof_work(entrant, item, time_limit_s, folder) if is_proof else run_work(board, home, entrant, item, folder)
+                )
+                outcome = worker.run(work, lambda done, total: None)
+            except CcenvError as error:
+                outcome = Failed(str(error))
+            if isinstance(outcome, Failed):
+                out.problems.append(f"{item.title}: cannot be done again ({outcome.reason[:300]})")
+            elif is_proof:
+                _count_proof(out, item, outcome[0])
+            else:
+                _count_run(out, item, outcome[0][EQUAL])
+        progress(total, total)
+    return out
+
+
+def _count_run(out: _Again, item: Sampled, equal: bool) -> None:
+    if equal:
+        out.counts["n_equal"] += 1
+    elif _comparable(item.record):
+        out.problems.append(f"{item.title}: played again it differs")
+    else:
+        out.counts["n_incomparable"] += 1
+        _, before = out.unconfirmed.get(item.record.number, (item.record, 0))
+        out.unconfirmed[item.record.number] = item.record, before + 1
+
+
+def _count_proof(out: _Again, item: Sampled, found: dict[str, Any]) -> None:
+    out.counts["n_same_query"] += bool(found[SAME_QUERY])
+    out.counts["n_confirmed"] += found[VERDICT] == "verified"
+    out.counts["n_undecided"] += found[VERDICT] == "unknown"
+    if found[VERDICT] == "refuted":
+        out.problems.append(f"{item.title}: the bound is refuted")
+
+
+def _not_confirmed(again: _Again, time_limit_s: float) -> list[str]:
+    """Return what an audit cannot confirm; one that could compare nothing at all says so."""
+    counts = again.counts
+    out = [
+        f"{title_of(record)}: {count} of its runs differ here, and it names {_made_by(record)}: not confirmed"
+        for record, count in again.unconfirmed.values()
+    ]
+    if counts["n_rerun"] and counts["n_incomparable"] == counts["n_rerun"]:
+        out.append(f"nothing could be compared: all {counts['n_rerun']} runs are of other code or another machine")
+    if counts["n_proofs"] and counts["n_undecided"] == counts["n_proofs"]:
+        out.append(f"no bound could be confirmed: none of {counts['n_proofs']} was decided within {time_limit_s:g} s")
+    return out
+
+
+def _made(record: Stored) -> dict[str, Any]:
+    made: dict[str, Any] = record.content if record.kind == DAMAGE else record.content["manifest"]
+    return made
+
+
+def _made_by(record: Stored) -> str:
+    made = _made(record)
+    processor = f"processor {str(made['machine'].get('processor'))[:80]!r}"
+    return processor if made["code_sha256"] == code_hash() else f"{processor} and code {made['code_sha256'][:12]}"
+
+
+def _foreign(board: Survey) -> list[str]:
+    here = machine()["processor"]
+    stages = (record for record in board.sound if record.kind in (EVALUATION, DAMAGE))
+    found = [record for record in stages if _made(record)["machine"].get("processor") != here]
+    return [f"{title_of(record)}: {_made_by(record)}; this is {here!r}" for record in found]
+
+
+def _comparable(record: Stored) -> bool:
+    """Tell whether a record was made by this code on such a machine."""
+    made = _made(record)
+    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
+
+
+def _check_rounds(board: Survey) -> list[str]:
+    committed = {record.content["number"]: record.content["commitment"] for record in board.records("round")}
+    return [
+        f"round {number}: the secret is not the one that was committed to"
+        for number, secret in revealed(board).items()
+        if commitment(bytes.fromhex(secret)) != committed.get(number)
+    ]
+
+
+def _check_evaluation(board: Survey, home: Home, record: Stored) -> list[str]:
+    """Compute the seeds and the summary of an evaluation again."""
+    manifest = record.content["manifest"]
+    where = title_of(record)
+    try:
+        played = played_suite(board, home, record)
+    except CcenvError as error:
+        return [f"{where}: its seeds cannot be checked ({error})"]
+    as_played = {**record.content["suite"], "seeds": list(played.seeds), "agents": [], "references": []}
+    hashes = (played_hash(as_played), hash_of(as_played))
+    if manifest["suite_sha256"] not in hashes or played_hash(manifest["suite"]) != hashes[0]:
+        return [f"{where}: its seeds do not follow from the submission and the secret"]
+    cells = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))
+    again = summarise(played, cells)
+    stored = [_without_files(entry) for entry in manifest["summary"]]
+    return [] if again == stored else [f"{where}: its summary does not follow from its cells"]
+
+
+def _check_damage(board: Survey, home: Home, record: Stored) -> list[str]:
+    """Compute the seeds and the score of an adversary's evaluation again."""
+    where = title_of(record)
+    try:
+        played = played_suite(board, home, record)
+    except CcenvError as error:
+        return [f"{where}: its seeds cannot be checked ({error})"]
+    damage = damage_of(record)
+    if plain({**damage.suite, "seeds": played.seeds}) != damage.as_run:
+        return [f"{where}: its seeds do not follow from the submission and the secret"]
+    score = score_of(damage.cells)
+    return [] if score == record.content["score"] else [f"{where}: its score does not follow from its cells"]
+
+
+def _without_files(entry: dict[str, Any]) -> dict[str, Any]:
+    worst = entry["worst_case"]
+    kept = None if worst is None else {key: value for key, value in worst.items() if key not in ("trace", "plot")}
+    return {**entry, "worst_case": kept}
+
+
+def _all_runs(board: Survey) -> list[Sampled]:
+    """Return the runs of the records that count: of entries that were not taken back, and not done anew since by other code."""
+    newest: dict[tuple[str, str, str], int] = {}
+    records = [r for r in board.sound if r.kind in (EVALUATION, DAMAGE) and r.subject not in board.contents.withdrawn]
+    for record in records:
+        newest[record.kind, record.subject, record.content["suite_sha256"]] = record.number
+    out = []
+    for record in records:
+        superseded = newest[record.kind, record.subject, record.content["suite_sha256"]] != record.number
+        if superseded and _made(record)["code_sha256"] != code_hash():
+            continue
+        n_runs = len(record.content["cells"]) if record.kind == DAMAGE else record.content["manifest"]["n_cells"]
+        out += [Sampled(record, place) for place in range(n_runs)]
+    return out
+
+
+def _all_proofs(board: Survey) -> list[Sampled]:
+    return [
+        Sampled(record, place)
+        for record in board.records(ENVELOPE)
+        if record.subject not in board.contents.withdrawn
+        for place, row in enumerate(record.content["rows"])
+        if row["verdict"] == "verified"
+    ]
+
+
+def _drawn(generator: np.random.Generator, items: list[Sampled], count: int) -> list[Sampled]:
+    chosen = generator.permutation(len(items))[:count]
+    return [items[int(i)] for i in sorted(chosen)]

@@ -1,0 +1,1 @@
+"""The operator's queue: stages of an evaluation, scores, audit."""

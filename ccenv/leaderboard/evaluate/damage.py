@@ -1,0 +1,209 @@
+"""The adversaries' track: what a network adversary does to a panel of senders, every trace checked for legality.
+
+The damage of a run is 1 - U / U0: utilisation against the adversary over utilisation against ``kind`` on the same path, with the
+same seed. Paths and seeds follow from the submission and the operator's secret, as for senders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ccenv.benchmarks.cells.curve import Cell, cells_of, play, values_of
+from ccenv.benchmarks.cells.players import agent_player, sender_of
+from ccenv.benchmarks.statistics.intervals import estimate
+from ccenv.benchmarks.suite.curve import Suite
+from ccenv.config import StrictModel, validate
+from ccenv.document import plain
+from ccenv.errors import CcenvError
+from ccenv.foreign import parse_yaml
+from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
+from ccenv.leaderboard.site.trace_view import view_json
+from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
+from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
+from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.submission.reader import parse_submission
+from ccenv.network.adversary import Adversary
+from ccenv.provenance import code_hash, machine, versions
+
+DAMAGE = "damage"
+WORST_VIEW = "worst.view.json"
+
+
+class Interval(StrictModel):
+    """An aggregate with its 95 % interval."""
+
+    iqm: float
+    low: float
+    high: float
+    n_runs: int
+
+
+class DamageCell(StrictModel):
+    """One path on which a sender met ``kind`` and the adversary.
+
+    Attributes:
+        sender: as the panel calls it.
+        scenario: of the panel.
+        seed: of the path.
+        undisturbed: utilisation against ``kind``.
+        utilisation: utilisation against the adversary.
+        sender_sha256: canonical hash of the sender, by which a proof about it is found; older records have none.
+    """
+
+    sender: Label
+    scenario: Label
+    seed: int
+    undisturbed: Annotated[float, Field(allow_inf_nan=False)]
+    utilisation: Annotated[float, Field(allow_inf_nan=False)]
+    sender_sha256: Sha256 | None = None
+
+    @property
+    def damage(self) -> float:
+        """Share of the undisturbed utilisation that the adversary took."""
+        return 1 - self.utilisation / self.undisturbed if self.undisturbed > 0 else 0.0
+
+
+class Damage(StrictModel):
+    """The record of a network adversary.
+
+    Attributes:
+        suite: the panel as published, whose hash ``suite_sha256`` is.
+        played: the panel as it was run, with the seeds of the submission; older records have it as ``suite``.
+    """
+
+    submission: Sha256
+    suite: dict[str, Any]
+    suite_sha256: Sha256
+    played: dict[str, Any] | None = None
+    code_sha256: Sha256
+    versions: dict[str, Text]
+    machine: dict[str, Text | float | None]
+    cells: tuple[DamageCell, ...] = Field(min_length=1)
+    score: Interval
+    recorded_at: Moment
+
+    @property
+    def as_run(self) -> dict[str, Any]:
+        """The panel as it was run."""
+        return self.suite if self.played is None else self.played
+
+    @property
+    def worst(self) -> DamageCell:
+        """The run with the lowest utilisation."""
+        return min(self.cells, key=lambda cell: (cell.utilisation, cell.sender, cell.scenario, cell.seed))
+
+    def of_sender(self, name: str) -> list[DamageCell]:
+        """Return the runs against a sender."""
+        return [cell for cell in self.cells if cell.sender == name]
+
+
+def panel() -> Suite:
+    """Return the panel: senders, paths and lengths."""
+    text = (resources.files("ccenv.leaderboard") / "panel.yaml").read_text(encoding="utf-8")
+    return validate(Suite, parse_yaml(text, "panel.yaml"), "panel.yaml")
+
+
+def undisturbed_cells(suite: Suite) -> list[Cell]:
+    """Return the cells of a panel against its nominal adversary, in the order of the suite."""
+    nominal = suite.model_copy(update={"adversaries": (suite.score.adversary,)})
+    return cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
+
+
+def measured(cell: Cell, adversary: Adversary) -> tuple[DamageCell, Any]:
+    """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
+    undisturbed = values_of(cell, play(cell))["utilisation"]
+    trace = play(cell, adversary)
+    used = values_of(cell, trace)["utilisation"]
+    if undisturbed is None or used is None:
+        raise CcenvError(f"cell {cell.name}: utilisation is not defined")
+    return DamageCell(
+        sender=cell.agent.label,
+        scenario=cell.scenario,
+        seed=cell.seed,
+        undisturbed=undisturbed,
+        utilisation=used,
+        sender_sha256=canonical_hash(sender_of(cell.agent)),
+    ), trace
+
+
+def score_of(cells: Sequence[DamageCell]) -> dict[str, Any]:
+    """Return the interquartile mean of the damage with its interval, stratified by sender and scenario."""
+    by_case: dict[str, list[float]] = {}
+    for cell in cells:
+        by_case.setdefault(f"{cell.sender}/{cell.scenario}", []).append(cell.damage)
+    return asdict(estimate(list(by_case.values())))
+
+
+@dataclass(frozen=True)
+class DamageStage:
+    """An adversary against the panel.
+
+    Attributes:
+        suite: the panel.
+    """
+
+    suite: Suite
+    name = "panel"
+    kind = DAMAGE
+    track = "adversary"
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Once per version of the panel and of the code."""
+        stem = f"{DAMAGE}/{submission}/{self.suite.sha256}/"
+        return stem, stem + code_hash()
+
+    def prepare(self, job: Job) -> Work:
+        """Derive the seeds."""
+        record = job.entrant.record
+        secret = secret_of(job.store, job.home, record.round)
+        seeds = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission).seeds
+        played = self.suite.model_copy(update={"seeds": seeds})
+        content = {
+            **job.head,
+            "stage": self.name,
+            "round": record.round,
+            "suite": plain(self.suite.model_dump()),
+            "suite_sha256": self.suite.sha256,
+            "played": plain(played.model_dump()),
+            "code_sha256": code_hash(),
+            "versions": versions(),
+            "machine": machine(),
+        }
+        return DamageWork(played, content, dict(job.entrant.files))
+
+
+@dataclass(frozen=True)
+class DamageWork:
+    """A panel to be played.
+
+    Attributes:
+        played: with the seeds of the submission.
+        content: of the record, as far as it is known.
+        files: of the submission, from which the adversary is read again.
+    """
+
+    played: Suite
+    content: dict[str, Any]
+    files: dict[str, bytes]
+    cpu_s = 0.0
+
+    def run(self, progress: Progress) -> Content:
+        """Play all of it; it takes seconds, so nothing of it is kept when it is interrupted."""
+        found = list(self._play(progress))
+        cells = [cell for cell, _ in found]
+        content = {**self.content, "cells": [cell.model_dump() for cell in cells], "score": score_of(cells)}
+        worst = min(range(len(cells)), key=lambda i: (cells[i].utilisation, cells[i].sender, cells[i].scenario, cells[i].seed))
+        return content, {WORST_VIEW: view_json(found[worst][1])}
+
+    def _play(self, progress: Progress) -> Iterator[tuple[DamageCell, Any]]:
+        adversary: Any = parse_submission(self.files, self.content["name"]).player
+        cells = undisturbed_cells(self.played)
+        for done, cell in enumerate(cells):
+            progress(done, len(cells))
+            yield measured(cell, adversary)
+        progress(len(cells), len(cells))

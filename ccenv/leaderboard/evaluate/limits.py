@@ -1,0 +1,194 @@
+"""A process of its own for what strangers handed in: it can be ended, and its memory and CPU time are capped.
+
+The cap on events is the packet engine's own. CPU time counts from one finished part to the next, over the worker and all that it
+started; memory is a cap of the system on each process, so that asking for more fails there and not here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.evaluate.stages import Content, Progress, Work
+
+_POLL_S = 0.2
+_MOST_GIB = 1_048_576
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a part of a stage may use.
+
+    Attributes:
+        cpu_s: CPU seconds per finished part (a task of the runner) and worker, > 0.
+        memory_bytes: address space of each process beyond what it has when it starts, >= 256 MiB.
+    """
+
+    cpu_s: float = 900.0
+    memory_bytes: int = 8 << 30
+
+    def __post_init__(self) -> None:
+        """Refuse limits that nothing could hold."""
+        if not 0 < self.cpu_s <= 1e7:
+            raise InputError(f"--cell-cpu is {self.cpu_s:g}; it must be above 0 and at most 10000000 seconds")
+        if not 256 << 20 <= self.memory_bytes <= _MOST_GIB << 30:
+            raise InputError(f"--cell-memory is {self.memory_bytes / 2**30:g} GiB; it must be 0.25 to {_MOST_GIB}")
+
+
+def limits_of(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
+    """Return limits as the command line names them. Raises InputError for what nothing could hold."""
+    if not cell_memory_gib <= _MOST_GIB:  # a number that is none, too
+        raise InputError(f"--cell-memory is {cell_memory_gib:g} GiB; it must be 0.25 to {_MOST_GIB}")
+    return Limits(cell_cpu_s, int(cell_memory_gib * 2**30))
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A stage that did not come through.
+
+    Attributes:
+        reason: one line.
+    """
+
+    reason: str
+
+
+class Worker:
+    """A process that does the work of stages one after the other; a new one is started after one that was ended.
+
+    Args:
+        limits: of each part.
+        processes: how many the runner uses, each with the CPU time of a part.
+    """
+
+    def __init__(self, limits: Limits, processes: int = 1) -> None:
+        self._limits = limits
+        self._processes = processes
+        self._process: Any = None
+        self._pipe: Any = None
+        self._alive: Any = None
+
+    def __enter__(self) -> Worker:
+        """Return itself; the process starts with the first work."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process and all that it started."""
+        self.end()
+
+    def run(self, work: Work, progress: Progress) -> Content | Failed:
+        """Do the work of a stage; return what it made, or why it failed."""
+        if self._process is None:
+            self._start()
+        cap_s = self._limits.cpu_s * self._processes + work.cpu_s
+        try:
+            self._pipe.send(work)
+            begun_s = used_cpu_s(self._process.pid)
+            while True:
+                if self._pipe.poll(_POLL_S):
+                    kind, *said = self._pipe.recv()
+                    if kind == "done":
+                        content: Content = said[0]
+                        return content
+                    if kind == "failed":
+                        return Failed(said[0])
+                    begun_s = used_cpu_s(self._process.pid)
+                    progress(*said)
+                elif used_cpu_s(self._process.pid) - begun_s > cap_s:
+                    self.end()
+                    return Failed(f"more than {cap_s:g} s of CPU time for one part: ended")
+        except (EOFError, ConnectionError):
+            return Failed(self._death())
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join()
+        for end in (self._pipe, self._alive):
+            end.close()
+        self._process = None
+
+    def _start(self) -> None:
+        import multiprocessing
+
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        reading, self._alive = context.Pipe(duplex=False)
+        self._process = context.Process(target=_serve, args=(theirs, reading, self._limits.memory_bytes))
+        self._process.start()
+        theirs.close()
+        reading.close()
+
+    def _death(self) -> str:
+        self._process.join()
+        code = self._process.exitcode
+        self.end()
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return f"the worker ended with {how} (a crash, or more memory than this machine has)"
+
+
+def used_cpu_s(session: int) -> float:
+    """Return the CPU seconds that the processes of a session have used, those that ended included; 0 where /proc is not there."""
+    ticks = 0
+    for entry in FilePath("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        if int(fields[3]) == session:
+            ticks += sum(int(field) for field in fields[11:15])
+    return float(ticks) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def _serve(pipe: Any, parent: Any, memory_bytes: int) -> None:
+    """Do work until the other end closes."""
+    os.setsid()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    _cap_memory(memory_bytes)
+    while True:
+        try:
+            work = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(_outcome(work, lambda done, total: pipe.send(("progress", done, total))))
+
+
+def _outcome(work: Work, progress: Progress) -> tuple[str, Any]:
+    try:
+        return "done", work.run(progress)
+    except MemoryError:
+        return "failed", "more memory than the cap of a process"
+    except CcenvError as error:
+        return "failed", str(error)
+    except Exception as error:  # whatever a submission provokes is a reason, not the end of the queue
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+def _end_with(parent: Any) -> None:
+    """End this process and all that it started when the operator's process ends, however it does."""
+    with suppress(EOFError, OSError):
+        parent.recv_bytes()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _cap_memory(memory_bytes: int) -> None:
+    """Cap the address space of this process and of those that it starts (Linux)."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(FilePath("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    cap = pages * resource.getpagesize() + memory_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (cap if hard == resource.RLIM_INFINITY else min(cap, hard), hard))

@@ -1,0 +1,119 @@
+"""From what ``ccenv verify --json`` prints to a verification record."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.agents import make_sender
+from ccenv.benchmarks.cells.identity import sender_hash
+from ccenv.config import validate
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import write_atomic
+from ccenv.leaderboard.store.records import ENDLESS, EXCUSED, VERIFICATION, Verification
+from ccenv.provenance import now
+
+_NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")
+
+
+def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
+    """Turn a report into a record.
+
+    Args:
+        report: the JSON object of ``ccenv verify``.
+        where: name of the report for messages.
+        agent: spec of the sender that was verified; by default the registered one of the report's name.
+
+    Raises:
+        InputError: if the report is not one, or speaks about another sender than agent.
+    """
+    if not isinstance(report, dict):
+        raise InputError(f"{where}: not a report of ccenv verify")
+    missing = [key for key in _NEEDED if key not in report]
+    if missing:
+        raise InputError(f"{where}: not a report of ccenv verify: {missing[0]!r} is missing")
+    if report["promises"] != ENDLESS:
+        raise InputError(f"{where}: a report of promises {report['promises']!r}, not {ENDLESS}: make it again with this ccenv")
+    sender = make_sender(agent or str(report["sender"]))
+    if sender.name != report["sender"]:
+        raise InputError(f"{where}: a report about {report['sender']!r}, not about {sender.name!r}")
+    queries = [_query(query, where) for query in report["queries"]] if isinstance(report["queries"], list) else []
+    _check_verdict(report["verdict"], [query["verdict"] for query in queries], where)
+    trace = report.get("trace")
+    data = {
+        "format_version": ENDLESS,
+        "agent": sender.name,
+        "agent_sha256": sender_hash(sender),
+        "model": report["model"],
+        "buffer": report["buffer"],
+        "property_name": report["property"],
+        "steps": report["T"],
+        "setting": report["setting_name"],
+        "verdict": report["verdict"],
+        "bound": None if report["property"] in EXCUSED else report.get("bound"),
+        "queries": queries,
+        "reason": report.get("reason", ""),
+        "seconds": report["seconds"],
+        "solver": report["solver"],
+        "trace": f"traces/{FilePath(trace).name}" if trace else None,
+        "finished_at": now(),
+    }
+    return validate(Verification, data, where)
+
+
+def _check_verdict(verdict: Any, verdicts: list[Any], where: str) -> None:
+    """Check that a verdict follows from those of its queries: proved if all are, refuted if one is."""
+    if not verdicts:
+        raise InputError(f"{where}: a report without queries: nobody can decide it again")
+    follows = {"verified": all(v == "verified" for v in verdicts), "refuted": "refuted" in verdicts}
+    if not follows.get(str(verdict), True):
+        raise InputError(f"{where}: the verdict is {verdict!r}, those of its queries are {', '.join(map(str, verdicts))[:100]}")
+
+
+def _query(query: Any, where: str) -> dict[str, Any]:
+    try:
+        return {"claim": query["claim"], "verdict": query["verdict"], "sha256": query["evidence"]["sha256"]}
+    except (KeyError, TypeError):
+        raise InputError(f"{where}: not a report of ccenv verify: a query lacks its claim, verdict or evidence") from None
+
+
+def store_report(report: Any, where: str, records: FilePath, agent: str | None = None) -> FilePath:
+    """Store a report and its counterexample among the records; the same question about the same sender is replaced.
+
+    Args:
+        report: the JSON object of ``ccenv verify``.
+        where: name of the report for messages.
+        records: folder of records, e.g. ``runs``.
+        agent: spec of the sender, see :func:`record_of`.
+
+    Returns:
+        Path: the folder of the record.
+
+    Raises:
+        InputError: if the report or its trace file is not what it should be.
+        CcenvError: if it cannot be written.
+    """
+    record = record_of(report, where, agent)
+    parts = [
+        record.agent,
+        record.agent_sha256[:8],
+        record.model,
+        f"buffer-{record.buffer}",
+        record.property_name,
+        f"T{record.steps}",
+    ]
+    folder = records / "verify" / re.sub("[^A-Za-z0-9_.-]", "-", "-".join(parts))
+    try:
+        (folder / "traces").mkdir(parents=True, exist_ok=True)
+        if record.trace is not None:
+            source = FilePath(report["trace"])
+            if not source.is_file():
+                raise InputError(f"{where}: its counterexample {source} is not there")
+            if source.resolve() != (folder / record.trace).resolve():
+                shutil.copyfile(source, folder / record.trace)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be written ({error.strerror})") from None
+    write_atomic(folder / VERIFICATION, (record.model_dump_json(indent=1) + "\n").encode())
+    return folder

@@ -1,0 +1,187 @@
+"""The operator's work: every stage of every submission that is not done yet, each stored when it is complete.
+
+Unfinished work lies in the board's folder, where a suite's run resumes cell by cell; the database holds finished stages only. So
+a crash at any point loses no more than the cells that were being played, and leaves nothing half-stored.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.benchmarks.run.backends import BACKENDS
+from ccenv.errors import InputError, require_extra, unknown_name
+from ccenv.files import locked, make_folder, write_atomic
+from ccenv.leaderboard.evaluate.failure import FAILURE, failure_slot, store_failure
+from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
+from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
+from ccenv.leaderboard.store.database import Store, Stored, TakenError
+from ccenv.leaderboard.store.home import WORK, Home
+from ccenv.leaderboard.submission.submit import Entrant, entrants
+from ccenv.leaderboard.submission.withdraw import withdrawn
+
+_ROOM_BYTES = 1 << 20
+
+Progress = Callable[[int, int], None]
+"""Called with the numbers of finished and of all parts of the task at hand."""
+
+Show = Callable[[int, "Task"], AbstractContextManager[Progress]]
+"""Called with the place of a task and the task before it is done; what it returns surrounds the task."""
+
+Done = Callable[[int, "Task", "Stored | None"], None]
+"""Called with the place of a task, the task, and its record after it was stored; None where another process was first."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A stage of a submission that is to be done."""
+
+    entrant: Entrant
+    stage: Stage
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.entrant.record.card.name}: {self.stage.name}"
+
+
+def tasks_of(
+    store: Store, stages: Sequence[Stage], *, pending: bool = False, only: Sequence[str] = (), retry: bool = False
+) -> list[Task]:
+    """Return what is to be done with the entries that were not taken back.
+
+    Args:
+        store: the board.
+        stages: in the order in which they are done.
+        pending: only what was never done; otherwise also what older code or smaller budgets did.
+        only: names of entries; empty: all.
+        retry: also what failed with this code.
+
+    Raises:
+        InputError: if there is nothing on the board, or no entry of a name.
+    """
+    gone = withdrawn(store)
+    everything = [entrant for entrant in entrants(store) if entrant.record.submission not in gone]
+    names = [entrant.record.card.name for entrant in everything]
+    if not everything:
+        raise InputError("nothing was handed in yet: ccenv board submit DIR")
+    for name in only:
+        if name not in names:
+            raise unknown_name("entry", name, names)
+    done = {record.slot for record in store.records()}
+    tasks = []
+    for entrant in everything:
+        if only and entrant.record.card.name not in only:
+            continue
+        for stage in stages:
+            if stage.track != entrant.record.card.track:
+                continue
+            stem, whole = stage.slots(entrant.record.submission)
+            failed = failure_slot(whole) in done and not retry
+            if whole not in done and not failed and not (pending and any(slot.startswith(stem) for slot in done)):
+                tasks.append(Task(entrant, stage))
+    return tasks
+
+
+def evaluate(
+    store: Store,
+    home: Home,
+    tasks: Sequence[Task],
+    *,
+    backend: str = "local",
+    workers: int | None = None,
+    show: Show = lambda place, task: nullcontext(lambda done, total: None),
+    done: Done = lambda place, task, record: None,
+    limits: Limits | None = None,
+) -> list[Stored]:
+    """Do tasks one after the other and store each when it is complete, or why it failed.
+
+    What fails because of a submission becomes a record, and the next task goes on. What fails because of the board, its folder or
+    its settings is raised.
+
+    Args:
+        store: the board.
+        home: where secrets and unfinished work lie.
+        tasks: of :func:`tasks_of`.
+        backend: of the benchmark runner; it does not change the results.
+        workers: processes; by default one per usable core.
+        show: shows the progress of a task.
+        done: told of each task.
+        limits: of CPU time and memory; None: the usual ones.
+
+    Returns:
+        list: the records that were stored.
+
+    Raises:
+        CcenvError: if the board or its folder fails, what was stored before stays; or if another process evaluates this board.
+    """
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    if backend == "ray":
+        require_extra("ray", "rllib")
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; it must be at least 1")
+    # Unfinished work of one evaluation is where the next one goes on, and is deleted when it is done: one at a time.
+    with locked(home.folder / WORK, "evaluation of this board"):
+        return _evaluate(store, home, tasks, backend, workers, show, done, limits or Limits())
+
+
+def _evaluate(
+    store: Store,
+    home: Home,
+    tasks: Sequence[Task],
+    backend: str,
+    workers: int | None,
+    show: Show,
+    done: Done,
+    limits: Limits,
+) -> list[Stored]:
+    stored = []
+    with Worker(limits, 1 if backend == "local" else workers or os.cpu_count() or 1) as worker:
+        for place, task in enumerate(tasks, start=1):
+            submission = task.entrant.record.submission
+            folder = home.work(submission)
+            job = Job(task.entrant, store, home, folder, backend, workers)
+            with show(place, task) as progress:
+                outcome = _outcome(task, job, worker, progress)
+            record = None
+            with suppress(TakenError):  # another process did the same work at the same time
+                if isinstance(outcome, Failed):
+                    _check_room(folder)
+                    record = store_failure(store, job, task.stage, outcome.reason)
+                else:
+                    _, slot = task.stage.slots(submission)
+                    record = store.append(task.stage.kind, submission, slot, *outcome)
+            stored += [record] if record is not None else []
+            done(place, task, record)
+            shutil.rmtree(folder / task.stage.name, ignore_errors=True)
+    for submission in {task.entrant.record.submission for task in tasks}:
+        shutil.rmtree(home.work(submission), ignore_errors=True)
+    return stored
+
+
+def _outcome(task: Task, job: Job, worker: Worker, progress: Progress) -> Content | Failed:
+    try:
+        _ = task.entrant.player  # read again through every rule, which may have become stricter
+    except InputError as error:
+        return Failed(str(error))
+    return worker.run(task.stage.prepare(job), progress)
+
+
+def _check_room(folder: FilePath) -> None:
+    """Write a file, so that a full or read-only disk is not blamed on a submission. Raises CcenvError."""
+    make_folder(folder)
+    write_atomic(folder / ".room", bytes(_ROOM_BYTES))
+    (folder / ".room").unlink()
+
+
+def outcome(record: Stored) -> dict[str, Any]:
+    """Return what the command line says about a stored stage."""
+    content = record.content
+    about = {"record": record.number, "kind": record.kind, "entry": content["name"], "stage": content["stage"]}
+    return {**about, "reason": content["reason"]} if record.kind == FAILURE else about

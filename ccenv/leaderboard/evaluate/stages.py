@@ -1,0 +1,293 @@
+"""The stages of an evaluation: a suite played with the submission's own seeds, and the verified envelope."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Protocol
+
+from ccenv.benchmarks.cells.attack import AttackCell
+from ccenv.benchmarks.cells.curve import Cell, play, values_of
+from ccenv.benchmarks.cells.identity import sender_hash
+from ccenv.benchmarks.cells.players import Player, agent_player
+from ccenv.benchmarks.report.write import TRACES
+from ccenv.benchmarks.run.runner import cells_for, run_suite
+from ccenv.benchmarks.run.store import CELLS, parse_cells
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.document import plain
+from ccenv.errors import EngineError, InputError, NoEncodingError, require_extra
+from ccenv.leaderboard.site.trace_view import view_json
+from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import ENDLESS
+from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
+from ccenv.leaderboard.submission.submit import Entrant
+from ccenv.provenance import code_hash, machine, now
+from ccenv.version import VERSION
+
+EVALUATION, ENVELOPE = "evaluation", "envelope"
+VIEW = ".view.json"
+
+Content = tuple[dict[str, Any], dict[str, bytes]]
+Progress = Callable[[int, int], None]
+"""Called with the numbers of finished and of all parts."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a stage works with.
+
+    Attributes:
+        entrant: who is evaluated.
+        store, home: the board.
+        folder: of unfinished work on this submission.
+        backend, workers: of the benchmark runner.
+    """
+
+    entrant: Entrant
+    store: Store
+    home: Home
+    folder: FilePath
+    backend: str
+    workers: int | None
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every record of a stage begins with."""
+        record = self.entrant.record
+        return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
+
+
+class Work(Protocol):
+    """What is done with the submission itself, in a process that can be ended; plain data, so that it can go there."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that it may use between two calls of progress, beside the cap of a cell."""
+
+    def run(self, progress: Progress) -> Content:
+        """Do it, or continue it; return the record and its files."""
+
+
+class Stage(Protocol):
+    """One thing that is done with a submission.
+
+    Attributes:
+        name: for people and folders.
+        kind: of the record.
+        track: of the submissions that it is for.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the record."""
+
+    @property
+    def track(self) -> str:
+        """Track of the submissions."""
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Return the beginning of the slot that says "was done once", and the whole slot of doing it now."""
+
+    def prepare(self, job: Job) -> Work:
+        """Return the work; what is wrong here is wrong with the board or its settings, not with the submission."""
+
+
+@dataclass(frozen=True)
+class SuiteStage:
+    """A suite, played by a sender with the seeds of its submission.
+
+    Attributes:
+        suite: as published.
+        traces: whether the worst trace is stored; its view always is, and the trace can be made again.
+    """
+
+    suite: SuiteBase
+    traces: bool = True
+    kind = EVALUATION
+    track = "sender"
+
+    @property
+    def name(self) -> str:
+        """Name of the suite."""
+        return self.suite.name
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Once per version of the suite and of the code."""
+        stem = f"{EVALUATION}/{submission}/{self.suite.sha256}/"
+        return stem, stem + code_hash()
+
+    def prepare(self, job: Job) -> Work:
+        """Derive the seeds and write the player."""
+        record = job.entrant.record
+        secret = secret_of(job.store, job.home, record.round)
+        played = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission)
+        content = {
+            **job.head,
+            "stage": self.name,
+            "round": record.round,
+            "suite": plain(self.suite.model_dump()),
+            "suite_sha256": self.suite.sha256,
+        }
+        spec = job.entrant.write_player(job.folder / "player")
+        return SuiteWork(played, content, job.folder / self.name, spec, record.card.spec, job.backend, job.workers, self.traces)
+
+
+@dataclass(frozen=True)
+class SuiteWork:
+    """A suite to be played.
+
+    Attributes:
+        played: with the seeds of the submission.
+        content: of the record, as far as it is known.
+        folder: of the run.
+        spec: what builds the sender.
+        classic: spec of a classic CCA, None for what was handed in.
+        backend, workers: of the runner.
+        traces: whether the worst trace is kept.
+    """
+
+    played: SuiteBase
+    content: dict[str, Any]
+    folder: FilePath
+    spec: str
+    classic: str | None
+    backend: str
+    workers: int | None
+    traces: bool
+    cpu_s = 0.0
+
+    def run(self, progress: Progress) -> Content:
+        """Play what is not finished yet."""
+        name = self.content["name"]
+        manifest = run_suite(
+            self.played,
+            self.folder,
+            extra_agents=[self.spec],
+            backend=self.backend,
+            workers=self.workers,
+            progress=progress,
+            pictures=False,
+        )
+        if not manifest["complete"]:
+            raise InputError(f"{name}: {manifest['n_missing']} cells of suite {self.content['stage']} are missing")
+        cells = (self.folder / CELLS).read_bytes()
+        player = agent_player(self.spec, self.classic)
+        files = {CELLS: cells, **self._worst_files(self.played, player, manifest["summary"][0], cells)}
+        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in manifest["agents"]]
+        return {**self.content, "manifest": manifest}, files
+
+    def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
+        """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
+        worst = entry["worst_case"]
+        cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
+        if isinstance(cell, AttackCell):
+            finding = cell.find()
+            trace, again = finding.trace, cell.values(finding)
+        elif isinstance(cell, Cell):
+            trace = play(cell)
+            again = values_of(cell, trace)
+        else:
+            return {}
+        recorded = next(record for record in parse_cells(lines, FilePath(CELLS)) if record["key"] == cell.key)
+        if again != recorded["metrics"]:
+            raise EngineError(f"cell {cell.name}: played again it has other metrics than its record")
+        worst["trace"] = f"{TRACES}/{cell.key}.npz"
+        files = {worst["trace"] + VIEW: view_json(trace)}
+        if self.traces:
+            with tempfile.TemporaryDirectory() as scratch:
+                trace.save(FilePath(scratch) / "trace.npz")
+                files[worst["trace"]] = (FilePath(scratch) / "trace.npz").read_bytes()
+        return files
+
+
+@dataclass(frozen=True)
+class EnvelopeStage:
+    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so.
+
+    Attributes:
+        budget_s: wall seconds for the whole table.
+        samples: T.
+    """
+
+    budget_s: float
+    samples: int = 9
+    name = "envelope"
+    kind = ENVELOPE
+    track = "sender"
+
+    def slots(self, submission: str) -> tuple[str, str]:
+        """Once per version of ccenv, length and budget."""
+        stem = f"{ENVELOPE}/{submission}/"
+        return stem, f"{stem}{VERSION}/T{self.samples}/{self.budget_s:g}s"
+
+    def prepare(self, job: Job) -> Work:
+        """Check the setting and write the player."""
+        require_extra("z3", "verify")
+        from ccenv.smt.network.setting import Setting
+
+        Setting(samples=self.samples)
+        spec = job.entrant.write_player(job.folder / "player")
+        content = {**job.head, "stage": self.name, "T": self.samples, "budget_s": self.budget_s, "machine": machine()}
+        content["player_sha256"] = sender_hash(job.entrant.player)  # type: ignore[arg-type]
+        content["promises"] = ENDLESS
+        return EnvelopeWork(content, str(job.folder / self.name), spec, job.workers or 1)
+
+
+@dataclass(frozen=True)
+class EnvelopeWork:
+    """An envelope to be computed.
+
+    Attributes:
+        content: of the record, as far as it is known.
+        folder: of traces.
+        spec: what builds the sender.
+        workers: how many cells side by side.
+    """
+
+    content: dict[str, Any]
+    folder: str
+    spec: str
+    workers: int
+
+    @property
+    def cpu_s(self) -> float:
+        """The solver holds its own budget of wall time; here only what it could burn in that time."""
+        return float(self.content["budget_s"]) * self.workers
+
+    def run(self, progress: Progress) -> Content:
+        """Compute the table."""
+        from ccenv.smt.claims.envelope import EnvelopeRun, run_envelope
+
+        content, done = self.content, 0
+
+        def show(_: dict[str, Any]) -> None:
+            nonlocal done
+            done += 1
+            progress(done, max(done, _ENVELOPE_ROWS))
+
+        run = EnvelopeRun(self.spec, content["T"], None, content["budget_s"], folder=self.folder)
+        try:
+            table = run_envelope(run, self.workers, progress=show)
+        except NoEncodingError as error:
+            reason = str(error).replace(self.spec, content["name"])[:500]
+            return {**content, "rows": [], "reason": reason, "solver": "", "setting_name": "none", "seconds": 0.0}, {}
+        rows = [{key: row.get(key) for key in _ROW} for row in table["rows"]]
+        return {
+            **content,
+            "rows": rows,
+            "reason": "",
+            "solver": table["solver"],
+            "setting_name": table["setting_name"],
+            "seconds": table["seconds"],
+        }, {}
+
+
+_ENVELOPE_ROWS = 33  # of a program; for the progress bar only
+_ROW = ("model", "buffer", "metric", "unit", "verdict", "bound", "beyond", "seconds", "reason", "query_sha256")

@@ -1,0 +1,271 @@
+"""The board as data: a pure function of the records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ccenv.benchmarks.statistics.comparison import Tasks, probability_of_improvement
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
+from ccenv.leaderboard.store.records import BenchRecord, Cell, Manifest, Player, Summary, VerificationRecord, WorstCase, slug
+from ccenv.leaderboard.submission.lookalike import folded
+from ccenv.leaderboard.submission.submit import SubmissionRecord
+from ccenv.metrics.trace import Measure
+
+ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
+CLASSIC = "classic"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A worst case and the record that holds its trace.
+
+    Attributes:
+        case: the worst case.
+        record: where from.
+        stale: played by other code than the newest record of the suite.
+    """
+
+    case: WorstCase
+    record: BenchRecord
+    stale: bool = False
+
+    @property
+    def suite(self) -> str:
+        """Name of the suite in which it was found."""
+        return self.record.suite.name
+
+    @property
+    def metric(self) -> Measure:
+        """The metric that it is the worst value of."""
+        return self.record.suite.measure(self.case.metric)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One sender in one suite.
+
+    Attributes:
+        player, summary, cells: as recorded.
+        record: where from.
+        stale: played by other code than the newest record of the suite.
+        better: probability that a run beats one of the table's reference, with its interval, or None.
+    """
+
+    player: Player
+    summary: Summary
+    cells: list[Cell]
+    record: BenchRecord
+    stale: bool
+    better: tuple[float, float, float] | None = None
+
+    def tasks(self, metric: str, adversary: str) -> Tasks:
+        """Return the values of a metric against an adversary, per scenario."""
+        found: dict[str, list[float]] = {}
+        for cell in self.cells:
+            value = cell.metrics.get(metric)
+            if cell.adversary == adversary and value is not None:
+                found.setdefault(cell.scenario, []).append(value)
+        return {name: np.array(values) for name, values in found.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One sender on the board.
+
+    Attributes:
+        player: who it is.
+        slug: file name of its page.
+        results: its results, one per suite.
+        worst: the worst case found in any suite of the kind that counts, or None.
+        verifications: what solvers said about exactly this sender.
+        submission: what was handed in, or None where the records come from folders.
+        envelope: what was proved about it within a budget, or None.
+    """
+
+    player: Player
+    slug: str
+    results: list[Result]
+    worst: Finding | None
+    verifications: list[VerificationRecord]
+    submission: SubmissionRecord | None
+    envelope: EnvelopeRecord | None
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The kinds of answers that there are about it: verified, refuted, unknown; none where nobody asked."""
+        seen = {record.result.verdict for record in self.verifications}
+        rows = self.envelope.envelope.rows if self.envelope is not None else ()
+        seen |= {row.verdict for row in rows}
+        return sorted(seen) or ["none"]
+
+
+@dataclass
+class Table:
+    """One suite on the board.
+
+    Attributes:
+        suite, sha256: which, as published.
+        superseded: a newer version of the suite is on the board.
+        rows: best nominal score first; (first possible rank, last possible rank, result). Senders whose intervals overlap
+            cannot be separated by the data and share ranks.
+        reference: label of the sender that the others are compared with: the best classic CCA, else the last row.
+        manifests: runs that the rows come from.
+    """
+
+    suite: SuiteBase
+    sha256: str
+    superseded: bool
+    rows: list[tuple[int, int, Result]] = field(default_factory=list)
+    reference: str = ""
+    manifests: list[Manifest] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Board:
+    """Everything that the pages show.
+
+    Attributes:
+        tables: suites; the first one ranks the senders.
+        entries: (label, hash) -> sender.
+        damages: network adversaries, most damage first.
+        records: what all this was made from.
+        by_author: author -> number of submissions by authors whose names look like it.
+    """
+
+    tables: list[Table]
+    entries: dict[tuple[str, str], Entry]
+    damages: list[DamageRecord]
+    records: Records
+    by_author: dict[str, int]
+
+    def entry(self, player: Player) -> Entry:
+        """Return the entry of a sender."""
+        return self.entries[player.label, player.sha256]
+
+
+def make_board(records: Records) -> Board:
+    """Arrange the records.
+
+    Where several runs of a suite hold the same sender, the newest counts.
+    """
+    benches = sorted(records.benches, key=lambda b: b.order)
+    tables = [_table(benches, name) for name in sorted({(b.suite.name, b.suite_sha256) for b in benches})]
+    newest = {t.suite.name: max(o.suite.version for o in tables if o.suite.name == t.suite.name) for t in tables}
+    for table in tables:
+        table.superseded = table.suite.version < newest[table.suite.name]
+    tables.sort(key=lambda t: (t.superseded, ADVERSARIAL in t.suite.tags, t.suite.name, -t.suite.version, t.sha256))
+    results: dict[tuple[str, str], list[Result]] = {}
+    for table in tables:
+        for _, _, result in table.rows:
+            results.setdefault((result.player.label, result.player.sha256), []).append(result)
+    handed_in = {record.submission: record for record in records.submissions}
+    envelopes = {record.submission: record for record in records.envelopes}
+    entries = {
+        key: Entry(
+            own[0].player,
+            slug(*key),
+            own,
+            _worst(own),
+            _about(own[0].player, records.verifications),
+            handed_in.get(own[0].record.submission),
+            envelopes.get(own[0].record.submission),
+        )
+        for key, own in sorted(results.items())
+    }
+    damages = sorted({d.submission: d for d in records.damages}.values(), key=lambda d: (-d.damage.score.iqm, d.name))
+    alike = Counter(folded(record.card.author) for record in records.submissions)
+    authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
+    return Board(tables, entries, damages, records, authors)
+
+
+def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:
+    own = [b for b in benches if (b.suite.name, b.suite_sha256) == which]
+    newest_code = own[-1].manifest.code_sha256
+    found: dict[tuple[str, str], Result] = {}
+    for bench in own:
+        for player in bench.manifest.agents:
+            for summary in bench.manifest.summary:
+                if (summary.agent, summary.agent_sha256) == (player.label, player.sha256):
+                    cells = [cell for cell in bench.cells if cell.agent_sha256 == player.sha256 and cell.agent == player.label]
+                    stale = bench.manifest.code_sha256 != newest_code
+                    found[player.label, player.sha256] = Result(player, summary, cells, bench, stale)
+    suite = own[0].suite
+    table = Table(suite, which[1], False, manifests=[b.manifest for b in own])
+    rows = ranked(list(found.values()), suite.measure(suite.score.metric))
+    reference = next((result for _, _, result in rows if result.player.kind == CLASSIC), rows[-1][2] if rows else None)
+    if reference is not None:
+        table.reference = reference.player.label
+        table.rows = [(first, last, _compared(result, reference, suite)) for first, last, result in rows]
+    return table
+
+
+def _compared(result: Result, reference: Result, suite: SuiteBase) -> Result:
+    if result is reference:
+        return result
+    score = suite.score
+    better = probability_of_improvement(
+        result.tasks(score.metric, score.adversary),
+        reference.tasks(score.metric, score.adversary),
+        higher_is_better=suite.measure(score.metric).direction == "higher",
+    )
+    return Result(result.player, result.summary, result.cells, result.record, result.stale, better)
+
+
+def ranked(results: list[Result], metric: Measure) -> list[tuple[int, int, Result]]:
+    """Rank by nominal score; an entry may be anywhere among those whose intervals overlap with its own."""
+    sign = 1.0 if metric.direction == "higher" else -1.0
+
+    def interval(result: Result) -> tuple[float, float, float]:
+        score = result.summary.score
+        if score is None:
+            return float("-inf"), float("-inf"), float("-inf")
+        low, high = sorted((sign * score.low, sign * score.high))
+        return low, sign * score.iqm, high
+
+    lows = np.sort([interval(result)[0] for result in results])
+    highs = np.sort([interval(result)[2] for result in results])
+    rows = []
+    for result in sorted(results, key=lambda r: (-interval(r)[1], r.player.label, r.player.sha256)):
+        low, _, high = interval(result)
+        better = len(lows) - int(np.searchsorted(lows, high, side="right"))
+        worse = int(np.searchsorted(highs, low, side="left"))
+        rows.append((1 + better, len(results) - worse, result))
+    return rows
+
+
+def _worst(results: list[Result]) -> Finding | None:
+    """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix.
+
+    What today's code found counts before what older code found; where only older code looked, its worst case is shown as such.
+    """
+    hard = [result for result in results if ADVERSARIAL in result.record.suite.tags]
+    found = [result for result in hard or results if result.summary.worst_case is not None]
+    current = [result for result in found if not result.stale]
+    worst: Finding | None = None
+    for result in current or found:
+        case = result.summary.worst_case
+        if case is None:
+            continue
+        if worst is None or (case.metric == worst.case.metric and worst.metric.worse(case.value, worst.case.value)):
+            worst = Finding(case, result.record, result.stale)
+    return worst
+
+
+def _about(player: Player, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
+    own = [v for v in verifications if v.result.agent_sha256 == player.sha256]
+    return sorted(own, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
+
+
+def worst_by_adversary(result: Result, adversaries: tuple[str, ...], metric: Measure) -> dict[str, float | None]:
+    """Return the worst value of a metric that each adversary reached against a sender, None where there is no value."""
+    out: dict[str, float | None] = {}
+    for adversary in adversaries:
+        values = [cell.metrics.get(metric.name) for cell in result.cells if cell.adversary == adversary]
+        defined = [value for value in values if value is not None]
+        worst = min if metric.direction == "higher" else max
+        out[adversary] = worst(defined) if defined else None
+    return out

@@ -1,0 +1,193 @@
+"""The pages: static HTML from a board. Two builds from the same records are equal to the last byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from importlib import resources
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.foreign import resolve_inside
+from ccenv.leaderboard.site import drawing, views
+from ccenv.leaderboard.site.board import Board, Finding, make_board
+from ccenv.leaderboard.site.sources import Records
+from ccenv.metrics.trace import METRICS
+from ccenv.version import VERSION
+
+DATA = "board.json"
+FORMAT = "ccenv-board"
+_STATIC = ("board.js", "style.css")
+_FOLDERS = ("entries", "suites", "traces", "submissions")
+
+
+def build_site(records: Records, out: FilePath) -> dict[str, Any]:
+    """Build the site from records.
+
+    Args:
+        records: of a database or of folders.
+        out: folder of the site; an older board there is replaced, anything else is not touched.
+
+    Returns:
+        dict: ``index`` (path of the page), numbers of suites, senders, adversaries and verifications.
+
+    Raises:
+        MissingExtraError: without Jinja2.
+        InputError: for damaged records, or an ``out`` that holds something else.
+        CcenvError: if the site cannot be written.
+    """
+    require_extra("jinja2", "board")
+    board = make_board(records)
+    _replace(out, _pages(board) | _copies(board))
+    return {
+        "index": out / "index.html",
+        "suites": len(board.tables),
+        "senders": len(board.entries),
+        "adversaries": len(board.damages),
+        "verifications": len(records.verifications) + len(records.envelopes),
+    }
+
+
+def _pages(board: Board) -> dict[str, bytes]:
+    """Return file name -> content of everything that is text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ccenv.leaderboard"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": views.number,
+        "quantity": views.quantity,
+        "interval_path": lambda score: drawing.interval_path(score.low, score.high),
+        "interval_point": drawing.interval_point,
+    }
+    tables = [views.table_view(board, table) for table in board.tables]
+    damages = views.damage_view(board)
+    shared = {"version": VERSION, "board": board, "tables": tables, "damages": damages}
+
+    def page(template: str, root: str, **given: Any) -> bytes:
+        return environment.get_template(template).render(shared, root=root, **given).encode()
+
+    pages = {
+        "index.html": page("index.html", "", rows=views.index_rows(board) if board.tables else []),
+        "adversaries.html": page("adversaries.html", ""),
+        "method.html": page("method.html", "", metrics=METRICS),
+    }
+    for table in tables:
+        pages[table["page"]] = page("suite.html", "../", table=table)
+    for entry in board.entries.values():
+        pages[f"entries/{entry.slug}.html"] = page("entry.html", "../", entry=entry, view=views.entry_view(board, entry))
+    for row in damages:
+        pages[f"entries/{row['slug']}.html"] = page("adversary.html", "../", row=row)
+    folder = resources.files("ccenv.leaderboard") / "static"
+    pages |= {name: folder.joinpath(name).read_bytes() for name in _STATIC}
+    pages[DATA] = (json.dumps(_data(board, damages), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    return pages
+
+
+def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the board for programs: what the pages show, without formatting."""
+    tables = [
+        {
+            "suite": table.suite.name,
+            "version": table.suite.version,
+            "suite_sha256": table.sha256,
+            "reference": table.reference,
+            "rows": [
+                {
+                    "sender": result.player.label,
+                    "sender_sha256": result.player.sha256,
+                    "rank": [first, last],
+                    "score": None if result.summary.score is None else result.summary.score.model_dump(),
+                    "probability_of_improvement": result.better,
+                    "means": result.summary.against[table.suite.score.adversary],
+                    "stale": result.stale,
+                }
+                for first, last, result in table.rows
+            ],
+        }
+        for table in board.tables
+    ]
+    senders = [
+        {
+            "sender": entry.player.label,
+            "sender_sha256": entry.player.sha256,
+            "kind": entry.player.kind,
+            "submission": None if entry.submission is None else entry.submission.model_dump(),
+            "worst_case": None if entry.worst is None else _worst(entry.worst),
+            "verifications": [v.result.model_dump() for v in entry.verifications],
+            "envelope": None if entry.envelope is None else entry.envelope.envelope.model_dump(),
+        }
+        for entry in board.entries.values()
+    ]
+    adversaries = [
+        {
+            "adversary": row["name"],
+            "submission": row["submission"].submission,
+            "rank": row["rank"],
+            "damage": row["score"].model_dump(),
+            "senders": row["senders"],
+            "gap": row["gap"],
+        }
+        for row in damages
+    ]
+    head = {"format": FORMAT, "format_version": 2, "chain": board.records.chain}
+    withdrawn = [{"name": record.card.name, "submission": record.submission} for record in board.records.withdrawn]
+    keys = ("name", "submission", "stage", "reason", "recorded_at")
+    failures = [{key: failure[key] for key in keys} for failure in board.records.failures]
+    rows = {"tables": tables, "senders": senders, "adversaries": adversaries}
+    return {**head, **rows, "withdrawn": withdrawn, "failures": failures}
+
+
+def _worst(found: Finding) -> dict[str, Any]:
+    return {"suite": found.suite, **found.case.model_dump(), "stale": found.stale}
+
+
+def _copies(board: Board) -> dict[str, bytes]:
+    """Return file name -> content of the traces, plots and submissions that the pages link."""
+    out: dict[str, bytes] = {}
+    for entry in board.entries.values():
+        if entry.worst is not None:
+            for suffix, name in (("npz", entry.worst.case.trace), ("png", entry.worst.case.plot)):
+                link = views.trace_link(entry.worst, suffix)
+                content = entry.worst.record.read(name) if link is not None and name is not None else None
+                if link is not None and content is not None:
+                    out[link] = content
+        for record in entry.verifications:
+            link = views.proof_link(record)
+            content = record.read(record.result.trace) if record.result.trace is not None else None
+            if link is not None and content is not None:
+                out[link] = content
+    if board.records.handed_in is not None:
+        for submission in board.records.submissions:
+            for name, digest in submission.files.items():
+                out[f"submissions/{submission.submission[:16]}/{name}"] = board.records.handed_in(digest)
+    return out
+
+
+def _replace(out: FilePath, files: dict[str, bytes]) -> None:
+    """Put the site in place of an older one at once; refuse a folder that holds anything else."""
+    if out.exists() and not (out.is_dir() and ((out / DATA).is_file() or not any(out.iterdir()))):
+        raise InputError(f"{out} holds something that is not a board: give another --out")
+    beside = out.resolve().with_name(f".{out.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        for folder in _FOLDERS:
+            (beside / folder).mkdir(parents=True)
+        for name, content in sorted(files.items()):
+            file = resolve_inside(beside, name, "file of the site")
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(content)
+        if out.exists():
+            shutil.rmtree(out)
+        os.replace(beside, out)
+    except OSError as error:
+        raise CcenvError(f"{out}: cannot be written ({error.strerror})") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

@@ -1,0 +1,145 @@
+"""Places of points and lines in the pages' pictures: plain numbers and SVG path texts, rounded, so that builds are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccenv.benchmarks.statistics.comparison import Tasks, performance_profile
+
+WIDTH = 640.0
+THRESHOLDS = np.linspace(0.0, 1.0, 41)
+
+
+def interval_path(low: float, high: float) -> str:
+    """Return the line of an interval in a 100 x 12 picture of [0, 1]."""
+    return f"M{_clip(low) * 100:.1f} 6H{_clip(high) * 100:.1f}"
+
+
+def interval_point(value: float) -> str:
+    """Return where the middle of an interval lies in the same picture."""
+    return f"{_clip(value) * 100:.1f}"
+
+
+def _clip(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+def line(xs: Sequence[float] | np.ndarray, ys: Sequence[float] | np.ndarray) -> str:
+    """Return a path through points."""
+    points = [f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True)]
+    return "M" + "L".join(points) if points else ""
+
+
+def ticks(largest: float, most: int = 6) -> list[float]:
+    """Return round numbers from 0 to at most largest."""
+    if not largest > 0:
+        return [0.0]
+    raw = largest / most
+    scale = 10.0 ** np.floor(np.log10(raw))
+    step = next(scale * nice for nice in (1, 2, 5, 10) if scale * nice >= raw * (1 - 1e-9))
+    return [round(float(i * step), 10) for i in range(int(largest / step + 1e-9) + 1)]
+
+
+def scatter(points: Sequence[tuple[int, str, float, float]]) -> dict[str, Any]:
+    """Place (number, label, delay in Rm, utilisation) in a 640 x 320 picture; up and left is better."""
+    widest = max([1.0, *(delay for _, _, delay, _ in points)])
+    lowest = min([0.9, *(used for _, _, _, used in points)])
+    low = max(0.0, int(lowest * 10) / 10)
+
+    def x(delay: float) -> float:
+        return round(56 + 560 * delay / (widest * 1.05), 1)
+
+    def y(used: float) -> float:
+        return round(16 + 256 * (1.02 - used) / (1.02 - low), 1)
+
+    step = 0.02 if low >= 0.9 else 0.1 if low >= 0.5 else 0.2
+    return {
+        "points": [{"number": n, "label": name, "x": x(d), "y": y(u), "delay": d, "used": u} for n, name, d, u in points],
+        "x_ticks": [(x(value), f"{value:g}") for value in ticks(widest)],
+        "y_ticks": [(y(1 - i * step), f"{1 - i * step:.2f}") for i in range(int((1 - low) / step + 1e-9) + 1)],
+    }
+
+
+def profile(curves: Mapping[str, Tasks]) -> dict[str, Any]:
+    """Place performance profiles, share of runs above each threshold, in a 640 x 320 picture.
+
+    Args:
+        curves: label -> values per scenario; at most eight are told apart by colour.
+    """
+
+    def x(values: np.ndarray) -> np.ndarray:
+        return 56 + 560 * values
+
+    def y(values: np.ndarray) -> np.ndarray:
+        return 16 + 256 * (1 - values)
+
+    lines = []
+    for index, (label, tasks) in enumerate(curves.items()):
+        share, low, high = performance_profile(tasks, THRESHOLDS)
+        band = line(np.concatenate((x(THRESHOLDS), x(THRESHOLDS)[::-1])), np.concatenate((y(high), y(low)[::-1])))
+        lines.append({"label": label, "colour": index % 8, "path": line(x(THRESHOLDS), y(share)), "band": band + "Z"})
+    axis = np.linspace(0, 1, 6)
+    return {
+        "lines": lines,
+        "x_ticks": [(float(a), f"{v:.1f}") for a, v in zip(x(axis), axis, strict=True)],
+        "y_ticks": [(float(a), f"{v:.1f}") for a, v in zip(y(axis), axis, strict=True)],
+    }
+
+
+def strips(own: Tasks, reference: Tasks) -> dict[str, Any]:
+    """Place the runs of each scenario as points on a line of its own, with the span of a reference's runs behind them."""
+    everything = [*own.values(), *reference.values()]
+    high = max([1e-9, *(float(values.max()) for values in everything if len(values))])
+    low = min([0.0, *(float(values.min()) for values in everything if len(values))])
+
+    def x(value: float) -> float:
+        return round(190 + 430 * (value - low) / (high - low), 1)
+
+    rows = []
+    for index, (name, values) in enumerate(own.items()):
+        other = reference.get(name)
+        rows.append(
+            {
+                "name": name,
+                "y": 14 + 22 * index,
+                "points": [x(float(value)) for value in np.sort(values)],
+                "median": x(float(np.median(values))),
+                "span": None if other is None or not len(other) else (x(float(other.min())), x(float(other.max()))),
+            }
+        )
+    height = 22 * len(rows) + 30
+    marks = [(x(value), f"{value:g}") for value in ticks(high)]
+    return {"rows": rows, "height": height, "ticks": marks, "bottom": 22 * len(rows) + 6}
+
+
+def trace_view(view: dict[str, Any]) -> dict[str, Any]:
+    """Place a trace's view: rates above (640 x 200), queue below (640 x 120); both share the time axis."""
+    times = np.array(view["time_s"])
+    end = float(times[-1])
+    xs = 56 + 560 * times / end
+    sent = np.sum([flow["sent_mbps"] for flow in view["flows"]], axis=0)
+    top = max(float(np.max(view["link_mbps"])) * 1.6, 1e-9)
+    deepest = max(float(np.max(view["queue_ms"])), 1e-9)
+
+    def rate_path(values: Any) -> str:
+        return line(xs, 12 + 170 * (1 - np.minimum(np.array(values), top) / top))
+
+    lines = [{"kind": "link", "label": "link rate", "path": rate_path(view["link_mbps"])}]
+    lines.append({"kind": "sent", "label": "sent by all flows", "path": rate_path(sent)})
+    for index, flow in enumerate(view["flows"]):
+        lines.append(
+            {"kind": f"flow{index % 4}", "label": f"delivered, {flow['sender']}", "path": rate_path(flow["delivered_mbps"])}
+        )
+    series = {"time_s": view["time_s"], "link": view["link_mbps"], "sent": [round(float(v), 3) for v in sent]}
+    series |= {"delivered": [f["delivered_mbps"] for f in view["flows"]], "queue_ms": view["queue_ms"], "lost": view["lost_mbps"]}
+    return {
+        "lines": lines,
+        "queue": line(xs, 212 + 90 * (1 - np.array(view["queue_ms"]) / deepest)),
+        "rate_ticks": [(round(12 + 170 * (1 - v / top), 1), f"{v:g}") for v in ticks(top, 4)],
+        "queue_ticks": [(round(212 + 90 * (1 - v / deepest), 1), f"{v:g}") for v in ticks(deepest, 3)],
+        "time_ticks": [(round(56 + 560 * v / end, 1), f"{v:g}") for v in ticks(end, 8)],
+        "series": series,
+    }

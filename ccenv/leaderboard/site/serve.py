@@ -1,0 +1,119 @@
+"""A preview of the site for this machine only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.leaderboard.site.build import DATA
+
+POLICY = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
+
+
+MOST_CONNECTIONS = 32
+SILENCE_S = 5.0  # without a byte
+WHOLE_S = 30.0  # of a connection, however its bytes are spread
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Files of the site, with the headers that a public server should send, no links, no listings, no log."""
+
+    timeout = SILENCE_S
+
+    def send_head(self) -> Any:
+        """Refuse what is not a plain file of the site's own folder, such as a link or a pipe."""
+        path = self.translate_path(self.path)
+        if not _is_own(FilePath(path)):
+            self.send_error(404)
+            return None
+        return super().send_head()
+
+    def end_headers(self) -> None:
+        """Add the headers."""
+        self.send_header("Content-Security-Policy", POLICY + "; frame-ancestors 'none'")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def list_directory(self, path: object) -> None:
+        """Refuse."""
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def _is_own(path: FilePath) -> bool:
+    """Tell whether a path below the resolved folder is a plain file or folder, and no part of it a link."""
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):  # the page of a folder is its index
+            return not (path / "index.htm").exists() and _is_own(path / "index.html")
+        return stat.S_ISREG(mode) and path.resolve() == path
+    except (OSError, ValueError):
+        return False
+
+
+class _Server(ThreadingHTTPServer):
+    """A server whose connections are few and end."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve in a thread, or hang up where there are too many already."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve; a connection that takes too long is ended."""
+        end = threading.Timer(WHOLE_S, _hang_up, (request,))
+        end.daemon = True
+        end.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that the other side, or the time limit, ended."""
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def make_server(site: FilePath, port: int) -> ThreadingHTTPServer:
+    """Return a server for 127.0.0.1 that is not running yet.
+
+    Args:
+        site: folder that ``ccenv board build`` made.
+        port: 0 for any free one.
+
+    Raises:
+        InputError: if the folder is no site or the port cannot be.
+        CcenvError: if the port is taken.
+    """
+    if not (site / DATA).is_file():
+        raise InputError(f"{site}: there is no site; make one: ccenv board build --out {site}")
+    if not 0 <= port < 65536:
+        raise InputError(f"--port is {port}; it must be 0 to 65535")
+    try:
+        return _Server(("127.0.0.1", port), partial(_Handler, directory=str(site.resolve())))
+    except OSError as error:
+        raise CcenvError(f"port {port} cannot be used ({error.strerror}): give another --port") from None

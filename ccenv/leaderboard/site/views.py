@@ -1,0 +1,312 @@
+"""What the templates show: numbers formatted once, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError
+from ccenv.foreign import parse_json
+from ccenv.leaderboard.evaluate.damage import WORST_VIEW
+from ccenv.leaderboard.evaluate.stages import VIEW
+from ccenv.leaderboard.site import drawing
+from ccenv.leaderboard.site.board import CLASSIC, Board, Entry, Finding, Result, Table, worst_by_adversary
+from ccenv.leaderboard.site.trace_view import view_of
+from ccenv.leaderboard.store.records import VerificationRecord
+from ccenv.metrics.trace import Measure
+from ccenv.network.trace import load_trace
+
+DASH = "\N{EN DASH}"
+DELAY, USED = "queueing_delay_mean_s", "utilisation"
+_PROFILES = 6
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with a fixed count of decimals, a dash where there is none."""
+    return DASH if value is None else f"{value:.{digits}f}"
+
+
+def quantity(value: float | None, metric: Measure) -> str:
+    """Return a metric's value as people read it: delays in milliseconds, loss in per cent, ratios with three decimals."""
+    if value is None:
+        return DASH
+    if metric.unit == "s":
+        return f"{value * 1e3:.1f}"
+    return f"{value * 100:.2f}" if metric.name == "loss_fraction" else f"{value:.3f}"
+
+
+def shown_unit(metric: Measure) -> str:
+    """Return the unit that ``quantity`` uses."""
+    return "ms" if metric.unit == "s" else "%" if metric.name == "loss_fraction" else metric.unit
+
+
+def rank(first: int, last: int) -> str:
+    """Return a range of ranks."""
+    return str(first) if first == last else f"{first}{DASH}{last}"
+
+
+def suite_page(table: Table) -> str:
+    """Return the file name of a suite's page."""
+    return f"suites/{table.suite.name}-{table.suite.version}-{table.sha256[:8]}.html"
+
+
+def index_rows(board: Board) -> list[dict[str, Any]]:
+    """Return the rows of the senders' track, as little as the index needs of each."""
+    table = board.tables[0]
+    return [
+        {
+            "place": place,
+            "rank": rank(first, last),
+            "result": result,
+            "score": result.summary.score,
+            "entry": board.entry(result.player),
+            "card": _card(board.entry(result.player)),
+            "better": result.better,
+            "worst": board.entry(result.player).worst,
+            "proof": headline(board.entry(result.player)),
+            "verdicts": board.entry(result.player).verdicts,
+        }
+        for place, (first, last, result) in enumerate(table.rows, start=1)
+    ]
+
+
+def _card(entry: Entry) -> dict[str, Any]:
+    """Return kind and author of an entry."""
+    record = entry.submission
+    return {"kind": entry.player.kind, "author": record.card.author if record is not None else ""}
+
+
+def headline(entry: Entry) -> dict[str, Any] | None:
+    """Return the one answer of a solver that the index shows, and how many there are.
+
+    Of an envelope this is the utilisation that is proved on CCAC with any buffer; of single questions the first.
+    """
+    if entry.envelope is not None and entry.envelope.envelope.rows:
+        envelope = entry.envelope.envelope
+        rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC}
+        if not rows:
+            return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **about}
+        proved = sum(row.bound is not None for row in rows)
+        best = next((r for r in rows if (r.model, r.buffer, r.metric) == ("ccac", "arbitrary", USED)), rows[0])
+        text = f"{proved} of {len(rows)} bounds proved"
+        return {"verdict": best.verdict, "bound": best.bound, "text": text, **about}
+    if entry.verifications:
+        result = entry.verifications[0].result
+        bound = None if result.excused else result.bound
+        text = f"reported, not confirmed here: {result.question}"
+        return {"verdict": result.verdict, "bound": bound, "text": text, "envelope": False, "encoding": False}
+    return None
+
+
+def table_view(board: Board, table: Table) -> dict[str, Any]:
+    """Return what the page of a suite shows."""
+    suite = table.suite
+    shown = [suite.measure(name) for name in suite.metrics if name != suite.score.metric]
+    worst_metric = suite.measure(suite.worst_case.metric)
+    rows = [
+        {
+            "place": place,
+            "rank": rank(first, last),
+            "result": result,
+            "entry": board.entry(result.player),
+            "means": [(metric, result.summary.against[suite.score.adversary].get(metric.name)) for metric in shown],
+            "case": result.summary.worst_case,
+            "by_adversary": worst_by_adversary(result, suite.opponents, worst_metric) if len(suite.opponents) > 1 else {},
+        }
+        for place, (first, last, result) in enumerate(table.rows, start=1)
+    ]
+    return {
+        "suite": suite,
+        "sha256": table.sha256,
+        "superseded": table.superseded,
+        "reference": table.reference,
+        "score": suite.measure(suite.score.metric),
+        "worst_metric": worst_metric,
+        "columns": [(metric, shown_unit(metric)) for metric in shown],
+        "rows": rows,
+        "scatter": drawing.scatter(_points(table)),
+        "profile": _profile(table),
+        "scenarios": [{"name": s.name, "summary": s.summary} for s in getattr(suite, "scenarios", ())],
+        "manifests": table.manifests[-20:],
+        "n_runs": len(table.manifests),
+        "page": suite_page(table),
+    }
+
+
+def _points(table: Table) -> list[tuple[int, str, float, float]]:
+    points = []
+    for place, (_, _, result) in enumerate(table.rows, start=1):
+        found = [
+            (cell.metrics[DELAY] / cell.rtt_s, cell.metrics[USED])  # type: ignore[operator]
+            for cell in result.cells
+            if cell.adversary == table.suite.score.adversary
+            and cell.metrics.get(DELAY) is not None
+            and cell.metrics.get(USED) is not None
+        ]
+        if found:
+            delay, used = (sum(values) / len(found) for values in zip(*found, strict=True))  # type: ignore[arg-type]
+            points.append((place, result.player.label, delay, used))
+    return points[:60]
+
+
+def _profile(table: Table) -> dict[str, Any] | None:
+    """Return the performance profiles of the best entries and of the reference; None if scores do not lie in [0, 1]."""
+    score = table.suite.score
+    chosen = [result for _, _, result in table.rows[:_PROFILES]]
+    chosen += [result for _, _, result in table.rows[_PROFILES:] if result.player.label == table.reference]
+    curves = {result.player.label: result.tasks(score.metric, score.adversary) for result in chosen}
+    curves = {name: tasks for name, tasks in curves.items() if tasks}
+    inside = all(0 <= value <= 1.05 for tasks in curves.values() for values in tasks.values() for value in values)
+    return drawing.profile(curves) if curves and inside else None
+
+
+def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
+    """Return what a sender's page shows beside the entry itself."""
+    suites = []
+    for result in entry.results:
+        suite = result.record.suite
+        table = next(t for t in board.tables if t.sha256 == result.record.suite_sha256 and t.suite.name == suite.name)
+        metrics = [suite.measure(name) for name in suite.metrics]
+        suites.append(
+            {
+                "result": result,
+                "suite": suite,
+                "page": suite_page(table),
+                "place": next((rank(a, b) for a, b, other in table.rows if other is result), DASH),
+                "of": len(table.rows),
+                "reference": table.reference,
+                "score": suite.measure(suite.score.metric),
+                "columns": [(m, shown_unit(m)) for m in metrics],
+                "rows": _scenario_rows(result, metrics),
+                "strips": _strips(result, table),
+                "seeds": result.record.manifest.suite["seeds"],
+            }
+        )
+    return {
+        "suites": suites,
+        "trace": trace_link(entry.worst, "npz"),
+        "plot": trace_link(entry.worst, "png"),
+        "viewer": viewer(entry.worst),
+        "proofs": [(record.result, proof_link(record)) for record in entry.verifications],
+    }
+
+
+def _scenario_rows(result: Result, metrics: list[Measure]) -> list[tuple[str, str, int, list[tuple[Measure, float | None]]]]:
+    groups: dict[tuple[str, str], list[dict[str, float | None]]] = {}
+    for cell in result.cells:
+        groups.setdefault((cell.scenario, cell.adversary), []).append(cell.metrics)
+    return [
+        (scenario, adversary, len(cells), [(m, _mean(values.get(m.name) for values in cells)) for m in metrics])
+        for (scenario, adversary), cells in groups.items()
+    ]
+
+
+def _strips(result: Result, table: Table) -> dict[str, Any] | None:
+    score = table.suite.score
+    own = result.tasks(score.metric, score.adversary)
+    other = next((r for _, _, r in table.rows if r.player.label == table.reference and r is not result), None)
+    return drawing.strips(own, other.tasks(score.metric, score.adversary) if other is not None else {}) if own else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None
+
+
+def viewer(finding: Finding | None) -> dict[str, Any] | None:
+    """Return the picture of a worst case's trace, None where the record holds neither its view nor the trace."""
+    if finding is None or finding.case.trace is None:
+        return None
+    stored = _stored_view(finding.record.read(finding.case.trace + VIEW))
+    if stored is not None:
+        return stored
+    trace = finding.record.read(finding.case.trace)
+    return None if trace is None else drawing.trace_view(view_of(_loaded(trace)))
+
+
+def _stored_view(content: bytes | None) -> dict[str, Any] | None:
+    return None if content is None else drawing.trace_view(parse_json(content, "view of a trace"))
+
+
+def _loaded(content: bytes) -> Any:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as scratch:
+        (FilePath(scratch) / "trace.npz").write_bytes(content)
+        return load_trace(FilePath(scratch) / "trace.npz")
+
+
+def damage_view(board: Board) -> list[dict[str, Any]]:
+    """Return the rows of the adversaries' track."""
+    bounds = _proved_utilisation(board)
+    rows = []
+    for place, record in enumerate(board.damages, start=1):
+        damage, score = record.damage, record.damage.score
+        better = sum(other.damage.score.low > score.high for other in board.damages)
+        worse = sum(other.damage.score.high < score.low for other in board.damages)
+        senders: list[dict[str, Any]] = []
+        gaps: list[float] = []
+        for name in dict.fromkeys(cell.sender for cell in damage.cells):
+            cells = damage.of_sender(name)
+            lowest = min(cell.utilisation for cell in cells)
+            played = {cell.sender_sha256 for cell in cells}
+            bound = bounds.get(played.pop() or "") if len(played) == 1 else None
+            gaps += [] if bound is None else [lowest - bound]
+            senders.append(
+                {
+                    "name": name,
+                    "damage": sum(cell.damage for cell in cells) / len(cells),
+                    "worst": lowest,
+                    "bound": bound,
+                    "gap": None if bound is None else lowest - bound,
+                }
+            )
+        submission = next((s for s in board.records.submissions if s.submission == record.submission), None)
+        if submission is None:
+            raise CcenvError(f"adversary {record.name!r} was evaluated but never handed in")
+        rows.append(
+            {
+                "place": place,
+                "rank": rank(1 + better, len(board.damages) - worse),
+                "name": record.name,
+                "slug": f"adversary-{record.name}",
+                "submission": submission,
+                "damage": damage,
+                "score": score,
+                "senders": senders,
+                "gap": min(gaps) if gaps else None,
+                "viewer": _stored_view(record.read(WORST_VIEW)),
+            }
+        )
+    return rows
+
+
+def _proved_utilisation(board: Board) -> dict[str, float]:
+    """Return per program, by its canonical hash, the utilisation that is proved of it on CCAC with any buffer."""
+    out = {}
+    for entry in board.entries.values():
+        if entry.player.kind == CLASSIC or entry.submission is None:
+            continue
+        for row in entry.envelope.envelope.bounds if entry.envelope is not None else ():
+            if (row.model, row.buffer, row.metric) == ("ccac", "arbitrary", USED) and row.bound is not None:
+                out[board.records.players[entry.submission.submission]] = row.bound
+    return out
+
+
+def trace_link(finding: Finding | None, suffix: str) -> str | None:
+    """Return where the site keeps the trace or plot of a worst case, None where the record has none."""
+    if finding is None:
+        return None
+    name = finding.case.trace if suffix == "npz" else finding.case.plot
+    if name is None or finding.record.read(name) is None:
+        return None
+    return f"traces/{finding.case.key[:32]}.{suffix}"
+
+
+def proof_link(record: VerificationRecord) -> str | None:
+    """Return where the site keeps the trace of a counterexample, None where there is none."""
+    trace = record.result.trace
+    if trace is None or record.read(trace) is None:
+        return None
+    return f"traces/proof-{record.result.queries[-1].sha256[:16]}.npz"

@@ -1,0 +1,371 @@
+"""The board's database: records that are only ever added, chained by hashes, with their files, in one transaction each.
+
+Any database that SQLAlchemy knows will do; without one it is a SQLite file. What :meth:`Store.append` returned is on disk; what a
+crash interrupted is not there at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ccenv.document import canonical_json
+from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.foreign import parse_json
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+START = hashlib.sha256(b"ccenv board").hexdigest()
+_ATTEMPTS = 20
+_LOCK = 0x63636576  # any number that nothing else in the database uses
+
+
+class EditedRecordError(CcenvError):
+    """A record, a file or the chain is not what was stored."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A record as it lies in the database.
+
+    Attributes:
+        number: 1, 2, 3, ...
+        kind: what it says.
+        subject: hash of the submission that it is about, or "".
+        slot: what may exist once.
+        content: the record.
+        sha256: hash of kind, subject, slot and content.
+        chain: hash of the chain before it and of sha256.
+    """
+
+    number: int
+    kind: str
+    subject: str
+    slot: str
+    content: dict[str, Any]
+    sha256: str
+    chain: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Name -> hash of the files that belong to it."""
+        return dict(self.content["files"])
+
+
+class TakenError(InputError):
+    """What was to be stored is there already."""
+
+
+class ClaimedError(InputError):
+    """What was to be stored claims what another record has.
+
+    Args:
+        claim: what both claim.
+        number: of the record that has it.
+    """
+
+    def __init__(self, claim: str, number: int) -> None:
+        super().__init__(f"record {number} of the board has {claim} already")
+        self.claim = claim
+        self.number = number
+
+
+class Readable(Protocol):
+    """What reading a board needs of its database."""
+
+    def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
+        """Return records in order, all or those of a kind or subject."""
+
+    def file(self, sha256: str) -> bytes:
+        """Return a file by its hash."""
+
+
+class Store:
+    """An open database.
+
+    Args:
+        url: SQLAlchemy URL such as ``sqlite:///board.db`` or ``postgresql+psycopg://host/name``.
+        on_append: called with every record that was stored, after it is on disk.
+
+    Raises:
+        MissingExtraError: without SQLAlchemy.
+        InputError: for a URL that is none, or a database that a newer ccenv made.
+        CcenvError: if the database cannot be reached.
+    """
+
+    def __init__(self, url: str, on_append: Callable[[Stored], None] = lambda record: None) -> None:
+        self._on_append = on_append
+        require_extra("sqlalchemy", "board")
+        import sqlalchemy
+        from sqlalchemy import event, exc
+
+        from ccenv.leaderboard.store.schema import migrate
+
+        try:
+            self._engine = sqlalchemy.create_engine(url)
+        except (exc.ArgumentError, exc.NoSuchModuleError) as error:
+            raise InputError(f"--database {_shown(url)}: not a URL of a database that is known here ({_first(error)})") from None
+        except ModuleNotFoundError as error:
+            raise InputError(f"--database {_shown(url)}: its driver is not installed ({error})") from None
+        if self._engine.dialect.name == "sqlite":
+            event.listen(self._engine, "connect", _sqlite_connect)
+            event.listen(self._engine, "begin", _sqlite_begin)
+        with self._transaction() as connection:
+            _one_writer(connection)
+            migrate(connection)
+
+    def __enter__(self) -> Store:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the database."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        from sqlalchemy import exc
+
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except exc.IntegrityError:
+            raise
+        except exc.SQLAlchemyError as error:
+            raise CcenvError(f"the board's database: {_first(error)}") from None
+
+    def append(
+        self,
+        kind: str,
+        subject: str,
+        slot: str,
+        content: Mapping[str, Any],
+        files: Mapping[str, bytes],
+        claims: Sequence[str] = (),
+    ) -> Stored:
+        """Store a record and its files: all of it or nothing, and on disk when this returns.
+
+        Args:
+            kind: what it says.
+            subject: hash of a submission, or "".
+            slot: what may exist once, such as one evaluation of a submission in a suite by one version of the code.
+            content: plain JSON; ``files`` is added.
+            files: name -> content.
+            claims: what no other record may have, in this transaction or ever after.
+
+        Raises:
+            TakenError: if the slot is taken.
+            ClaimedError: if another record has one of the claims.
+            CcenvError: if the database refuses.
+        """
+        from sqlalchemy import exc, select
+
+        from ccenv.leaderboard.store.schema import CLAIMS, FILES, RECORDS
+
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+        text = canonical_json({**content, "files": hashes})
+        for _ in range(_ATTEMPTS):
+            try:
+                with self._transaction() as connection:
+                    _one_writer(connection)
+                    if connection.execute(select(RECORDS.c.number).where(RECORDS.c.slot == slot)).first():
+                        raise TakenError(f"the board has this already: {kind} {slot}")
+                    for claim in claims:
+                        held = connection.execute(select(CLAIMS.c.number).where(CLAIMS.c.claim == claim)).scalar()
+                        if held is not None:
+                            raise ClaimedError(claim, held)
+                    last = connection.execute(select(RECORDS.c.number, RECORDS.c.chain).order_by(RECORDS.c.number.desc())).first()
+                    number, before = (last[0] + 1, last[1]) if last else (1, START)
+                    sha256 = record_hash(kind, subject, slot, text)
+                    row = {"number": number, "kind": kind, "subject": subject, "slot": slot, "content": text}
+                    row |= {"sha256": sha256, "chain": chained(before, sha256)}
+                    there = set(connection.execute(select(FILES.c.sha256).where(FILES.c.sha256.in_(hashes.values()))).scalars())
+                    for name, digest in hashes.items():
+                        if digest not in there:
+                            connection.execute(FILES.insert().values(sha256=digest, content=files[name]))
+                            there.add(digest)
+                    connection.execute(RECORDS.insert().values(**row))
+                    for claim in claims:
+                        connection.execute(CLAIMS.insert().values(claim=claim, number=number))
+                record = stored(row)
+                self._on_append(record)
+                return record
+            except exc.IntegrityError:  # another writer took the number or the slot meanwhile
+                continue
+        raise CcenvError("the board's database is too busy: another process keeps writing")
+
+    def restore(self, rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes], claims: Mapping[str, int]) -> None:
+        """Fill an empty store with rows and files that :func:`checked_rows` has seen: all of it or nothing.
+
+        Args:
+            rows: of an export.
+            files: hash -> content.
+            claims: claim -> number of the record that has it.
+        """
+        from ccenv.leaderboard.store.schema import CLAIMS, FILES, RECORDS
+
+        with self._transaction() as connection:
+            for digest, content in files.items():
+                connection.execute(FILES.insert().values(sha256=digest, content=content))
+            for row in rows:
+                connection.execute(RECORDS.insert().values(**row))
+            for claim, number in claims.items():
+                connection.execute(CLAIMS.insert().values(claim=claim, number=number))
+
+    def records(self, kind: str | None = None, subject: str | None = None) -> list[Stored]:
+        """Return records in the order in which they were stored.
+
+        Raises:
+            EditedRecordError: if one is not what was stored.
+        """
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.store.schema import RECORDS
+
+        query = select(RECORDS).order_by(RECORDS.c.number)
+        if kind is not None:
+            query = query.where(RECORDS.c.kind == kind)
+        if subject is not None:
+            query = query.where(RECORDS.c.subject == subject)
+        with self._transaction() as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+        return [stored(row) for row in rows]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all rows as they lie in the database, nothing of them checked."""
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.store.schema import RECORDS
+
+        with self._transaction() as connection:
+            return [dict(row) for row in connection.execute(select(RECORDS).order_by(RECORDS.c.number)).mappings()]
+
+    def file(self, sha256: str) -> bytes:
+        """Return a file by its hash.
+
+        Raises:
+            EditedRecordError: if it is not there or not what was stored.
+        """
+        from sqlalchemy import select
+
+        from ccenv.leaderboard.store.schema import FILES
+
+        with self._transaction() as connection:
+            content = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == sha256)).scalar()
+        if content is None:
+            raise EditedRecordError(f"file {sha256[:12]} of the board is missing")
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise EditedRecordError(f"file {sha256[:12]} of the board was edited: its hash is another")
+        return bytes(content)
+
+    def check(self) -> int:
+        """Check every record, the chain and every file; return how many records there are.
+
+        Raises:
+            EditedRecordError: naming the first that is not what was stored.
+        """
+        records = self.records()
+        _check_chain(records)
+        for digest in sorted({digest for record in records for digest in record.files.values()}):
+            self.file(digest)
+        return len(records)
+
+
+def checked_rows(rows: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> list[Stored]:
+    """Return rows as :func:`row_of` makes them as records.
+
+    Raises:
+        EditedRecordError: if a row or the chain is not what its hash says, a slot is taken twice, or a file is missing.
+    """
+    records = [stored(row) for row in rows]
+    _check_chain(records)
+    for slot, count in Counter(record.slot for record in records).items():
+        if count > 1:
+            raise EditedRecordError(f"{count} records say {slot!r}, which may exist once")
+    for record in records:
+        missing = [name for name, digest in record.files.items() if digest not in files]
+        if missing:
+            raise EditedRecordError(f"record {record.number}: its file {missing[0]} is missing")
+    return records
+
+
+def _check_chain(records: Sequence[Stored]) -> None:
+    before = START
+    for expected, record in enumerate(records, start=1):
+        if record.number != expected:
+            raise EditedRecordError(f"record {expected} of the board is missing")
+        if record.chain != chained(before, record.sha256):
+            raise EditedRecordError(f"record {record.number} of the board does not follow the one before it")
+        before = record.chain
+
+
+def row_of(record: Stored) -> dict[str, Any]:
+    """Return a record as the database holds it; the content is its canonical text."""
+    parts = {name: getattr(record, name) for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
+    return {**parts, "content": canonical_json(record.content)}
+
+
+def record_hash(kind: str, subject: str, slot: str, text: str) -> str:
+    """Return the hash of a record from what it consists of."""
+    return hashlib.sha256("\n".join((kind, subject, slot, text)).encode()).hexdigest()
+
+
+def chained(before: str, sha256: str) -> str:
+    """Return the chain's next hash."""
+    return hashlib.sha256(f"{before}\n{sha256}".encode()).hexdigest()
+
+
+def stored(row: Mapping[str, Any]) -> Stored:
+    """Return a row of the database as a record. Raises EditedRecordError if it is not what its hash says."""
+    if record_hash(row["kind"], row["subject"], row["slot"], row["content"]) != row["sha256"]:
+        raise EditedRecordError(f"record {row['number']} of the board was edited: its hash is another")
+    content = parse_json(row["content"], f"record {row['number']}")
+    files = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        raise EditedRecordError(f"record {row['number']} of the board is no object with the hashes of its files")
+    parts = {name: row[name] for name in ("number", "kind", "subject", "slot", "sha256", "chain")}
+    return Stored(**parts, content=content)
+
+
+def sqlite_url(file: FilePath) -> str:
+    """Return the URL of a SQLite file."""
+    return f"sqlite:///{file}"
+
+
+def _sqlite_connect(connection: Any, _: Any) -> None:
+    """Take transactions into our own hands; wait for other writers; a commit is on disk."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _sqlite_begin(connection: Any) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _one_writer(connection: Connection) -> None:
+    """Wait for other writers until the transaction ends; SQLite has done so when it began."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+
+
+def _first(error: Exception) -> str:
+    cause = getattr(error, "orig", None) or error
+    lines = str(cause).strip().splitlines()
+    return lines[0][:200] if lines else type(cause).__name__
+
+
+def _shown(url: str) -> str:
+    """Return a URL without what may be a password."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://...@{tail}" if at else url[:80]

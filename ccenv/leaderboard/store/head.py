@@ -1,0 +1,177 @@
+"""Heads: how many records a board had and the hash of its chain, kept where the board cannot change them.
+
+A chain by itself does not show that its end was cut off or written anew. The operator's folder remembers the last head, and a
+head that the operator signed and gave away binds everybody.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ccenv.config import StrictModel, validate
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import STRANGER, is_file, parse_json, read_bounded
+from ccenv.leaderboard.store.database import START, Readable, Stored
+from ccenv.leaderboard.store.records import Moment, Sha256, VersionOne
+from ccenv.leaderboard.submission.document import Fingerprint
+from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
+from ccenv.provenance import now
+
+FORMAT, NAMESPACE = "ccenv-board-head", "ccenv-board-head"
+HEAD = "head.json"
+MAX_BYTES = 4_096
+
+
+class Head(StrictModel):
+    """A statement about a board.
+
+    Attributes:
+        n_records: how many records it had.
+        chain: hash of the chain at that record.
+        recorded_at: when it was made.
+        signed_with: fingerprint of the key whose signature lies beside it, or None.
+    """
+
+    format: Literal["ccenv-board-head"]
+    format_version: VersionOne
+    n_records: Annotated[int, Field(strict=True, ge=0, le=10**9)]
+    chain: Sha256
+    recorded_at: Moment
+    signed_with: Fingerprint | None = None
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an audit expects to find in the chain.
+
+    Attributes:
+        chain: a hash that must be there.
+        n_records: at which record, or None.
+        source: where from, for people.
+        signed_by: fingerprint of the key that signed it, or None.
+    """
+
+    chain: str
+    n_records: int | None
+    source: str
+    signed_by: str | None = None
+
+    def problem(self, records: list[Stored]) -> str | None:
+        """Return what is wrong with a board that should hold this head, None where nothing is."""
+        chains = {record.chain: record.number for record in records} | {START: 0}
+        number = chains.get(self.chain)
+        if number is not None and self.n_records in (None, number):
+            return None
+        at = "" if self.n_records is None else f" at record {self.n_records}"
+        there = f"the board has {len(records)} records"
+        return f"{self.source}: head {self.chain[:12]}{at} is not in the chain ({there}): records were dropped or written anew"
+
+
+def head_of(store: Readable, signed_with: str | None = None) -> Head:
+    """Return the head of a board."""
+    records = store.records()
+    return _head(len(records), records[-1].chain if records else START, signed_with)
+
+
+def write_head(store: Readable, file: FilePath, key: FilePath | None = None) -> Head:
+    """Write the head of a board, signed where a key is given; the signature lies beside it as ``FILE.sig``.
+
+    Raises:
+        CcenvError: if it cannot be signed or written.
+    """
+    head = head_of(store, fingerprint_of(key) if key is not None else None)
+    content = _text(head)
+    signature = signature_of(content, key, NAMESPACE) if key is not None else None
+    make_folder(file.parent)
+    write_atomic(file, content)
+    if signature is not None:
+        write_atomic(_beside(file), signature)
+    else:
+        _beside(file).unlink(missing_ok=True)
+    return head
+
+
+def read_head(file: FilePath) -> Expected:
+    """Read a head and check its signature, where it names a key.
+
+    Raises:
+        InputError: if it is damaged, or not signed by the key that it names.
+    """
+    content = read_bounded(file, MAX_BYTES)
+    head = validate(Head, parse_json(content, str(file), replace(STRANGER, max_bytes=MAX_BYTES, max_depth=2)), str(file))
+    signature = _beside(file)
+    if head.signed_with is None and signature.exists():
+        raise InputError(f"{signature}: a signature, but {file} names no key")
+    if head.signed_with is not None:
+        signer = signed_by(content, read_bounded(signature, MAX_BYTES), str(signature), NAMESPACE)
+        if signer != head.signed_with:
+            raise InputError(f"{signature}: made with {signer}, but {file} names {head.signed_with}")
+    return Expected(head.chain, head.n_records, str(file), head.signed_with)
+
+
+def expected_head(text: str, signer: str | None = None) -> Expected:
+    """Return what an option asks for: a hash of the chain, or the file of a head.
+
+    Args:
+        text: 64 hexadecimal digits, or a file that ``ccenv board head`` wrote.
+        signer: fingerprint of the key that must have signed the file.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if re.fullmatch(r"[0-9a-f]{64}", text):
+        if signer is not None:
+            raise InputError(f"--signer {signer}: a hash is not signed; give the file of a head")
+        return Expected(text, None, "--expect-head")
+    if not is_file(text):
+        raise InputError(f"--expect-head is {text!r}; 64 hexadecimal digits or the file of a head are needed")
+    found = read_head(FilePath(text))
+    if signer is not None and found.signed_by != signer:
+        raise InputError(f"{text}: signed by {found.signed_by or 'nobody'}; --signer is {signer}")
+    return found
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The last head that the operator's folder remembers.
+
+    Attributes:
+        file: where.
+    """
+
+    file: FilePath
+
+    def remember(self, record: Stored) -> None:
+        """Keep the head that a record makes; an older one never replaces a newer one."""
+        known = self.recall()
+        if known is None or known.n_records is None or known.n_records < record.number:
+            write_atomic(self.file, _text(_head(record.number, record.chain, None)))
+
+    def recall(self) -> Expected | None:
+        """Return the head, None where there is none. Raises CcenvError if the file is damaged."""
+        if not self.file.exists():
+            return None
+        try:
+            return read_head(self.file)
+        except InputError as error:
+            raise CcenvError(f"the head that the board's folder remembers: {error}") from None
+
+
+def _head(n_records: int, chain: str, signed_with: str | None) -> Head:
+    data = {"format": FORMAT, "format_version": 1, "n_records": n_records, "chain": chain, "recorded_at": now()}
+    return validate(Head, {**data, "signed_with": signed_with}, "head")
+
+
+def _text(head: Head) -> bytes:
+    return (json.dumps(head.model_dump(exclude_none=True), indent=2) + "\n").encode()
+
+
+def _beside(file: FilePath) -> FilePath:
+    return file.with_name(f"{file.name}.sig")

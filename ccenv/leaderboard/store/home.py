@@ -1,0 +1,87 @@
+"""The operator's folder: database, secrets of the rounds, and work that is not finished."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import locked, make_folder, write_atomic
+from ccenv.leaderboard.store.database import Store, sqlite_url
+from ccenv.leaderboard.store.head import HEAD, Memory
+from ccenv.leaderboard.store.records import DATABASE
+
+WORK = "work"
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a board lives.
+
+    Attributes:
+        folder: of the database file, the secrets and unfinished work.
+        database: SQLAlchemy URL, or None for a SQLite file in the folder.
+    """
+
+    folder: FilePath
+    database: str | None = None
+
+    def open(self) -> Store:
+        """Open the board's database and make it if there is none. Raises CcenvError if the folder cannot be made."""
+        make_folder(self.folder)
+        return Store(self.database or sqlite_url(self.folder / DATABASE), self.memory.remember)
+
+    @property
+    def memory(self) -> Memory:
+        """The last head of the board, kept beside the database and not in it."""
+        return Memory(self.folder / HEAD)
+
+    def exists(self) -> bool:
+        """Tell whether there is a board."""
+        return self.database is not None or (self.folder / DATABASE).is_file()
+
+    def open_existing(self) -> Store:
+        """Open a board that is there. Raises InputError if there is none."""
+        if not self.exists():
+            raise InputError(f"{self.folder}: there is no board yet; hand something in: ccenv board submit DIR")
+        return self.open()
+
+    def work(self, submission: str) -> FilePath:
+        """Return the folder of unfinished work on a submission."""
+        return self.folder / WORK / submission[:16]
+
+    def new_secret(self, number: int) -> bytes:
+        """Return the secret of a round that is not stored yet; drawn from the system, in a file that only its owner reads.
+
+        A whole secret that is there already stays: it is of a start that was interrupted, or of another process that begins the
+        same round. One that is not whole was never committed to, because a round is stored after its secret.
+
+        Raises:
+            CcenvError: if it cannot be written.
+        """
+        file = self._secret_file(number)
+        with locked(file.parent, "beginning of a round", wait=True):
+            try:
+                return self.secret(number)
+            except CcenvError:
+                secret = os.urandom(_SECRET_BYTES)
+                write_atomic(file, f"{secret.hex()}\n".encode(), mode=0o600)
+                return secret
+
+    def secret(self, number: int) -> bytes:
+        """Return the secret of a round. Raises CcenvError if its file is missing or damaged."""
+        file = self._secret_file(number)
+        try:
+            secret = bytes.fromhex(file.read_text(encoding="ascii").strip())
+        except OSError as error:
+            raise CcenvError(f"{file}: the secret of round {number} cannot be read ({error.strerror})") from None
+        except ValueError:
+            raise CcenvError(f"{file}: the secret of round {number} is damaged") from None
+        if len(secret) != _SECRET_BYTES:
+            raise CcenvError(f"{file}: the secret of round {number} has {len(secret)} bytes, not {_SECRET_BYTES}")
+        return secret
+
+    def _secret_file(self, number: int) -> FilePath:
+        return self.folder / "secrets" / f"round-{number}.hex"

@@ -1,0 +1,387 @@
+"""What the board is made from: benchmark folders and verification records, read strictly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+
+from ccenv.benchmarks.run.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
+from ccenv.benchmarks.suite.base import SuiteBase
+from ccenv.benchmarks.suite.curve import suite_of
+from ccenv.config import StrictModel, validate
+from ccenv.document import hash_of
+from ccenv.errors import InputError
+from ccenv.foreign import JsonRules, is_file, is_version, parse_json, read_bounded, read_json, resolve_inside, shown
+
+_WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
+VERIFICATION = "verification.json"
+DATABASE = "board.db"  # marks a board's own folder
+MAX_BYTES = 64 << 20
+
+# What may stand in a page as a name, and what may be linked.
+LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:=,+\[\]-]{0,99}$"
+_FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
+
+Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, Field(max_length=2000)]
+Verdict = Literal["verified", "refuted", "unknown"]
+Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+
+
+def _only_one(version: object) -> object:
+    if not is_version(version, 1):
+        raise ValueError("this ccenv reads version 1")
+    return version
+
+
+def _one_or_two(version: object) -> object:
+    if not is_version(version, 1, 2):
+        raise ValueError("this ccenv reads versions 1 and 2")
+    return version
+
+
+VersionOne = Annotated[Literal[1], BeforeValidator(_only_one)]
+VersionOneOrTwo = Annotated[Literal[1, 2], BeforeValidator(_one_or_two)]
+
+
+class Player(StrictModel):
+    """A sender of a run: see ``ccenv.benchmarks.cells.curve.Player``."""
+
+    label: Label
+    kind: Label
+    spec: Text
+    sha256: Sha256
+
+
+class Cell(StrictModel):
+    """One finished cell of a run, of either engine."""
+
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    code_sha256: Sha256
+    agent_sha256: Sha256
+    scenario: Label
+    agent: Label
+    adversary: Label
+    seed: int
+    engine_seed: int
+    model: Label
+    path: dict[str, Any]
+    metrics: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
+    parameters: dict[str, Any] | None = None
+    series: Any = None
+    preconditions: Any = None
+
+    @property
+    def rtt_s(self) -> float:
+        """Smallest propagation RTT of the path."""
+        return min(float(flow["rtt_s"]) for flow in self.path["flows"])
+
+
+class WorstCase(StrictModel):
+    """The worst value found, by whom, and its trace."""
+
+    metric: Label
+    value: float
+    scenario: Label
+    adversary: Label
+    seed: int
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
+    plot: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
+
+
+class Score(StrictModel):
+    """The nominal score with its interval."""
+
+    metric: Label
+    adversary: Label
+    iqm: float
+    low: float
+    high: float
+    n_runs: int
+
+
+class Summary(StrictModel):
+    """What a run says about one sender."""
+
+    agent: Label
+    agent_sha256: Sha256
+    n_cells: int
+    score: Score | None
+    against: dict[str, dict[str, float | None]]
+    worst_case: WorstCase | None
+
+
+class Manifest(StrictModel):
+    """The manifest of a benchmark folder."""
+
+    format: Literal["ccenv-bench"]
+    format_version: VersionOne
+    suite: dict[str, Any]
+    suite_sha256: Sha256
+    code_sha256: Sha256
+    agents: list[Player]
+    complete: bool
+    n_cells: int
+    n_missing: int
+    versions: dict[str, Text]
+    machine: dict[str, Text | float | None]
+    finished_at: Moment
+    statistics: dict[str, Text | float]
+    summary: list[Summary]
+    references: list[dict[str, Any]]
+
+
+ENDLESS = 2
+"""From this version of promises on, a bound holds of an endless run."""
+
+EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
+"""Properties of one trace that any progress excuses (``ccenv.smt.claims.claims.EXCUSED``)."""
+
+EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
+
+
+class ProofQuery(StrictModel):
+    """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
+
+    claim: Text
+    verdict: Verdict
+    sha256: Sha256
+
+
+class Verification(StrictModel):
+    """What a solver said about one sender.
+
+    Attributes:
+        agent: label of the sender; with agent_sha256 it says which one.
+        model, buffer, property_name, steps: the question: network model, buffer, property, and T, the samples of the trace.
+        setting: what came before the trace.
+        verdict: three-valued; ``unknown`` names its reason.
+        bound: the number that is proved, where the property has one.
+        queries: what was asked of the solver.
+        reason: why it is unknown.
+        seconds: time of the solver.
+        solver: name and version.
+        trace: file name of the counterexample beside the record, for ``refuted``.
+        finished_at: when the record was made.
+        format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
+    """
+
+    format: Literal["ccenv-verification"] = "ccenv-verification"
+    format_version: VersionOneOrTwo = 1
+    agent: Label
+    agent_sha256: Sha256
+    model: Label
+    buffer: Label
+    property_name: Label
+    steps: int = Field(ge=1)
+    setting: Label
+    verdict: Verdict
+    bound: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    queries: tuple[ProofQuery, ...] = Field(min_length=1)
+    reason: Text = ""
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    solver: Text
+    trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
+    finished_at: Moment
+
+    @property
+    def excused(self) -> bool:
+        """Whether any progress excuses a trace: then the bound is none of a run."""
+        return self.property_name in (EXCUSED if self.format_version >= ENDLESS else EXCUSED_IN_VERSION_1)
+
+    @property
+    def question(self) -> str:
+        """The question in a line."""
+        excuse = "or any progress, one trace of " if self.excused else ""
+        return f"{excuse}{self.property_name} on {self.model}, buffer {self.buffer}, T = {self.steps}, setting {self.setting}"
+
+
+class EnvelopeRow(StrictModel):
+    """One cell of a verified envelope: the best constant of a metric on a model and buffer."""
+
+    model: Label
+    buffer: Label
+    metric: Text
+    unit: Text
+    verdict: Verdict
+    bound: Annotated[float, Field(allow_inf_nan=False)] | None
+    beyond: Annotated[float, Field(allow_inf_nan=False)] | None
+    seconds: float
+    reason: Text | None
+    query_sha256: Sha256 | None
+
+    @model_validator(mode="after")
+    def _proved(self) -> Self:
+        if self.verdict == "verified" and self.bound is None:
+            raise ValueError("a verified row needs its bound")
+        return self
+
+
+class Envelope(StrictModel):
+    """What a solver proved about a submission within a budget; no rows where it has no encoding.
+
+    Attributes:
+        promises: version of what the rows say (``ccenv.smt.claims.endless.VERSION``). Any rise or fall in every trace excused
+            rows of version 1 for ever: they are shown as such and are no bounds of a run.
+    """
+
+    promises: VersionOneOrTwo = 1
+    rows: tuple[EnvelopeRow, ...]
+    reason: Text
+    solver: Text
+    setting_name: Label
+    T: int
+    budget_s: float
+    seconds: float
+    recorded_at: Moment
+
+    @property
+    def bounds(self) -> tuple[EnvelopeRow, ...]:
+        """The rows that speak about endless runs: none of version 1."""
+        return self.rows if self.promises >= ENDLESS else ()
+
+
+@dataclass(frozen=True)
+class BenchRecord:
+    """A run of a suite.
+
+    Attributes:
+        manifest, cells: as recorded.
+        suite: as published; an evaluation has seeds of its own.
+        suite_sha256: hash of the published suite as this version computes it, so that records of older versions stand beside
+            newer ones of the same suite.
+        order: sorts records; the last one of a sender counts.
+        read: returns a file of the record by name, None if it is not there.
+        submission: hash of the submission that played, "" where the record comes from a folder.
+    """
+
+    manifest: Manifest
+    cells: list[Cell]
+    suite: SuiteBase
+    suite_sha256: str
+    order: str
+    read: Callable[[str], bytes | None]
+    submission: str = ""
+
+
+@dataclass(frozen=True)
+class VerificationRecord:
+    """A verification record and how its trace is read."""
+
+    result: Verification
+    read: Callable[[str], bytes | None]
+
+
+def read_records(places: Sequence[FilePath]) -> tuple[list[BenchRecord], list[VerificationRecord]]:
+    """Read all records below some folders.
+
+    Args:
+        places: folders; benchmark folders are known by their manifest, verifications by their file name. What lies below a
+            board's own folder is not read: it is unfinished work.
+
+    Raises:
+        InputError: if a folder does not exist or a record is damaged; names the file and what is wrong.
+    """
+    benches, verifications = [], []
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"{place}: no such folder of records")
+        for file in _plain_files(place, MANIFEST):
+            bench = _read_bench(file)
+            if bench is not None:
+                benches.append(bench)
+        for file in _plain_files(place, VERIFICATION):
+            result = validate(Verification, _read_json(file), str(file))
+            verifications.append(VerificationRecord(result, partial(_read_beside, file.parent)))
+    return benches, verifications
+
+
+def _plain_files(place: FilePath, name: str) -> Iterator[FilePath]:
+    """Yield the files of a name in a fixed order; links are not followed."""
+    boards = {file.parent for file in place.rglob(DATABASE)}
+    for file in sorted(place.rglob(name)):
+        if file.is_file() and not file.is_symlink() and not boards & set(file.parents):
+            yield file
+
+
+def _read_beside(folder: FilePath, name: str) -> bytes | None:
+    """Return a plain file of a record's folder, None if it is not there. Raises InputError for a link."""
+    file = resolve_inside(folder, name, "file of a record")
+    return read_bounded(file, MAX_BYTES) if is_file(file) else None
+
+
+def _read_json(file: FilePath) -> Any:
+    return read_json(file, JsonRules(max_bytes=MAX_BYTES))
+
+
+def _read_bench(file: FilePath) -> BenchRecord | None:
+    """Read a benchmark folder; None if the manifest is some other program's or of a run that has not ended yet."""
+    data = _read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or "summary" not in data:
+        return None
+    manifest, suite = read_manifest(data, str(file))
+    lines = file.parent / CELLS
+    cells = read_cells(read_bounded(lines, MAX_BYTES), manifest, str(lines))
+    order = f"{manifest.finished_at} {file.parent}"
+    return BenchRecord(manifest, cells, suite, suite.sha256, order, partial(_read_beside, file.parent))
+
+
+def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
+    """Read the manifest of a run and the suite that was played. Raises InputError for damage, and for an edited suite."""
+    if not isinstance(data, dict) or not is_version(data.get("format_version", FORMAT_VERSION), FORMAT_VERSION):
+        seen = data.get("format_version") if isinstance(data, dict) else data
+        raise InputError(f"{where}: format version {shown(seen)}; this ccenv reads version {FORMAT_VERSION}")
+    manifest = validate(Manifest, {"format": FORMAT, "format_version": FORMAT_VERSION, **data}, where)
+    return manifest, checked_suite(manifest.suite, manifest.suite_sha256, where)
+
+
+def checked_suite(data: dict[str, Any], sha256: str, where: str) -> SuiteBase:
+    """Return a recorded suite, after comparing its text with its recorded hash.
+
+    The text is compared, not the suite that this version makes of it: later versions of the format may add keys. Hashes of what
+    is played are compared first; older records have a hash of all keys.
+
+    Raises:
+        InputError: if it is not the one that the hash names.
+    """
+    found = played_hash(data)
+    if sha256 not in (found, hash_of(data)):
+        raise InputError(f"{where}: the suite was edited after the run: its hash is {found[:12]}")
+    return suite_of(data, where)
+
+
+def played_hash(data: dict[str, Any]) -> str:
+    """Return the hash of a recorded suite's text, words, published values and figures left out."""
+    return hash_of({key: value for key, value in data.items() if key not in _WORDS})
+
+
+_CELLS = TypeAdapter(list[Cell])
+
+
+def read_cells(content: bytes, manifest: Manifest, where: str) -> list[Cell]:
+    """Read the cells of a run, one JSON object a line. Raises InputError naming the line."""
+    lines = content.splitlines()
+    try:  # all at once, which is what a board of thousands has time for
+        cells = _CELLS.validate_python(parse_json(b"[" + b",".join(lines) + b"]", where))
+    except (InputError, ValidationError):
+        cells = []
+    if len(cells) != len(lines):
+        cells = [
+            validate(Cell, parse_json(line, f"{where}, line {n}"), f"{where}, line {n}") for n, line in enumerate(lines, start=1)
+        ]
+    if len(cells) != manifest.n_cells:
+        raise InputError(f"{where}: {len(cells)} cells; the manifest says {manifest.n_cells}")
+    return cells
+
+
+def slug(label: str, sha256: str) -> str:
+    """Return a file name for a sender's page."""
+    return f"{re.sub('[^A-Za-z0-9_.-]', '-', label)}-{sha256[:8]}"

@@ -1,0 +1,99 @@
+"""The one form of players that differ in writing only: what is played decides whether something is new, not how it is written.
+
+Programs: terms of zero, scaled conditions, branches with equal ends, conditions that were decided above, an unread window.
+Networks: negative zeros, the order of hidden units, equal units, units that nothing reads, signs of tanh units. Moves: negative
+zeros and periods written more than once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from ccenv.benchmarks.cells.identity import adversary_hash, sender_hash
+from ccenv.document import hash_of
+from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
+from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender
+
+Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
+
+
+def canonical_hash(player: Sender | Adversary) -> str:
+    """Return a hash of what a player does, as far as its canonical form shows it."""
+    if isinstance(player, ProgramSender) and player.start is None:
+        return hash_of({"kind": "program", **_program(player.program)})
+    if isinstance(player, (MlpSender, MlpAdversary)):
+        weights, biases = _network(player.weights, player.biases, odd=player.activation == "tanh")
+        player = replace(player, weights=weights, biases=biases)
+    if isinstance(player, RecordedAdversary):
+        player = replace(player, moves=_shortest_period(player.moves + 0.0) if player.periodic else player.moves + 0.0)
+    if isinstance(player, (ClassicSender, ProgramSender, MlpSender, HeldSender, ExternalSender)):
+        return sender_hash(player)
+    return adversary_hash(player)
+
+
+def _program(program: Any) -> dict[str, Any]:
+    reads = {"C_L_lambda"} & program.inputs()
+    return {"rule": _rule(program.rule, {}), "probe_window_rtts": program.probe_window_rtts if reads else 1}
+
+
+def _rule(rule: Any, decided: dict[str, bool]) -> Any:
+    """Return a rule without what cannot matter; ``decided`` are the conditions above it and how they came out."""
+    from ccenv.programs import Branch
+
+    if not isinstance(rule, Branch):
+        return {"rate": _terms(rule.rate, scale=False), "hold": rule.hold_rtts}
+    condition = rule.condition if isinstance(rule.condition, str) else _terms(rule.condition, scale=True)
+    key = str(condition)
+    if key in decided:
+        return _rule(rule.then if decided[key] else rule.otherwise, decided)
+    then = _rule(rule.then, {**decided, key: True})
+    otherwise = _rule(rule.otherwise, {**decided, key: False})
+    return then if then == otherwise else {"if": condition, "then": then, "else": otherwise}
+
+
+def _terms(expression: Any, *, scale: bool) -> list[list[str]]:
+    terms = sorted((name, Fraction(c)) for name, c in expression.terms if c != 0)
+    if scale and terms:  # e > 0 and 2 e > 0 are one condition
+        numerators = gcd(*(c.numerator for _, c in terms))
+        unit = Fraction(numerators, int(np.lcm.reduce(np.array([c.denominator for _, c in terms], dtype=object))))
+        terms = [(name, c / unit) for name, c in terms]
+    return [[name, str(c)] for name, c in terms]
+
+
+def _network(weights: tuple[np.ndarray, ...], biases: tuple[np.ndarray, ...], *, odd: bool) -> Layers:
+    """Return a network whose hidden units have one order; equal units are one, units that nothing reads are left out.
+
+    Args:
+        weights: one (n_in, n_out) array per layer.
+        biases: one (n_out,) array per layer.
+        odd: whether the activation is an odd function, so that a unit and its mirror image do the same.
+    """
+    w, b = [array + 0.0 for array in weights], [array + 0.0 for array in biases]
+    for i in range(len(w) - 1, 0, -1):  # from the end, so that what only unread units read is unread too
+        read = np.any(w[i] != 0, axis=1)
+        w[i - 1], b[i - 1], w[i] = w[i - 1][:, read], b[i - 1][read], w[i][read]
+    for i in range(1, len(w)):
+        units = np.vstack([w[i - 1], b[i - 1]])
+        if odd and units.size:
+            first = np.argmax(units != 0, axis=0)
+            sign = np.where(units[first, np.arange(units.shape[1])] < 0, -1.0, 1.0)
+            units, w[i] = units * sign + 0.0, w[i] * sign[:, None] + 0.0
+        kinds, place = np.unique(units, axis=1, return_inverse=True)
+        joined = np.zeros((kinds.shape[1], w[i].shape[1]))
+        np.add.at(joined, np.ravel(place), w[i])
+        w[i - 1], b[i - 1], w[i] = kinds[:-1], kinds[-1], joined + 0.0
+    return tuple(w), tuple(b)
+
+
+def _shortest_period(moves: np.ndarray) -> np.ndarray:
+    """Return the shortest prefix of which moves are a repetition."""
+    n = len(moves)
+    for period in (p for p in range(1, n // 2 + 1) if n % p == 0):
+        if np.array_equal(moves[period:], moves[:-period]):
+            return moves[:period]
+    return moves

@@ -1,0 +1,231 @@
+"""Taking something in: a submission folder, or a classic CCA of this package, whose code was reviewed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.learned import save_policy
+from ccenv.benchmarks.cells.identity import sender_hash
+from ccenv.config import StrictModel, validate
+from ccenv.document import hash_of
+from ccenv.errors import InputError
+from ccenv.files import write_atomic
+from ccenv.foreign import parse_json
+from ccenv.leaderboard.store.database import ClaimedError, Readable, Store, Stored, TakenError
+from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
+from ccenv.leaderboard.store.rounds import open_round
+from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Document, Fingerprint, Training, Url
+from ccenv.leaderboard.submission.identity import check_reserved, claims_of, name_claim
+from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
+from ccenv.network.adversary import Adversary
+from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
+from ccenv.provenance import now
+
+SUBMISSION = "submission"
+REVIEWED = "reviewed code of ccenv"
+
+
+def _is_submission_file(name: str) -> str:
+    if name not in CAPS:
+        raise ValueError(f"not a file of a submission; allowed: {', '.join(sorted(CAPS))}")
+    return name
+
+
+FileName = Annotated[str, Field(max_length=40), AfterValidator(_is_submission_file)]
+
+
+class Card(StrictModel):
+    """What the board shows about where an entry comes from.
+
+    Attributes:
+        name, kind, author, licence, summary, url, training: as in the submission's document; kind ``classic`` is reviewed code.
+        track: ``sender`` or ``adversary``.
+        spec: of a classic CCA.
+        suite: what it was made for.
+    """
+
+    name: Label
+    kind: Literal["program", "policy", "scripted", "moves", "network", "classic"]
+    track: Literal["sender", "adversary"]
+    author: Text
+    licence: Text
+    summary: Text = ""
+    url: Url | None = None
+    training: Training = Training()
+    spec: Text | None = None
+    suite: Text = ""
+
+
+class SubmissionRecord(StrictModel):
+    """What the database holds about a submission.
+
+    Attributes:
+        submission: its hash, which the seeds of its evaluation follow from.
+        player_sha256: what it plays, whatever it is called.
+        card: what it says about itself.
+        signed_by: fingerprint of a key, or None.
+        round: the round that it belongs to.
+        recorded_at: when it was frozen.
+        files: name -> hash of the files handed in.
+    """
+
+    submission: Sha256
+    player_sha256: Sha256
+    card: Card
+    signed_by: Fingerprint | None
+    round: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    recorded_at: Moment
+    files: dict[FileName, Sha256]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A submission of the board that can play.
+
+    Attributes:
+        record: what the database holds.
+        store: where its files lie.
+    """
+
+    record: SubmissionRecord
+    store: Readable
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """What was handed in: name -> content; nothing for a classic CCA."""
+        return {name: self.store.file(digest) for name, digest in self.record.files.items()}
+
+    @cached_property
+    def player(self) -> Sender | Adversary:
+        """The sender or adversary, read again through every rule."""
+        if self.record.card.spec is not None:
+            return make_sender(self.record.card.spec)
+        return parse_submission(self.files, self.record.card.name).player
+
+    def write_player(self, folder: FilePath) -> str:
+        """Write the player in the form that specs name, and return its spec."""
+        return write_sender(self.player, self.record.card.name, self.record.card.spec, self.files, folder)
+
+
+def write_sender(player: Sender | Adversary, name: str, spec: str | None, files: Mapping[str, bytes], folder: FilePath) -> str:
+    """Write a sender in the form that specs name, and return its spec.
+
+    A program is written as it was read, but for its name, so that what passed the cap once passes it again.
+
+    Args:
+        player: what to write.
+        name: of the entry.
+        spec: of a classic CCA, which needs no file.
+        files: what was handed in.
+        folder: made if it does not exist.
+
+    Raises:
+        InputError: if it is not a sender.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(player, ProgramSender):
+        data = parse_json(files[PAYLOAD["program"]], name)
+        text = json.dumps({**data, "name": name}, separators=(",", ":"), ensure_ascii=False)
+        write_atomic(folder / f"{name}.json", text.encode())
+        return str(folder / f"{name}.json")
+    if isinstance(player, MlpSender):
+        save_policy(folder, player)
+        return str(folder)
+    if isinstance(player, ClassicSender) and spec is not None:
+        return spec
+    raise InputError(f"{name!r} is not a sender")
+
+
+def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
+    """Take a submission folder in.
+
+    Args:
+        store: the board.
+        home: of the operator.
+        folder: what was handed in.
+        own: the operator says that it comes with ccenv, and may have its names and authors.
+
+    Raises:
+        InputError: if it breaks a rule, is on the board already, or its name is taken, looks like another one or is kept.
+    """
+    submission = read_submission(folder)
+    document = submission.document
+    if not own:
+        check_reserved(document.name, document.author, submission.player)
+    content: dict[str, Any] = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
+    content |= {"card": card_of(document), "signed_by": submission.signed_by}
+    return _store(store, home, content, submission.player, submission.files), submission
+
+
+def submit_reviewed(store: Store, home: Home, spec: str) -> Stored:
+    """Take a classic CCA of this package in.
+
+    Raises:
+        InputError: if the spec names none, or it is on the board already.
+    """
+    sender = classic_sender(spec)
+    return _store(store, home, {**reviewed_content(spec, sender), "signed_by": None}, sender, {})
+
+
+def classic_sender(spec: str) -> ClassicSender:
+    """Return the classic CCA of a spec. Raises InputError if it is none."""
+    sender = make_sender(spec) if spec.partition(":")[0] in AGENTS else None
+    if not isinstance(sender, ClassicSender):
+        raise InputError(f"{spec!r} is not a classic CCA: pack it and hand in the folder: ccenv board pack {spec}")
+    return sender
+
+
+def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
+    """Return what a record says about a classic CCA."""
+    summary = AGENTS.entry(spec.partition(":")[0]).summary
+    card = {"name": spec, "kind": "classic", "track": "sender", "author": REVIEWED, "licence": "MIT", "summary": summary}
+    submission = hash_of({"format": SUBMISSION, "spec": spec})
+    return {"submission": submission, "player_sha256": sender_hash(sender), "card": {**card, "spec": spec}}
+
+
+def card_of(document: Document) -> dict[str, Any]:
+    """Return what a document says that the board shows."""
+    shown = document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
+    return {"track": document.track, **shown}
+
+
+def entrants(store: Readable) -> list[Entrant]:
+    """Return everything that was taken in, in order."""
+    return [
+        Entrant(validate(SubmissionRecord, record.content, f"record {record.number}"), store)
+        for record in store.records(SUBMISSION)
+    ]
+
+
+def _store(store: Store, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
+    content = {**content, "round": open_round(store, home), "recorded_at": now()}
+    card, player_sha256 = content["card"], content["player_sha256"]
+    validate(SubmissionRecord, {**content, "files": {}}, str(card["name"]))
+    slot = f"{SUBMISSION}/{player_sha256}"
+    try:
+        return store.append(SUBMISSION, content["submission"], slot, content, files, claims_of(card["name"], player))
+    except TakenError:
+        holder = next(e.record for e in entrants(store) if e.record.player_sha256 == player_sha256)
+        raise _replayed(holder, "exactly this") from None
+    except ClaimedError as error:
+        rows = [r for r in store.records(SUBMISSION) if r.number == error.number]
+        holder = validate(SubmissionRecord, rows[0].content, f"record {error.number}")
+        if error.claim != name_claim(card["name"]):
+            raise _replayed(holder, "an equal") from None
+        name, taken = card["name"], holder.card.name
+        alike = f"the name {name!r} is" if name == taken else f"the name {name!r} looks like {taken!r}, which is"
+        raise InputError(f"{alike} taken by an entry of {holder.card.author}: choose another one") from None
+
+
+def _replayed(holder: SubmissionRecord, how: str) -> InputError:
+    card = holder.card
+    return InputError(f"replayed: the board has {how} {card.kind} as {card.name!r} by {card.author}")

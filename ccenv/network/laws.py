@@ -1,0 +1,400 @@
+"""Is a trace legal for its network model? An independent checker: one function per law, one table of laws.
+
+Written from the laws ([CCmatic] s.3 and Listing 3, [Starvation] s.3, s.5.4, s.6.5; listed in docs/traces.md), not from an engine.
+A law measures, per row and where it applies per flow, by how many bytes it is broken; what exceeds roundoff is a violation.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ccenv.errors import InputError
+from ccenv.network.curves import Curves, step
+from ccenv.network.path import GRID_TOLERANCE, FlowPath
+from ccenv.network.trace import Trace
+
+DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of all that were ever counted
+
+_NEVER = -math.inf  # the amount where a law says nothing
+_DEFINITION = "definition of the curves"
+_LISTING = "[CCmatic] Listing 3"
+
+Measure = Callable[[Curves], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law of the network or of what a trace is.
+
+    Attributes:
+        name: how violations call it.
+        measure: bytes by which each row (T+1,) or each row and flow (T+1, N) breaks it; at most 0 where it holds.
+        formula: for messages and documentation.
+        source: paper and equation.
+        applies: to which traces; all by default.
+        compares_rates: judged against the bytes of one step at the link rate instead of the whole curves.
+    """
+
+    name: str
+    measure: Measure
+    formula: str
+    source: str
+    applies: Callable[[Curves], bool] = lambda c: True
+    compares_rates: bool = False
+
+
+LAWS: list[Law] = []
+"""All laws, in the order in which violations of the same step are named: what a curve is, then sending, tokens, loss, service."""
+
+
+def _law(
+    formula: str, source: str, applies: Callable[[Curves], bool] = lambda c: True, compares_rates: bool = False
+) -> Callable[[Measure], Measure]:
+    """Enter a function into the table of laws under its own name."""
+
+    def enter(measure: Measure) -> Measure:
+        LAWS.append(Law(measure.__name__, measure, formula, source, applies, compares_rates))
+        return measure
+
+    return enter
+
+
+@_law("A = L = S = G = 0 at row 0", _DEFINITION, applies=lambda c: c.knows_past)
+def initial_state(c: Curves) -> np.ndarray:
+    """Nothing happened before row 0."""
+    out = np.full_like(c.A, _NEVER)
+    out[0] = np.maximum.reduce([np.abs(curve[0]) for curve in (c.A, c.L, c.L_free, c.S)])
+    out[0] = np.maximum(out[0], abs(c.G[0]))
+    return out
+
+
+@_law("A_i(k) >= A_i(k-1)", _DEFINITION)
+def sent_monotone(c: Curves) -> np.ndarray:
+    """Bytes sent stay sent."""
+    return -c.sent
+
+
+@_law("L_i(k) >= L_i(k-1)", _DEFINITION)
+def lost_monotone(c: Curves) -> np.ndarray:
+    """Bytes lost stay lost."""
+    return -c.lost
+
+
+@_law("Lfree_i(k) >= Lfree_i(k-1)", _DEFINITION)
+def free_loss_monotone(c: Curves) -> np.ndarray:
+    """Bytes lost without congestion stay lost."""
+    return -c.lost_free
+
+
+@_law("S_i(k) >= S_i(k-1)", _DEFINITION)
+def delivered_monotone(c: Curves) -> np.ndarray:
+    """Bytes delivered stay delivered."""
+    return -step(c.S)
+
+
+@_law("G(k) >= G(k-1)", _DEFINITION)
+def tokens_monotone(c: Curves) -> np.ndarray:
+    """Tokens admitted stay admitted."""
+    return -step(c.G)
+
+
+@_law("C(k) is the path's rate; strong: C_min <= C(k) <= C_max", "[CCmatic] s.3, App. H; [Starvation] s.6.5", compares_rates=True)
+def link_rate_legal(c: Curves) -> np.ndarray:
+    """The link rate is the path's; only the strong model chooses it, between its bounds."""
+    low, high = link_rate_bounds(c)
+    rate = c.trace.link_rate_Bps
+    return np.maximum(low - rate, rate - high) * c.dt_s
+
+
+def link_rate_bounds(c: Curves) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest legal link rate of each row, (T+1,) each, in bytes/s."""
+    fuzz_s = GRID_TOLERANCE * c.dt_s
+    begins_s = np.maximum(0.0, c.trace.times_s - c.dt_s)  # row 0 repeats the first step's rate
+    low = np.full_like(begins_s, c.path.link_rate_Bps)
+    high = low.copy()
+    for change in c.path.rate_changes:
+        before = begins_s + fuzz_s >= change.time_s
+        within = ~before & (begins_s + c.dt_s - fuzz_s > change.time_s)
+        low[within] = np.minimum(low[within], change.link_rate_Bps)
+        high[within] = np.maximum(high[within], change.link_rate_Bps)
+        low[before] = high[before] = change.link_rate_Bps
+    if c.model.varies_rate:
+        if c.path.link_rate_min_Bps is not None:
+            low = np.full_like(low, c.path.link_rate_min_Bps)
+        if c.path.link_rate_max_Bps is not None:
+            high = np.full_like(high, c.path.link_rate_max_Bps)
+    return low, high
+
+
+@_law("G(k) - G(k-1) <= C(k) dt, i.e. W(k) >= W(k-1)", f"{_LISTING} (B.4)")
+def tokens_within_link_rate(c: Curves) -> np.ndarray:
+    """No more tokens than the link rate makes; the same as: tokens wasted stay wasted."""
+    return -c.wasted
+
+
+@_law("A_i(k) - A_i(k-1) <= rate_i(k) dt", _DEFINITION)
+def sent_within_rate(c: Curves) -> np.ndarray:
+    """A step sends at most what the rate in force allows."""
+    out = c.sent - c.trace.rate_Bps * c.dt_s
+    out[0] = _NEVER
+    return out
+
+
+@_law("A_i(k) > A_i(k-1) => A_i(k) <= cwnd_i(k) + S_i(k-Rm_i) + L_i(k-1)", "RFC 9002 s.7")
+def sent_within_window(c: Curves) -> np.ndarray:
+    """A step sends into the window in force; at best, everything delivered an Rm ago and lost before the step has left it."""
+    left = np.concatenate((c.L[:1], c.L[:-1]))
+    for i, steps in enumerate(c.trace.grid.rtt_steps):
+        before = 0.0 if c.knows_past else np.inf
+        left[:, i] += c.delayed(c.S[:, i], steps, before)
+    return np.minimum(c.sent, c.A - left - c.trace.cwnd_bytes)
+
+
+@_law("A_i(k) = A_i(k-1) before start_i and after stop_i", _DEFINITION)
+def sent_while_active(c: Curves) -> np.ndarray:
+    """A flow sends between its start and its stop only."""
+    out = np.full_like(c.sent, _NEVER)
+    fuzz_s = GRID_TOLERANCE * c.dt_s
+    ends_s = c.trace.times_s
+    for i, flow in enumerate(c.path.flows):
+        outside = (ends_s <= flow.start_s + fuzz_s) | (ends_s - c.dt_s >= flow.stop_s - fuzz_s)
+        out[outside, i] = c.sent[outside, i]
+    return out
+
+
+@_law("A_i(k) <= offered_i(t_k) + L_i(k-1)", _DEFINITION, applies=lambda c: c.knows_past)
+def sent_within_workload(c: Curves) -> np.ndarray:
+    """A flow sends what its application offered so far, and again what was lost by the step before."""
+    out = np.full_like(c.A, _NEVER)
+    again = np.concatenate((c.L[:1], c.L[:-1]))
+    for i, flow in enumerate(c.path.flows):
+        if flow.workload.kind == "on_off":
+            unasked = np.where(_in_on_phase(flow, c), 0.0, c.sent[:, i])
+            out[:, i] = np.cumsum(unasked) - again[:, i]
+        elif flow.workload.kind == "finite":
+            out[:, i] = c.A[:, i] - again[:, i] - flow.workload.size_bytes
+        elif flow.workload.kind == "rate":
+            active_s = np.maximum(0.0, np.minimum(c.trace.times_s, flow.stop_s) - flow.start_s)
+            out[:, i] = c.A[:, i] - again[:, i] - flow.workload.rate_Bps * active_s
+    return out
+
+
+def _in_on_phase(flow: FlowPath, c: Curves) -> np.ndarray:
+    """Tell for each row whether the step that ends there overlaps an on phase, (T+1,)."""
+    fuzz_s = GRID_TOLERANCE * c.dt_s
+    period_s = flow.workload.on_s + flow.workload.off_s
+    begins_s = (c.trace.times_s - c.dt_s - flow.start_s + fuzz_s) % period_s
+    return (begins_s < flow.workload.on_s) | (begins_s + c.dt_s - 2 * fuzz_s > period_s)
+
+
+@_law("L_i(k) - L_i(k-1) <= A_i(k) - A_i(k-1)", "drop-tail, [CCmatic] s.3")
+def lost_within_sent(c: Curves) -> np.ndarray:
+    """A step loses at most what it sent: a byte in the queue is never dropped."""
+    return c.lost - c.sent
+
+
+@_law("Lfree_i(k) - Lfree_i(k-1) <= L_i(k) - L_i(k-1)", _DEFINITION)
+def free_loss_within_lost(c: Curves) -> np.ndarray:
+    """Loss without congestion is part of the step's loss."""
+    return c.lost_free - c.lost
+
+
+@_law("Lfree_i(k) <= eps_i A_i(k)", "[Starvation] s.5.4")
+def free_loss_budget(c: Curves) -> np.ndarray:
+    """Loss without congestion keeps to the flow's budget."""
+    return c.L_free - np.array([flow.loss_budget for flow in c.path.flows]) * c.A
+
+
+@_law("W(k) > W(k-1) => E(k) <= G(k)", f"{_LISTING} (B.5), (B.6)")
+def waste_only_when_idle(c: Curves) -> np.ndarray:
+    """Tokens are wasted only while nothing waits for one."""
+    return np.minimum(c.wasted, c.E_total - c.G)
+
+
+@_law("ideal, cbr_delay, strong: G(k) <= E(k)", "[CCmatic] s.3", applies=lambda c: not c.model.hoards_tokens)
+def no_hoarding(c: Curves) -> np.ndarray:
+    """A link that may not hoard wastes every token that no byte needs."""
+    return c.G - c.E_total
+
+
+@_law("E(k) - G(k) <= beta", "[CCmatic] s.3")
+def buffer_bound(c: Curves) -> np.ndarray:
+    """The buffer holds at most beta bytes: overflow is lost."""
+    return c.E_total - c.G - c.path.buffer_bytes
+
+
+@_law(
+    "congestive loss = max(0, X(k) - G(k) - beta), X = bytes offered to the buffer",
+    "[CCmatic] s.3",
+    applies=lambda c: c.path.red is None,
+)
+def drop_tail_loss(c: Curves) -> np.ndarray:
+    """Drop-tail loses the overflow of the buffer and nothing else."""
+    return np.abs(c.lost_congestive.sum(axis=1) - c.overflow)
+
+
+@_law(
+    "congestive loss = max(p(avg) arrivals, X(k) - G(k) - beta)",
+    "[BBR-fluid] text above (6); Floyd, Jacobson 1993",
+    applies=lambda c: c.path.red is not None,
+)
+def red_loss(c: Curves) -> np.ndarray:
+    """RED loses its share of the arrivals, and drop-tail behind it the overflow that is left."""
+    lost, reached = c.lost_congestive.sum(axis=1), c.reached.sum(axis=1)
+    least = np.maximum(red_share(c, 0.0, -c.roundoff) * reached, c.overflow)
+    unknown_past_bytes = 0.0 if c.knows_past else min(c.path.buffer_bytes, sys.float_info.max)
+    most = np.maximum(red_share(c, unknown_past_bytes, c.roundoff) * reached, c.overflow)
+    out = np.maximum(lost - most, least - lost)
+    out[0] = _NEVER
+    return out
+
+
+def red_share(c: Curves, average_bytes: float, margin_bytes: np.ndarray) -> np.ndarray:
+    """Return the share of each step's arrivals that RED drops, (T+1,).
+
+    Args:
+        c: the curves; the path has RED parameters.
+        average_bytes: averaged queue before row 0.
+        margin_bytes: (T+1,) added to the averaged queue, for roundoff at the thresholds.
+    """
+    red = c.path.red
+    if red is None:
+        raise InputError("red_share needs a path with RED")
+    average = np.empty_like(c.G)
+    average[0] = average_bytes
+    for k, queue_bytes in enumerate(c.trace.queue_bytes[:-1]):  # the queue at the end of the step before
+        average[k + 1] = (1.0 - red.weight) * average[k] + red.weight * queue_bytes
+    average += margin_bytes
+    ramp = red.max_probability * (average - red.min_bytes) / (red.max_bytes - red.min_bytes)
+    return np.where(average > red.max_bytes, 1.0, np.clip(ramp, 0.0, 1.0))
+
+
+@_law("congestive loss of flow i in proportion to its arrivals", "drop-tail, fluid form")
+def loss_split(c: Curves) -> np.ndarray:
+    """Congestive loss hits the flows in proportion to what each brought to the bottleneck in the step."""
+    reached = c.reached.sum(axis=1, keepdims=True)
+    share = np.divide(c.reached, reached, out=np.zeros_like(c.reached), where=reached > 0)
+    return np.abs(c.lost_congestive - share * c.lost_congestive.sum(axis=1, keepdims=True))
+
+
+@_law("S_i(k) <= E_i(k) = A_i(k) - L_i(k)", f"{_LISTING} (B.2)")
+def delivered_within_entered(c: Curves) -> np.ndarray:
+    """Only what was sent and not lost is delivered."""
+    return c.S - c.E
+
+
+@_law("S(k) <= G(k)", f"{_LISTING} (B.1)")
+def delivered_within_tokens(c: Curves) -> np.ndarray:
+    """Every byte delivered used a token."""
+    return c.S_total - c.G
+
+
+@_law("ccac: S(k) >= G(k-D)", f"{_LISTING} (B.3)", applies=lambda c: c.model.hoards_tokens)
+def tokens_used_in_time(c: Curves) -> np.ndarray:
+    """A token is used within D of its admission."""
+    return c.delayed(c.G, c.token_steps) - c.S_total
+
+
+@_law(
+    "ccac: S_i(k) = E_i(tau) where E(tau) = S(k)",
+    "first in, first out; [Starvation] App. C",
+    applies=lambda c: c.model.hoards_tokens,
+)
+def fifo_order(c: Curves) -> np.ndarray:
+    """What is delivered in total is delivered in the order of arrival."""
+    least, most = c.fifo(c.S_total)
+    return np.maximum(least - c.S, c.S - most)
+
+
+@_law(
+    "ideal, cbr_delay, strong: S_i(k) <= P_i(k)", "[CCmatic] s.3, [Starvation] s.3", applies=lambda c: not c.model.hoards_tokens
+)
+def delivered_after_departure(c: Curves) -> np.ndarray:
+    """A flow's bytes are delivered after they leave the first-in-first-out bottleneck."""
+    _, most = c.departed
+    return c.S - most
+
+
+@_law(
+    "ideal: S_i(k) >= P_i(k); cbr_delay, strong: S_i(k) >= P_i(k-D_i)",
+    "[CCmatic] s.3, [Starvation] s.3",
+    applies=lambda c: not c.model.hoards_tokens,
+)
+def delivered_within_jitter(c: Curves) -> np.ndarray:
+    """A flow's bytes are delivered at most D_i after they leave the bottleneck; at once where there is no jitter."""
+    least, _ = c.departed
+    out = np.full_like(c.S, _NEVER)
+    for i, steps in enumerate(c.jitter_steps):
+        out[:, i] = c.delayed(least[:, i], steps) - c.S[:, i]
+    return out
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Where a trace first breaks a law.
+
+    Attributes:
+        law: name of the law.
+        flow: which flow; None for laws about all flows together.
+        step: row of the trace, the end of the step.
+        time_s: time of that row.
+        amount_bytes: by how much the law is broken there.
+        steps_broken: how many rows break it in all.
+        message: one line for people.
+    """
+
+    law: str
+    flow: int | None
+    step: int
+    time_s: float
+    amount_bytes: float
+    steps_broken: int
+    message: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON-ready dictionary."""
+        return asdict(self)
+
+
+def check_trace(trace: Trace, tolerance: float = DEFAULT_TOLERANCE, slack_bytes: float = 0.0) -> list[Violation]:
+    """Check a trace against every law of its model.
+
+    Args:
+        trace: what to check.
+        tolerance: to forgive besides float64's resolution, in [0, 1), of the bytes at stake; for the link rate of one step's.
+        slack_bytes: to forgive besides, at every row: what whole packets differ from the fluid of the laws.
+
+    Returns:
+        Where each broken law is first broken, earliest first, then in the order of ``LAWS``; empty for a legal trace.
+
+    Raises:
+        InputError: for a tolerance outside [0, 1), negative or infinite slack, or curves whose steps float64 cannot tell apart.
+    """
+    for name, value, end in (("tolerance", tolerance, 1), ("slack_bytes", slack_bytes, math.inf)):
+        if not 0 <= value < end:
+            raise InputError(f"{name} is {value}; it must be in [0, {end})")
+    curves = Curves(trace, tolerance, slack_bytes)
+    curves.require_resolution()
+    found = (_first(law, curves, tolerance) for law in LAWS if law.applies(curves))
+    return sorted((v for v in found if v is not None), key=lambda violation: violation.step)
+
+
+def _first(law: Law, curves: Curves, tolerance: float) -> Violation | None:
+    amount = law.measure(curves)
+    allowed = tolerance * curves.trace.link_rate_Bps * curves.dt_s if law.compares_rates else curves.roundoff
+    by_flow = amount.ndim == 2
+    broken = amount > (allowed[:, None] if by_flow else allowed)
+    if not broken.any():
+        return None
+    rows = broken.any(axis=1) if by_flow else broken
+    row = int(np.argmax(rows))
+    flow = int(np.argmax(np.where(broken[row], amount[row], -math.inf))) if by_flow else None
+    worst = float(amount[row, flow] if by_flow else amount[row])
+    who = "" if flow is None else f"flow {flow}, "
+    message = f"{law.name}: {who}step {row} (t = {row * curves.dt_s:g} s): {law.formula} is broken by {worst:.6g} bytes"
+    return Violation(law.name, flow, row, row * curves.dt_s, worst, int(rows.sum()), message)

@@ -1,0 +1,120 @@
+"""What a sender can be, for both engines and the solver. The agents themselves live in ``ccenv.agents``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ccenv.errors import InputError
+from ccenv.programs import Program
+
+LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
+
+
+@dataclass(frozen=True)
+class ClassicSender:
+    """A CCA in the common on_ack/on_loss/on_tick interface (``ccenv.engine.compiled.signals``).
+
+    Attributes:
+        name: registry name.
+        state: record type made by ``state_record``.
+        init: sets the state at the start of a flow.
+        on_ack: called with newly acknowledged bytes.
+        on_loss: called with newly found losses.
+        on_tick: called as time passes.
+        parameters: initial values of state fields, set before ``init`` runs.
+    """
+
+    name: str
+    state: np.dtype
+    init: Callable[[Any], None]
+    on_ack: Callable[[Any, Any], None]
+    on_loss: Callable[[Any, Any], None]
+    on_tick: Callable[[Any, Any], None]
+    parameters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProgramSender:
+    """A belief program; its rate is decided once per propagation RTT.
+
+    Attributes:
+        name: registry name.
+        program: what decides.
+        start: what decides before it, until the first interval between decisions in which more than LARGE_LOSS_SEGMENTS are
+            found lost ([CCmatic] s.6.4 and App. H start cc_probe_slow_k so); None: nothing.
+    """
+
+    name: str
+    program: Program
+    start: Program | None = None
+
+
+@dataclass(frozen=True)
+class MlpSender:
+    """A small fully connected policy over the Sender-v0 observation, evaluated in the kernel.
+
+    Attributes:
+        name: registry name.
+        weights: one (n_in, n_out) float64 array per layer.
+        biases: one (n_out,) float64 array per layer.
+        activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear, its output clipped to [-1, 1].
+        observation_version: version of the observation table that it was trained on.
+    """
+
+    name: str
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    activation: str
+    observation_version: int
+
+
+@dataclass(frozen=True)
+class ExternalSender:
+    """A flow whose rate comes from outside (an environment's action)."""
+
+    name: str = "external"
+
+
+@dataclass(frozen=True)
+class HeldSender:
+    """A sender behind a proxy that holds its ACKs back ([Delta] s.5.3): data take their way as they did, the RTT is longer.
+
+    Attributes:
+        name: for listings and results.
+        inner: the sender that reacts to the held ACKs.
+        mode: ``"lambda"``: the smallest RTT seen is to be target_s ([Delta] Algorithm 1); ``"fixed"``: every ACK is held for
+            target_s.
+        target_s: lambda, or the delay that is added.
+        window_s: W of Algorithm 1, for lambda.
+
+    Raises:
+        InputError: for an inner sender that is itself behind a proxy or is driven from outside.
+    """
+
+    name: str
+    inner: ClassicSender | ProgramSender | MlpSender
+    mode: Literal["lambda", "fixed"]
+    target_s: float
+    window_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot stand behind a proxy."""
+        if not isinstance(self.inner, (ClassicSender, ProgramSender, MlpSender)):
+            raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
+
+    def rtt_s(self, propagation_s: float) -> float:
+        """Return the Rm that the inner sender goes by, on a path of this propagation RTT."""
+        return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
+
+
+Sender = ClassicSender | ProgramSender | MlpSender | ExternalSender | HeldSender
+
+
+def bare(sender: Sender) -> ClassicSender | ProgramSender | MlpSender | ExternalSender:
+    """Return the sender itself, without its proxy if it has one."""
+    return sender.inner if isinstance(sender, HeldSender) else sender

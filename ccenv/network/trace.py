@@ -1,0 +1,307 @@
+"""A run as cumulative curves: the arrays, the header, and their strict file format.
+
+Row k is time k*dt_s; row 0 is the initial state. The format is described in docs/traces.md. Nothing in a file is ever executed:
+one zip archive (.npz) of plain float64 arrays and a JSON header, no pickled objects.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import zipfile
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ccenv.config import StrictModel, validate
+from ccenv.errors import InputError, PathError, TraceError, unknown_name
+from ccenv.files import write_atomic
+from ccenv.foreign import JsonRules, is_version, parse_json, read_arrays, read_bounded, shown, shown_path
+from ccenv.network.model import MODELS, Model
+from ccenv.network.path import Grid, Path, grid_of
+from ccenv.version import VERSION
+
+MAX_FILE_BYTES = 256 << 20
+"""Largest trace, compressed or not, that :func:`load_trace` reads unless told otherwise."""
+
+PER_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes")
+PER_PATH = ("G", "link_rate_Bps")
+MAY_BE_INFINITE = ("rate_Bps", "cwnd_bytes")
+
+_BELIEF_PREFIX = "belief."
+_BELIEF_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+_HEADER_RULES = JsonRules(max_bytes=1 << 20, max_depth=12, max_values=65_536)
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal traces are equal files
+
+
+class TraceHeader(StrictModel):
+    """What a trace says about itself.
+
+    Attributes:
+        format: always ``"ccenv-trace"``.
+        version: of the format, 1.
+        path: the path that it ran on.
+        model: network model, a key of ``ccenv.network.model.MODELS``.
+        timing: ``"engine"``, or ``"smt"`` for proof timing.
+        steps_per_rtt: K, steps per smallest Rm.
+        dt_s: length of a step; follows from path and K.
+        history: ``"empty"``: nothing happened before row 0; ``"free"``: rows before 0 are unknown (solver traces, cut-outs).
+        past_rows: rows before the one at which the trace proper begins: a solver's counterexample says there how its start came
+            about, with bytes that the sender's rule did not choose.
+        senders: one name per flow.
+        adversary: name of the network player.
+        seed: of the run, or None where there is none.
+        ccenv_version: version that wrote the trace.
+        notes: free text.
+    """
+
+    format: Literal["ccenv-trace"] = "ccenv-trace"
+    version: Literal[1] = 1
+    path: Path
+    model: str
+    timing: Literal["engine", "smt"] = "engine"
+    steps_per_rtt: int = Field(ge=1, strict=True)
+    dt_s: float = Field(gt=0, allow_inf_nan=False)
+    history: Literal["empty", "free"] = "empty"
+    past_rows: int = Field(default=0, ge=0, strict=True)
+    senders: tuple[str, ...]
+    adversary: str
+    seed: int | None = Field(default=None, ge=0, strict=True)
+    ccenv_version: str = VERSION
+    notes: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A run of N flows over T steps. Arrays are float64 copies and read-only; ``dataclasses.replace`` makes a changed trace.
+
+    Attributes:
+        header: path, model, grid, who played.
+        A: (T+1, N) cumulative bytes sent.
+        L: (T+1, N) cumulative bytes lost, congestive and not.
+        L_free: (T+1, N) cumulative bytes lost without congestion, part of L.
+        S: (T+1, N) cumulative bytes delivered to the receiver side of the jitter box.
+        G: (T+1,) cumulative tokens admitted, in bytes, after retroactive expiry.
+        link_rate_Bps: (T+1,) C during the step that ends at the row; entry 0 equals entry 1.
+        rate_Bps: (T+1, N) sending rate in force during the step; infinite: not paced.
+        cwnd_bytes: (T+1, N) window in force during the step; infinite: none.
+        beliefs: name -> (T+1, N); values may be infinite, never NaN.
+
+    Raises:
+        TraceError: for a wrong shape, a number that is not finite, or a header that does not fit the arrays.
+    """
+
+    header: TraceHeader
+    A: np.ndarray
+    L: np.ndarray
+    L_free: np.ndarray
+    S: np.ndarray
+    G: np.ndarray
+    link_rate_Bps: np.ndarray
+    rate_Bps: np.ndarray
+    cwnd_bytes: np.ndarray
+    beliefs: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze and check the arrays."""
+        for name in PER_FLOW + PER_PATH:
+            object.__setattr__(self, name, _frozen(name, getattr(self, name)))
+        object.__setattr__(self, "beliefs", {name: _frozen(name, array) for name, array in self.beliefs.items()})
+        _check_header(self.header)
+        self._check_arrays()
+
+    def _check_arrays(self) -> None:
+        rows = self.G.shape[0] if self.G.ndim == 1 else 0
+        if rows < 2:
+            raise TraceError(f"array G has shape {self.G.shape}; it must be (T+1,) with at least one step")
+        n_flows = self.header.path.n_flows
+        expected = dict.fromkeys(PER_FLOW, (rows, n_flows)) | dict.fromkeys(PER_PATH, (rows,))
+        for name, shape in expected.items():
+            _check_values(name, getattr(self, name), shape, may_be_infinite=name in MAY_BE_INFINITE)
+        if self.header.past_rows > rows - 2:
+            raise TraceError(f"header: past_rows is {self.header.past_rows}; a trace of {rows} rows has at most {rows - 2}")
+        for name, array in self.beliefs.items():
+            if not _BELIEF_NAME.fullmatch(name):
+                raise TraceError(f"belief name {name!r} is not allowed: letters, digits and _, at most 40")
+            _check_values(f"beliefs[{name!r}]", array, (rows, n_flows), may_be_infinite=True)
+
+    @property
+    def n_steps(self) -> int:
+        """T, the number of steps."""
+        return int(self.G.shape[0]) - 1
+
+    @property
+    def start_row(self) -> int:
+        """Row at which the trace proper begins, after its past."""
+        return self.header.past_rows
+
+    @property
+    def n_flows(self) -> int:
+        """N, the number of flows."""
+        return self.header.path.n_flows
+
+    @property
+    def model(self) -> Model:
+        """The network model."""
+        return MODELS[self.header.model]
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The path on the time grid."""
+        return grid_of(self.header.path, self.header.steps_per_rtt)
+
+    @cached_property
+    def times_s(self) -> np.ndarray:
+        """Time of each row, shape (T+1,)."""
+        return np.arange(self.n_steps + 1) * self.header.dt_s
+
+    @cached_property
+    def E(self) -> np.ndarray:
+        """Cumulative bytes that entered the bottleneck, A - L, shape (T+1, N)."""
+        return self.A - self.L
+
+    @cached_property
+    def W(self) -> np.ndarray:
+        """Cumulative tokens wasted since row 0, in bytes, shape (T+1,)."""
+        earned = np.cumsum(self.link_rate_Bps[1:] * self.header.dt_s)
+        return np.concatenate(([0.0], earned)) - (self.G - self.G[0])
+
+    @cached_property
+    def queue_bytes(self) -> np.ndarray:
+        """Bytes of all flows that wait for the link, max(0, E - G), shape (T+1,)."""
+        return np.maximum(0.0, self.E.sum(axis=1) - self.G)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace as one .npz; see :func:`save_trace`."""
+        save_trace(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) -> Trace:
+        """Read and check a trace; see :func:`load_trace`."""
+        return load_trace(path, max_bytes)
+
+
+def _frozen(name: str, array: object) -> np.ndarray:
+    try:
+        out = np.array(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise TraceError(f"array {name} does not hold numbers of one shape") from None
+    out.flags.writeable = False
+    return out
+
+
+def _check_header(header: TraceHeader) -> None:
+    if header.model not in MODELS:
+        raise TraceError(f"header: {unknown_name('model', header.model, MODELS)}")
+    if len(header.senders) != header.path.n_flows:
+        raise TraceError(f"header: {len(header.senders)} senders for a path of {header.path.n_flows} flows")
+    try:
+        dt_s = grid_of(header.path, header.steps_per_rtt).dt_s
+    except PathError as error:
+        raise TraceError(f"header: {error}") from None
+    if abs(header.dt_s - dt_s) > 1e-9 * dt_s:
+        raise TraceError(
+            f"header: dt_s is {header.dt_s!r}, but the path and steps_per_rtt {header.steps_per_rtt} make it {dt_s!r}"
+        )
+
+
+def _check_values(name: str, array: np.ndarray, shape: tuple[int, ...], *, may_be_infinite: bool) -> None:
+    if array.shape != shape:
+        raise TraceError(f"array {name} has shape {array.shape}; it must be {shape}")
+    bad = np.isnan(array) if may_be_infinite else ~np.isfinite(array)
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        allowed = "a number or infinite" if may_be_infinite else "finite"
+        raise TraceError(f"array {name} is {array[at]} at {at}; it must be {allowed}")
+
+
+def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace as one .npz without pickled objects, at once or not at all. Equal traces make equal files.
+
+    Args:
+        trace: what to write.
+        path: the file, conventionally ending in ``.npz``.
+
+    Raises:
+        CcenvError: if the file cannot be written.
+    """
+    header = trace.header.model_dump(mode="json", exclude={"path"}) | {"path": trace.header.path.to_dict()}
+    text = json.dumps(_finite(header), allow_nan=False, sort_keys=True, separators=(",", ":"))
+    arrays = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    arrays |= {name: getattr(trace, name) for name in PER_FLOW + PER_PATH}
+    arrays |= {_BELIEF_PREFIX + name: trace.beliefs[name] for name in sorted(trace.beliefs)}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(name + ".npy", date_time=_EPOCH)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
+            archive.writestr(member, content.getvalue())
+    write_atomic(path, buffer.getvalue())
+
+
+def _finite(value: object) -> object:
+    """Write infinities as the text "inf", which the strict readers accept where infinity is allowed."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) -> Trace:
+    """Read a trace and check format, version, names, shapes and numbers. ``ccenv.network.laws`` decides whether it is *legal*.
+
+    Args:
+        path: a file that :func:`save_trace` wrote.
+        max_bytes: largest size accepted, on disk and unpacked.
+
+    Raises:
+        TraceError: with the file name and what is wrong.
+    """
+    where = FilePath(path)
+    try:
+        content = read_bounded(where, max_bytes)
+        arrays = read_arrays(content, shown_path(where), {"header": "|u1"}, max_bytes, other="<f8")
+    except InputError as error:
+        raise TraceError(str(error)) from None
+    try:
+        return _assemble(arrays)
+    except TraceError as error:
+        raise TraceError(f"{shown_path(where)}: {error}") from None
+
+
+def _assemble(arrays: dict[str, np.ndarray]) -> Trace:
+    if "header" not in arrays:
+        raise TraceError("not a ccenv trace: array 'header' is missing")
+    header = _read_header(arrays.pop("header"))
+    beliefs = {name.removeprefix(_BELIEF_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_BELIEF_PREFIX)}
+    known = {item.name for item in fields(Trace)} - {"header", "beliefs"}
+    missing = sorted(known - set(arrays))
+    if missing:
+        raise TraceError(f"array {missing[0]!r} is missing")
+    foreign = sorted(set(arrays) - known)
+    if foreign:
+        raise TraceError(str(unknown_name("array", foreign[0][:40], known)))
+    return Trace(header=header, beliefs=beliefs, **arrays)
+
+
+def _read_header(array: np.ndarray) -> TraceHeader:
+    try:
+        data = parse_json(array.tobytes(), "header", _HEADER_RULES)
+        if not isinstance(data, dict) or data.get("format") != "ccenv-trace":
+            raise TraceError("not a ccenv trace: the header has no format 'ccenv-trace'")
+        if not is_version(data.get("version"), 1):
+            raise TraceError(f"trace format version {shown(data.get('version'))}; this ccenv reads version 1")
+        return validate(TraceHeader, data, "header")
+    except InputError as error:
+        raise TraceError(str(error)) from None

@@ -1,0 +1,1 @@
+"""What is asked: properties, lemmas, envelopes, and their reports."""

@@ -1,0 +1,195 @@
+"""Run a claim query by query and put the outcome into one JSON-ready object; counterexamples become trace files."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError
+from ccenv.network.trace import Trace
+from ccenv.smt.claims.endless import VERSION
+from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier
+from ccenv.smt.network.export import as_trace
+from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.replay.closed_loop import run_in_engine
+from ccenv.smt.replay.reach import find_past
+from ccenv.smt.solver.solvers import version_of
+from ccenv.smt.two_flow.encode import TwoFlowQuestion
+from ccenv.smt.two_flow.exact import as_two_flow_trace
+from ccenv.version import VERSION as CCENV_VERSION
+
+
+@dataclass
+class Outcome:
+    """One line of a report.
+
+    Attributes:
+        name: claim or lemma.
+        verdict: of all its queries together: refuted if one is, else unknown if one is, else verified.
+        bound: the number that was proved, or None.
+        paper: the paper's number, or None.
+        seconds: solver time.
+        trace: file of the counterexample, or None.
+        details: anything else worth keeping.
+    """
+
+    name: str
+    verdict: Verdict
+    bound: Any = None
+    paper: Any = None
+    seconds: float = 0.0
+    trace: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        head = {"name": self.name, "verdict": self.verdict, "bound": self.bound, "paper": self.paper}
+        return head | {"seconds": round(self.seconds, 3), "trace": self.trace} | self.details
+
+
+def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder: FilePath) -> Outcome:
+    """Decide the queries of a claim in order; the first refuted one ends it.
+
+    Args:
+        name: for the report and the trace file.
+        queries: all must hold.
+        verifier: limits and evidence.
+        folder: where a counterexample is written.
+    """
+    results: list[Result] = []
+    verifier.start(queries)
+    try:
+        for query in queries:
+            results.append(verifier.decide(query))
+            if results[-1].verdict == "refuted":
+                break
+    finally:
+        verifier.stop()
+    worst = overall(result.verdict for result in results)
+    rechecks = [result.recheck for result in results if result.recheck]
+    confirmed = all(again["status"] == "unsat" for again in rechecks)
+    if worst == "verified" and not confirmed:
+        worst = "unknown"
+    outcome = Outcome(name, worst, seconds=sum(result.seconds for result in results))
+    reasons = [f"{result.name}: {result.reason}" for result in results if result.reason]
+    if not confirmed:
+        reasons.append(f"proved, but {rechecks[0]['solver']} did not confirm it")
+    if reasons:
+        outcome.details["reason"] = "; ".join(reasons)
+    twins = [result.sanity for result in results if result.sanity]
+    outcome.details["sanity"] = {
+        "satisfiable": all(twin["satisfiable"] is True for twin in twins) if twins else None,
+        "note": "proved: the query without the property has a trace; refuted: the counterexample is one",
+    }
+    outcome.details["queries"] = [_query_record(query, result) for query, result in zip(queries, results, strict=False)]
+    if rechecks:
+        outcome.details["recheck"] = {
+            "solver": rechecks[0]["solver"],
+            "confirmed": confirmed,
+            "seconds": round(sum(again["seconds"] for again in rechecks), 3),
+        }
+    if worst == "refuted":
+        broken = results[-1]
+        query = queries[len(results) - 1]
+        outcome.trace, outcome.details["replay"] = write_counterexample(query, broken, folder, name)
+        outcome.details["reachable"] = outcome.details["replay"]["reachable"]
+        outcome.details["violates"] = query.claim.text
+    return outcome
+
+
+def overall(verdicts: Any) -> Verdict:
+    """Return refuted if any is, else unknown if any is, else verified."""
+    seen = set(verdicts)
+    if "refuted" in seen:
+        return "refuted"
+    return "unknown" if "unknown" in seen or not seen else "verified"
+
+
+def _query_record(query: Query, result: Result) -> dict[str, Any]:
+    record = {"name": query.name, "claim": query.claim.text, "verdict": result.verdict, "seconds": round(result.seconds, 3)}
+    record |= {"bounds": query.bounds, "sanity": result.sanity or None, "evidence": result.evidence}
+    if result.recheck is not None:
+        record["recheck"] = result.recheck
+    return record
+
+
+def write_counterexample(query: Query, result: Result, folder: FilePath, name: str) -> tuple[str, dict[str, Any]]:
+    """Look for a legal past of a counterexample, write both as a trace file and run them in the curve engine.
+
+    Returns:
+        tuple: the file, and how the engine compares and whether a legal past leads there (:mod:`ccenv.smt.replay.reach`).
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    reach = find_past(query, result)
+    query, result, setting = reach.query, reach.result, reach.query.setting
+    if result.view is None:
+        raise CcenvError(f"{name}: no counterexample to write")
+    notes = f"violates: {query.claim.text} (T = {setting.samples}); sample 0 is row {setting.past_steps}"
+    trace = as_trace(result.view, query.sender.name, notes)
+    stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
+    file = _save(trace, folder, stem)
+    window = (query.sender.needs(setting) | query.claim.needs).probe_window
+    replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
+    return file, replay | reach.to_dict()
+
+
+def decide_fairness(question: TwoFlowQuestion, folder: FilePath, time_limit_s: float, seed: int = 0) -> Outcome:
+    """Decide a two-flow question; a counterexample is written as a trace and run in the curve engine.
+
+    Args:
+        question: which sender, and what of it.
+        folder: where a counterexample is written.
+        time_limit_s: per solver call.
+        seed: of the solver.
+    """
+    result = question.decide(time_limit_s, seed)
+    outcome = Outcome("fairness", result.verdict, seconds=result.seconds)
+    outcome.details = {"claim": question.claim, "sanity": {"satisfiable": result.sanity}, "evidence": result.evidence}
+    if result.reason:
+        outcome.details["reason"] = result.reason
+    if result.values is not None:
+        trace = as_two_flow_trace(question.setting, result.values, question.name, f"violates: {question.claim}")
+        stem = f"{question.name}-two-flows-T{question.setting.samples}-{result.evidence['sha256'][:8]}"
+        outcome.trace = _save(trace, folder, stem)
+        outcome.details["reachable"] = "unknown"  # a past of two flows is not looked for
+        outcome.details["violates"] = question.claim
+        outcome.details["replay"] = {"exact": "laws and both senders reproduced in rational numbers"}
+        if result.fluid:
+            _, difference = engine_replay(trace)
+            outcome.details["replay"] |= {
+                "engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs",
+                "engine_relative_difference": difference,
+                "engine_sender": "the bytes of the trace were offered again: the engine has no agents with these published rules",
+            }
+        else:
+            outcome.details["replay"]["engine"] = "not run: found only where bytes sent in one step are served in any order"
+    return outcome
+
+
+def _save(trace: Trace, folder: FilePath, stem: str) -> str:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
+    file = folder / (re.sub(r"[^A-Za-z0-9_.]+", "-", stem) + ".npz")
+    trace.save(file)
+    return str(file)
+
+
+def about_run(setting: Setting) -> dict[str, Any]:
+    """Return what a report must say about where and with what it was made."""
+    return {
+        "T": setting.samples,
+        "promises": VERSION,
+        "setting": setting.to_dict(),
+        "ccenv_version": CCENV_VERSION,
+        "solver": version_of("z3"),
+        "machine": f"{platform.machine()} {platform.system()}, Python {platform.python_version()}",
+    }

@@ -1,0 +1,1 @@
+"""The network as constraints: settings, samples, laws, beliefs, moves."""

@@ -1,0 +1,300 @@
+"""Build the formulas of one query: variables, laws, beliefs and the sender."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, Literal, Protocol
+
+from ccenv.smt.network import beliefs, laws
+from ccenv.smt.network.setting import HISTORY_STEPS, Setting
+from ccenv.smt.network.view import View
+from ccenv.smt.solver.algebra import Formula
+from ccenv.smt.solver.solvers import Written, to_smtlib, write_formulas
+
+NETWORKS_KEPT = 16
+"""Networks whose formulas are kept for the next sender."""
+
+BOUNDS = ("C_L", "C_U", "C_L_lambda", "q_U")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a sender or a property wants to be encoded.
+
+    Attributes:
+        bounds: names among C_L, C_U, C_L_lambda, q_U.
+        delays: delays of the newest byte, in steps, that must be told apart.
+        probe_window: T* of C_L_lambda in steps.
+    """
+
+    bounds: frozenset[str] = frozenset()
+    delays: frozenset[int] = frozenset()
+    probe_window: int = 1
+
+    def __or__(self, other: Needs) -> Needs:
+        """Return what both need together."""
+        return Needs(self.bounds | other.bounds, self.delays | other.delays, max(self.probe_window, other.probe_window))
+
+
+class SmtSender(Protocol):
+    """A sender with an encoding."""
+
+    @property
+    def name(self) -> str:
+        """Name for reports."""
+
+    def needs(self, setting: Setting) -> Needs:
+        """Return what the sender reads."""
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare the sender's own variables (``sent``, ``rate``, ``cwnd``, ``extra``); ``sent`` is a variable in each step."""
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Yield the sender's formulas."""
+
+    def decider(self) -> Any:
+        """Return the sender's step function for the exact replayer (``ccenv.smt.replay.exact.Decision`` per step)."""
+
+    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
+        """Return (a, b): at most a*C + b*MSS/Rm is sent while the beliefs are consistent; None where that is not known."""
+
+
+class Variables:
+    """Declares solver variables by name and remembers them."""
+
+    def __init__(self, prefix: str = "") -> None:
+        """Start with none; names get the prefix."""
+        self.prefix = prefix
+        self.all: dict[str, Any] = {}
+
+    def real(self, name: str) -> Any:
+        """Declare a real."""
+        import z3
+
+        return self.all.setdefault(name, z3.Real(self.prefix + name))
+
+    def boolean(self, name: str) -> Any:
+        """Declare a boolean."""
+        import z3
+
+        return self.all.setdefault(name, z3.Bool(self.prefix + name))
+
+    def series(self, name: str, length: int) -> list[Any]:
+        """Declare reals name_0, name_1, ..."""
+        return [self.real(f"{name}_{t}") for t in range(length)]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a network and its beliefs say whatever is sent.
+
+    Attributes:
+        parts: (law or rule name, formula) pairs.
+    """
+
+    parts: tuple[tuple[str, Formula], ...]
+
+    @cached_property
+    def written(self) -> Written:
+        """The formulas as SMT-LIB lines."""
+        return write_formulas([formula for _, formula in self.parts if formula is not True])
+
+
+@dataclass
+class Encoding:
+    """Formulas of a network, its beliefs and a sender, before any property.
+
+    Attributes:
+        setting: what is encoded.
+        sender: the sender, or None for an arbitrary one.
+        view: the terms.
+        variables: all declared variables by name.
+        parts: (law or rule name, formula) pairs: first the network's, then the sender's.
+        network: the first of them, which senders that name their bytes alike share.
+    """
+
+    setting: Setting
+    sender: SmtSender | None
+    view: View
+    variables: Variables
+    parts: list[tuple[str, Formula]]
+    network: Network
+
+    def formulas(self) -> list[Formula]:
+        """Return all formulas that are not trivially true."""
+        return [formula for _, formula in self.parts if formula is not True]
+
+    def smtlib(self, *more: Formula) -> str:
+        """Return all formulas and some more as a benchmark, the same text as ``to_smtlib([*formulas(), *more])``."""
+        own = self.parts[len(self.network.parts) :]
+        return to_smtlib([*(formula for _, formula in own if formula is not True), *more], self.network.written)
+
+
+@dataclass(frozen=True)
+class AnySender:
+    """A sender that may send anything, at least one MSS per Rm (line 7 of Listing 1): for claims about the network alone."""
+
+    name: str = "any"
+
+    def needs(self, setting: Setting) -> Needs:
+        """Need nothing."""
+        return Needs()
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare a free rate."""
+        view.rate = make.series("rate", view.setting.samples)
+        view.sent = [None, *view.rate[1:]]
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Yield rate >= MSS/Rm."""
+        for rate in view.rate:
+            yield rate >= view.alpha
+
+    def decider(self) -> Any:
+        """Return a step that sends what the solver chose."""
+        from ccenv.smt.replay.exact import recorded_decider
+
+        return recorded_decider()
+
+    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
+        """Return None: any rate is possible."""
+        return None
+
+
+def encode(
+    setting: Setting,
+    sender: SmtSender,
+    needs: Needs | None = None,
+    *,
+    bounds: Literal["full", "constant"] = "full",
+) -> Encoding:
+    """Encode a network with a sender.
+
+    Args:
+        setting: model, buffer, T, rules.
+        sender: the sender.
+        needs: what the property reads besides.
+        bounds: ``full``: beliefs follow their rules; ``constant``: only the traces on which no bound moves (a sound and much
+            smaller encoding for "beliefs do not shrink"; not valid with time-outs).
+
+    Returns:
+        Encoding: without a property.
+    """
+    wanted = sender.needs(setting) | (needs or Needs())
+    wanted = _closed(wanted, setting)
+    make = Variables()
+    view = _declare(setting, wanted, make, constant=bounds == "constant")
+    sender.declare(view, make)
+    _declare_losses(view, make)
+    network = _network(setting, wanted, bounds, tuple(str(sent) for sent in view.sent[1:]))
+    own = [(f"sender {sender.name}", f) for f in sender.sends(view)]
+    return Encoding(setting, sender, view, make, [*network.parts, *own], network)
+
+
+@lru_cache(maxsize=NETWORKS_KEPT)
+def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"], sent: tuple[str, ...]) -> Network:
+    """Encode a network and its beliefs; senders that name their bytes alike share it.
+
+    Args:
+        setting: model, buffer, T, rules.
+        wanted: what is encoded.
+        bounds: as in :func:`encode`.
+        sent: names of the reals that are sent in steps 1 to T - 1.
+    """
+    make = Variables()
+    view = _declare(setting, wanted, make, constant=bounds == "constant")
+    view.sent = [None, *(make.real(name) for name in sent)]
+    _declare_losses(view, make)
+    parts: list[tuple[str, Formula]] = list(laws.network(view))
+    parts += [("initial_bounds", f) for f in beliefs.initial_bounds(view)]
+    if bounds == "constant":
+        parts += [("constant_bounds", f) for f in beliefs.constant_bounds(view, wanted.probe_window)]
+        if view.q_U is not None:
+            parts += [("queue_bound", f) for f in beliefs.queue_bound(view)]
+    else:
+        parts += _moving_bounds(view, wanted)
+    return Network(tuple((name, formula) for name, formula in parts if name not in setting.broken))
+
+
+def _closed(wanted: Needs, setting: Setting) -> Needs:
+    bounds = set(wanted.bounds)
+    if setting.beliefs.timeout is not None and bounds & {"C_L", "C_U"}:
+        bounds |= {"C_L", "C_U"}
+    if "q_U" in bounds:
+        bounds.add("C_L_lambda")
+    delays = set(wanted.delays)
+    if "C_U" in bounds and setting.beliefs.upper == "paper":
+        delays.add(setting.jitter_steps + 1)
+    if setting.delay_rule == "artefact" and delays:
+        delays = set(range(1, setting.samples + 1))
+    return Needs(frozenset(bounds), frozenset(delays), wanted.probe_window)
+
+
+def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool) -> View:
+    n = setting.samples
+    first_delays = _first_delays(setting, wanted)
+    look_back = setting.past_steps + max([0, *wanted.delays, *first_delays])
+    if setting.sent_before_at_most is not None and not setting.past_steps:
+        look_back = max(look_back + 1, HISTORY_STEPS)
+    before = range(setting.past_steps)
+    view = View(
+        setting=setting,
+        alpha=make.real("alpha"),
+        beta=make.real("beta") if setting.has_loss else None,
+        G=make.series("G", n),
+        E=make.series("E", n),
+        S=make.series("S", n),
+        E_before=make.series("E_before", look_back),
+        sent=[],
+        lost=[],
+        rate=[],
+        lost_at_0=make.boolean("lost_at_0") if setting.has_loss else False,
+        loss_seen=[False] * n,
+        late=[{m: make.boolean(f"late_{t}_{m}") for m in sorted(wanted.delays)} for t in range(n)],
+        first_late=[{m: make.boolean(f"first_late_{t}_{m}") for m in first_delays} for t in range(n)],
+        G_before=make.series("G_before", setting.past_steps),
+        S_before=make.series("S_before", setting.past_steps),
+        late_before=[{m: make.boolean(f"late_before_{k}_{m}") for m in sorted(wanted.delays)} for k in before],
+        first_late_before=[{m: make.boolean(f"first_late_before_{k}_{m}") for m in first_delays} for k in before],
+    )
+    for name in BOUNDS:
+        if name in wanted.bounds:
+            fixed = constant and name != "q_U"
+            setattr(view, name, [make.real(f"{name}_0")] * n if fixed else make.series(name, n))
+    if setting.beliefs.timeout is not None and "C_L" in wanted.bounds and not constant:
+        for name in ("C_L_kept", "C_U_kept", "C_L_recomputed"):
+            view.extra[name] = [make.real(name)]
+    return view
+
+
+def _first_delays(setting: Setting, wanted: Needs) -> list[int]:
+    if "C_L_lambda" not in wanted.bounds:
+        return []
+    return [setting.jitter_steps + setting.beliefs.lambda_extra_steps + 1]
+
+
+def _declare_losses(view: View, make: Variables) -> None:
+    n = view.setting.samples
+    if not view.setting.has_loss:
+        view.lost = [None] + [Fraction(0)] * (n - 1)
+        return
+    view.lost = [None] + [view.E[t - 1] + view.sent[t] - view.E[t] for t in range(1, n)]
+    view.loss_seen = [make.boolean("loss_seen_at_0"), view.lost_at_0, *(view.lost[t - 1] > 0 for t in range(2, n))]
+
+
+def _moving_bounds(view: View, wanted: Needs) -> Iterator[tuple[str, Formula]]:
+    rules = {
+        "C_L": ("lower_bound", beliefs.lower_bound),
+        "C_U": ("upper_bound", beliefs.upper_bound),
+        "q_U": ("queue_bound", beliefs.queue_bound),
+    }
+    for bound, (name, rule) in rules.items():
+        if bound in wanted.bounds:
+            yield from ((name, formula) for formula in rule(view))
+    if "C_L_lambda" in wanted.bounds:
+        yield from (("sent_lower_bound", formula) for formula in beliefs.sent_lower_bound(view, wanted.probe_window))
+    if "C_L" in wanted.bounds:
+        yield from (("timeout", formula) for formula in beliefs.timeout(view))

@@ -1,0 +1,190 @@
+"""What a query is about: network model, buffer, trace length, belief rules. Units: C = Rm = 1, and D = 1 or 0 (ideal)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from ccenv.errors import InputError, unknown_name
+
+MODELS = ("ideal", "cbr_delay", "ccac")
+BUFFERS = ("infinite", "small", "large", "arbitrary")
+LOSS_DETECTIONS = ("oracle", "dupacks")
+LARGEST_ALPHA = Fraction(1, 5)
+"""MSS < C*Rm/5: a segment is below a fifth of the BDP. Only ratios matter, so alpha spans link rates."""
+
+SMALL_BUFFER = Fraction(1, 2)
+"""beta = C*D/2 ([CCmatic] s.6.1)."""
+
+LARGE_BUFFER_RTTS = Fraction(3)
+"""beta >= 3*C*(Rm + D) ([CCmatic] s.6.1)."""
+
+LONGEST_TRACE = 40
+LONGEST_PAST = 64
+
+
+@dataclass(frozen=True)
+class TimeoutRule:
+    """When beliefs are recomputed at the last sample, and how far C_U may rise ([CCmatic] s.5.1.2).
+
+    A bound times out only if it did not move inside the trace, and the other bound did not move by more than ``moved_factor``
+    unless the beliefs are empty.
+
+    Attributes:
+        close_factor: beliefs are tight if C_U <= close_factor * C_L.
+        rise_factor: C_U becomes at most rise_factor * C_U at a time-out.
+        moved_factor: a bound that moved by more than this factor protects the other one.
+    """
+
+    close_factor: Fraction
+    rise_factor: Fraction
+    moved_factor: Fraction = Fraction(11, 10)
+
+
+TIMEOUT_PRESETS: dict[str, TimeoutRule] = {
+    "paper": TimeoutRule(Fraction(11, 10), Fraction(2)),
+    "artefact": TimeoutRule(Fraction(2), Fraction(3, 2)),
+}
+"""``paper``: the examples of s.5.1.2. ``artefact``: the constants of the published code, which lemma F.2 survives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeliefRules:
+    """Choices where sources differ.
+
+    Attributes:
+        upper: windows of C_U: ``paper``, every step shows qdel_L > 0 or a loss (s.5.1.1); ``exact``, no token can have been
+            wasted in the window (E(x) > S(x+D) or a loss at x), which is tighter and also sound for window-based senders.
+        lambda_extra_steps: 1: C_L_lambda = sent/(T*+D+1), what K = 1 sampling can measure when delays are read off the grid
+            with one step of slack; 0: sent/(T*+D) as in (6.2), with one step less of slack in what counts as delayed.
+        lambda_delay: when a late first byte spoils a window of C_L_lambda: ``kept``, also in later steps until another byte
+            arrives; ``seen``, only in the step that delivers it (the published code: no byte, no sign of a delay). Both are
+            true bounds on C; ``seen`` counts more windows.
+        timeout: belief time-out at the last sample, or None.
+    """
+
+    upper: Literal["paper", "exact"] = "paper"
+    lambda_extra_steps: int = 1
+    lambda_delay: Literal["kept", "seen"] = "kept"
+    timeout: TimeoutRule | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One encoding of a network.
+
+    Attributes:
+        model: ``ideal``, ``cbr_delay`` or ``ccac``.
+        buffer: ``infinite``, ``small`` (C*D/2), ``large`` (any beta >= 3C(Rm+D)), ``arbitrary`` (any beta > 0), or beta in
+            units of C*Rm.
+        samples: T, number of sample points one Rm apart; sample 0 is chosen by the solver.
+        delay_rule: ``sound``: delays of bytes sent before the trace are those of some legal past; ``artefact``: the published
+            rules (every delay, up to T steps, grows by at most one step per step and is at most beta/C + D), which exclude
+            legal traces.
+        sent_before_at_most: None, or (a, b): in each known step before the trace the sender sent at most a*C*Rm + b*MSS.
+        beliefs: belief rules.
+        broken: names of laws that are left out, for mutation tests only.
+        loss_detection: ``oracle``: a loss is known one Rm later; ``dupacks``: window-based senders find it by duplicate ACKs or
+            a retransmission time-out (:mod:`ccenv.smt.senders.loss_detection`). What beliefs call a loss is the oracle's in both.
+        past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
+            the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
+        past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
+            nothing was sent before.
+    """
+
+    model: str = "ccac"
+    buffer: str | Fraction = "infinite"
+    samples: int = 7
+    delay_rule: Literal["sound", "artefact"] = "sound"
+    sent_before_at_most: tuple[Fraction, Fraction] | None = None
+    beliefs: BeliefRules = field(default_factory=BeliefRules)
+    broken: frozenset[str] = frozenset()
+    loss_detection: Literal["oracle", "dupacks"] = "oracle"
+    past_steps: int = 0
+    past_start: Literal["any", "empty"] = "any"
+
+    def __post_init__(self) -> None:
+        """Refuse what no encoding exists for."""
+        if self.model not in MODELS:
+            raise unknown_name("model for verification", self.model, MODELS)
+        if isinstance(self.buffer, str) and self.buffer not in BUFFERS:
+            raise unknown_name("buffer", self.buffer, BUFFERS)
+        if isinstance(self.buffer, Fraction) and self.buffer <= 0:
+            raise InputError(f"buffer is {self.buffer} C*Rm; it must be above 0")
+        if self.loss_detection not in LOSS_DETECTIONS:
+            raise unknown_name("loss detection", self.loss_detection, LOSS_DETECTIONS)
+        if not 3 <= self.samples <= LONGEST_TRACE:
+            raise InputError(f"T is {self.samples}; it must be 3 to {LONGEST_TRACE} samples")
+        if not 0 <= self.past_steps <= LONGEST_PAST:
+            raise InputError(f"past_steps is {self.past_steps}; it must be 0 to {LONGEST_PAST}")
+        if self.past_steps and self.delay_rule == "artefact":
+            raise InputError("the published delay rule says nothing about a past; past_steps must be 0")
+        if self.past_start == "empty" and not self.past_steps:
+            raise InputError("past_start 'empty' needs past_steps of 1 or more")
+
+    @property
+    def jitter_steps(self) -> int:
+        """D in steps: 0 on the ideal model, 1 otherwise (D = Rm)."""
+        return 0 if self.model == "ideal" else 1
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the buffer is finite."""
+        return self.buffer != "infinite"
+
+    @property
+    def times(self) -> range:
+        """Sample indices of the known past and the trace: -past_steps to T - 1."""
+        return range(-self.past_steps, self.samples)
+
+    def without_timeout(self) -> Setting:
+        """Return the same setting with bounds that only tighten."""
+        return replace(self, beliefs=replace(self.beliefs, timeout=None))
+
+    def with_samples(self, samples: int) -> Setting:
+        """Return the same setting with another T."""
+        return replace(self, samples=samples)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready dictionary."""
+        data = asdict(self)
+        data["broken"] = sorted(self.broken)
+        return _plain(data)
+
+
+SETTINGS = ("sound", "artefact", "history")
+HISTORY_STEPS = 3
+"""Known steps before the trace in ``sound`` and ``history``: more do not change the bounds of cc_qdel."""
+
+
+def named_setting(name: str, base: Setting, largest_rate: tuple[Fraction, Fraction] | None = None) -> Setting:
+    """Apply one of the three named treatments of what happened before the trace.
+
+    Args:
+        name: ``sound``: in each of the last steps before the trace the network obeyed its laws; ``artefact``, the published
+            delay rule; ``history``: sound, and in each of those steps the sender obeyed its own largest rate.
+        base: the setting to change.
+        largest_rate: (a, b) of a sender that never exceeds a*C + b*MSS/Rm while its beliefs are consistent; ``history`` needs
+            it. cc_qdel has (2, 0): it sends at most 2*C*Rm per step.
+
+    Raises:
+        InputError: for ``history`` with a sender of which no such rate is known.
+    """
+    if name not in SETTINGS:
+        raise unknown_name("setting", name, SETTINGS)
+    if name == "history":
+        if largest_rate is None:
+            raise InputError("setting 'history' needs a sender whose rate is bounded by C_L and MSS/Rm alone; use 'sound'")
+        return replace(base, delay_rule="sound", sent_before_at_most=largest_rate, past_steps=HISTORY_STEPS)
+    if name == "artefact":
+        return replace(base, delay_rule="artefact", sent_before_at_most=None, past_steps=0)
+    return replace(base, delay_rule="sound", sent_before_at_most=None, past_steps=HISTORY_STEPS)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Fraction) else value

@@ -1,0 +1,1 @@
+"""Counterexamples replayed in exact arithmetic and in the curve engine."""

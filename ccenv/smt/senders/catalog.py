@@ -1,0 +1,53 @@
+"""From names to senders for the solver: belief programs, and the published window-based CCAs by their own encodings."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import NoEncodingError
+from ccenv.network.sender import ProgramSender
+from ccenv.programs import Program
+from ccenv.registry import load_target
+from ccenv.smt.senders.relu import load_relu
+from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.window import FACTORIES
+
+# Looked up at run time: the core does not import agents.
+_MAKE_SENDER = "ccenv.agents:make_sender"
+
+
+def smt_sender(spec: str) -> Any:
+    """Return the sender of a name: a published encoding, a registered belief program, or the path of a file.
+
+    Files are belief programs (.json) and ReLU policies (.relu.json).
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        NoEncodingError: if the sender exists but has no encoding.
+    """
+    if spec in FACTORIES:
+        return FACTORIES[spec]()
+    if spec.endswith(".relu.json"):
+        return load_relu(FilePath(spec))
+    known = ", ".join(sorted(FACTORIES))
+    return ProgramSmtSender(program_of(spec, f"has no encoding for the solver; belief programs have, and these by name: {known}"))
+
+
+def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
+    """Return the belief program of a registered name or of a file (.json).
+
+    Args:
+        spec: name or path.
+        otherwise: what is said of a sender that is no program.
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        NoEncodingError: if what has it is no belief program, or starts with another one.
+    """
+    sender = load_target(_MAKE_SENDER)(spec)
+    if not isinstance(sender, ProgramSender):
+        raise NoEncodingError(f"agent {spec!r} {otherwise}")
+    if sender.start is not None:
+        raise NoEncodingError(f"agent {spec!r} starts with another program; the solver takes one: {sender.program.name!r}")
+    return sender.program

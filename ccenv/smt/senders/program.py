@@ -1,0 +1,159 @@
+"""Belief programs as formulas: the same JSON that the engine interprets ([CCmatic] Listing 1, App. C).
+
+The rate in (t-1, t] is decided on the beliefs at sample t-1. Units: C = Rm = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ccenv.errors import ProgramError
+from ccenv.programs import Branch, Expression, Leaf, Program, Rule
+from ccenv.smt.network.setting import LARGEST_ALPHA
+from ccenv.smt.network.view import View
+from ccenv.smt.solver.algebra import Formula, Term, any_of, choose, larger, same_truth
+
+TIME_INPUTS = frozenset({"qdel_L", "qdel_U", "Rm"})
+
+
+def delay_value(name: str, steps: int, jitter_steps: int) -> int:
+    """Return qdel_L or qdel_U in units of Rm where the newest byte waited ``steps`` whole steps: [steps, steps + 1).
+
+    qdel_L = max(0, RTT - Rm - D), qdel_U = RTT - Rm (5.1), read outward on the grid.
+    """
+    return max(0, steps - jitter_steps) if name == "qdel_L" else steps + 1
+
+
+def time_condition(expression: Expression, jitter_steps: int) -> tuple[bool, dict[int, bool]]:
+    """Reduce a condition on times to whole steps of delay.
+
+    Returns:
+        tuple: its truth at delay 0, and for each delay m at which the truth changes the truth from m on.
+    """
+    slope = expression.coefficient("qdel_L") + expression.coefficient("qdel_U")
+    offset = expression.coefficient("Rm")
+    far = jitter_steps + 2 + (int(abs(offset + _spread(expression)) / abs(slope)) + 1 if slope else 0)
+    truths = [
+        sum((c * (1 if n == "Rm" else delay_value(n, d, jitter_steps)) for n, c in expression.terms), start=Fraction(0)) > 0
+        for d in range(far + 1)
+    ]
+    changes = {m: truths[m] for m in range(1, far + 1) if truths[m] != truths[m - 1]}
+    return truths[0], changes
+
+
+def _spread(expression: Expression) -> Fraction:
+    return abs(expression.coefficient("qdel_L")) + abs(expression.coefficient("qdel_U"))
+
+
+def delay_thresholds(program: Program, jitter_steps: int) -> set[int]:
+    """Return the delays (in steps) that the program's conditions tell apart."""
+    found: set[int] = set()
+    for rule in program.rules():
+        if isinstance(rule, Branch) and isinstance(rule.condition, Expression) and rule.condition.unit == "s":
+            found |= set(time_condition(rule.condition, jitter_steps)[1])
+    return found
+
+
+def longest_hold(program: Program) -> int:
+    """Return the largest ``hold_rtts`` of the program."""
+    return max(rule.hold_rtts for rule in program.rules() if isinstance(rule, Leaf))
+
+
+def sends(v: View, program: Program) -> Iterator[Formula]:
+    """Yield the formulas of a program sender: rate by the rule, at least MSS/Rm (line 7), and the bytes of a step."""
+    longest = longest_hold(program)
+    held = v.extra.get("held")
+    yield v.rate[0] >= v.alpha
+    if v.setting.past_steps and "utilised_before" in v.extra:
+        yield same_truth(v.extra["utilised_before"][0], v.step_utilised(-1))
+    for t in range(1, v.setting.samples):
+        decided = larger(rule_rate(program.rule, v, t - 1), v.alpha)
+        if held is None:
+            yield v.rate[t] == decided
+        else:
+            waits = held[t - 1] > 0
+            yield v.rate[t] == choose(waits, v.rate[t - 1], decided)
+            yield held[t] == choose(waits, held[t - 1] - 1, _hold(program.rule, v, t - 1) - 1)
+        yield v.sent[t] == v.rate[t]
+    if held is not None:
+        yield any_of(held[0] == steps for steps in range(longest))
+
+
+def rule_rate(rule: Rule, v: View, t: int) -> Term:
+    """Return the rate that a rule decides on the beliefs at sample t, before line 7."""
+    if isinstance(rule, Leaf):
+        return _linear(rule.rate, v, t)
+    return choose(_condition(rule.condition, v, t), rule_rate(rule.then, v, t), rule_rate(rule.otherwise, v, t))
+
+
+def _hold(rule: Rule, v: View, t: int) -> Term:
+    if isinstance(rule, Leaf):
+        return rule.hold_rtts
+    then, otherwise = _hold(rule.then, v, t), _hold(rule.otherwise, v, t)
+    return then if isinstance(then, int) and then == otherwise else choose(_condition(rule.condition, v, t), then, otherwise)
+
+
+def _condition(condition: Expression | str, v: View, t: int) -> Formula:
+    if condition == "loss":
+        return v.loss_seen[t]
+    if condition == "utilised":
+        x = t - v.setting.jitter_steps
+        return v.extra["utilised_before"][0] if x < 0 else v.step_utilised(x)
+    if isinstance(condition, str):
+        raise ProgramError(f"condition {condition!r} has no encoding")
+    if condition.unit != "s":
+        return _linear(condition, v, t) > 0
+    truth, changes = time_condition(condition, v.setting.jitter_steps)
+    formula: Formula = truth
+    longest = v.setting.samples
+    if v.setting.delay_rule == "artefact" and max(changes, default=0) > longest:
+        raise ProgramError(
+            f"a condition tells delays of {max(changes)} steps apart; by the published delay rule a trace of T = {longest} shows"
+            f" at most {longest}"
+        )
+    for m, value in sorted(changes.items()):
+        formula = choose(v.late[t][m], value, formula)
+    return formula
+
+
+def _linear(expression: Expression, v: View, t: int) -> Term:
+    return sum((coefficient * _input(name, v, t) for name, coefficient in expression.terms), start=Fraction(0))
+
+
+def _input(name: str, v: View, t: int) -> Term:
+    if name in ("MSS/Rm", "MSS"):
+        return v.alpha
+    if name == "rate":
+        return v.rate[t]
+    series = v.q_U if name in ("q_U", "q_U/Rm") else getattr(v, name, None)
+    if series is None:
+        raise ProgramError(f"input {name!r} has no encoding")
+    return series[t]
+
+
+def largest_rate(program: Program) -> tuple[Fraction, Fraction] | None:
+    """Return (a, b) such that the rate never exceeds a*C + b*MSS/Rm while C_L <= C and C_L_lambda <= C.
+
+    Returns:
+        tuple or None: None if a leaf grows with a quantity that C does not bound.
+    """
+    parts = [_leaf_bound(rule) for rule in program.rules() if isinstance(rule, Leaf)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    # Line 7 sends MSS/Rm at least; that is below a*C wherever a >= 1/5, the largest MSS.
+    bdp, mss = max(a for a, _ in known), max(Fraction(0), *(b for _, b in known))
+    return bdp, mss if bdp >= LARGEST_ALPHA else max(mss, Fraction(1))
+
+
+def _leaf_bound(leaf: Leaf) -> tuple[Fraction, Fraction] | None:
+    bdp, mss = Fraction(0), Fraction(0)
+    for name, coefficient in leaf.rate.terms:
+        if name == "MSS/Rm":
+            mss += coefficient
+        elif name in ("C_L", "C_L_lambda"):
+            bdp += max(coefficient, Fraction(0))
+        elif coefficient > 0:
+            return None
+    return bdp, mss

@@ -1,0 +1,1 @@
+"""Two flows on one link."""

@@ -1,0 +1,1 @@
+"""Queries about two flows."""

@@ -1,0 +1,1 @@
+"""Queries and templates: what is asked of all programs of a family."""

@@ -1,0 +1,1 @@
+"""Searches over a template that leave out nothing."""

@@ -1,0 +1,1 @@
+"""Records of the shipped configs' runs, and their page."""

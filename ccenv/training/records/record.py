@@ -1,0 +1,134 @@
+"""What trained configs come to, as a record: ``ccenv train CONFIG --seeds 0,1,2 --record FILE``; all shipped ones: ``--shipped``.
+
+Every number says where it is from: scores their world and set of paths, worst cases their scene, its set and how training met it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from ccenv.attack import attack, scene_set
+from ccenv.envs.settings import EnvSettings
+from ccenv.errors import InputError
+from ccenv.files import write_atomic
+from ccenv.foreign import is_version, read_json
+from ccenv.provenance import CELL_SOURCES, machine, source_hash, versions
+from ccenv.training.config import TrainConfig
+from ccenv.training.scenes import seen
+
+if TYPE_CHECKING:
+    from ccenv.training.rllib import RllibConfig, RllibResult
+    from ccenv.training.run import Result
+
+FORMAT, VERSION = "ccenv-learning-record", 2
+ATTACK = ("corners", "cem")
+ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
+ATTACK_FLOW_STEPS = 4_000_000
+# Modules here that store, show or time what the others decide; a new module counts as one that decides.
+_ASIDE = ("checkpoint", "clock", "logs", "scenes")
+_SKIPPED = ("resumed_from_steps", "returns", "folder")
+
+
+@cache
+def code_hash() -> str:
+    """Return a hash of the source files that decide what a run comes to."""
+    here = FilePath(__file__).parents[1].glob("*.py")
+    decide = sorted(f"training/{file.name}" for file in here if file.stem not in _ASIDE)
+    return source_hash((*CELL_SOURCES, "envs/*.py", *decide))
+
+
+def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) -> dict[str, Any]:
+    """Return what is recorded of a finished run; a sender that is trained alone is attacked for it.
+
+    Raises:
+        InputError: if the run was trained, or begun, by other code than today's.
+    """
+    from ccenv.training.run import read_code
+
+    by = read_code(result.folder)
+    if by != [code_hash()]:
+        raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --restart trains it again")
+    entry = {name: value for name, value in asdict(result).items() if name not in _SKIPPED}
+    entry |= {"seed": config.seed, "code": code_hash()}
+    if isinstance(config, TrainConfig):
+        world, entry["learns"] = config.environment, f"{config.trains}, {config.algorithm.upper()}"
+        attacked = config.trains == "sender" and len(world.senders) == 1
+    else:
+        world, entry["learns"] = config.settings(), f"{config.plays}, RLlib PPO"
+        attacked = len(world.senders) == 1
+    entry["world"] = _world(world)
+    entry["worst"] = worst_cases(str(result.folder), config) if attacked else {}
+    return entry
+
+
+def worst_cases(sender: str, config: TrainConfig | RllibConfig) -> dict[str, dict[str, Any]]:
+    """Attack a sender on each scene; return what was found, and what the scene is to its training."""
+    cases = {}
+    for scene in ATTACK_SCENES:
+        found = attack(sender, path=scene, adversaries=ATTACK, budget_flow_steps=ATTACK_FLOW_STEPS)
+        cases[scene] = {
+            "utilisation": found.worst_utilisation,
+            "adversary": found.worst_adversary,
+            "legal": found.legal,
+            "set": scene_set(scene),
+            "seen": seen(config, scene),
+        }
+    return cases
+
+
+def _world(world: EnvSettings) -> dict[str, Any]:
+    return world.model_dump(mode="json", include={"senders", "models", "steps_per_rtt", "paths"})
+
+
+def record(file: FilePath, config: TrainConfig | RllibConfig, result: Result | RllibResult) -> None:
+    """Add a finished run to a record; other entries stay.
+
+    Raises:
+        InputError: if the file is no record, or the run was made by other code.
+    """
+    read_data(file)
+    add_entry(file, f"{config.name}:{config.seed}", entry_of(config, result))
+
+
+def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:
+    """Write an entry into a record; other entries stay."""
+    data = read_data(file)
+    data["runs"][key] = entry
+    data |= {"versions": versions(), "machine": machine()}
+    write_atomic(file, (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def check_record(file: FilePath) -> None:
+    """Check that runs can be added to a record, before they are trained.
+
+    Raises:
+        InputError: if the file is no record, or has no folder to be in.
+    """
+    read_data(file)
+    if file.is_dir() or not file.parent.is_dir():
+        raise InputError(f"{file}: a file in an existing folder is needed")
+
+
+def read_data(file: FilePath) -> dict[str, Any]:
+    """Read a record; an empty one if there is no file."""
+    if not file.is_file():
+        return {"format": FORMAT, "version": VERSION, "runs": {}}
+    data = read_json(file)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
+        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
+    return data
+
+
+def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:
+    """Return the runs of each config, by seed; senders first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for key in sorted(data["runs"]):
+        found.setdefault(key.rpartition(":")[0], []).append(data["runs"][key])
+    for runs in found.values():
+        runs.sort(key=lambda run: int(run["seed"]))
+    return sorted(found.items(), key=lambda item: (item[1][0]["learns"].partition(",")[0] == "network", item[0]))

@@ -1,0 +1,1 @@
+"""Slow, plain references of the kernels: they serve the tests only."""

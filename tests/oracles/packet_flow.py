@@ -1,0 +1,337 @@
+"""Senders, jitter boxes and receivers of the plain packet reference (``packet_reference``)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import ACK, LOSS, TICK
+from ccenv.engine.packet.beliefs import RATE_HOLDER
+from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
+from ccenv.engine.packet.layout import ACK_COUNTER, JITTER_COUNTER, WORKLOAD_COUNTER
+from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
+from ccenv.engine.packet.spec import FlowSpec, NetworkSpec
+from ccenv.engine.packet.transport import DUPLICATE_THRESHOLD, INITIAL_RTO_S, MAX_RTO_S, WINDOW_SLACK_BYTES
+from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
+from ccenv.network.sender import ClassicSender, HeldSender, Sender, bare
+from oracles.packet_link import NEVER, LogRow, Packet, new_record
+
+
+class ReferenceFlow:
+    """Sender, jitter box and receiver of one flow."""
+
+    def __init__(self, spec: FlowSpec, index: int, sender: Sender, network: NetworkSpec, seed: int, log: list[LogRow]) -> None:
+        self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_bytes, log
+        self.proxy = sender if isinstance(sender, HeldSender) else None
+        self.hold_s = self.proxy.target_s if self.proxy else 0.0
+        self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
+        self.held_rtts_s: list[float] = []
+        cca = bare(sender)
+        self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else RATE_HOLDER
+        cca = self.cca
+        self.return_s = network.return_s(index)
+        self.route = network.route_of(index)
+        self.state = new_record(STATE_DTYPE)
+        plain = np.zeros(1, STATE_DTYPE).view("<f8")
+        for name, value in cca.parameters.items():
+            plain[(cca.state.names or ()).index(name)] = value
+        self.state = plain[: len(cca.state.names or ())].view(cca.state).view(np.recarray)[0]
+        self.state.mss_bytes, self.state.seed, self.state.flow = self.mss, seed, index
+        self.started = False
+        self.sent: dict[int, Packet] = {}  # outstanding, and what has not been covered by an ACK yet
+        self.in_network: set[int] = set()
+        self.arrived: deque[Packet] = deque()  # at the receiver, ACK not yet at the sender
+        self.acks: deque[tuple[float, int]] = deque()
+        self.unacked: list[Packet] = []
+        self.ack_deadline_s = NEVER
+        self.received: set[int] = set()
+        self.confirmed: set[int] = set()
+        self.resend: deque[int] = deque()
+        self.next_tx = self.next_segment = 0
+        self.acked_later: list[int] = []
+        self.recovery_tx = -1
+        self.acked_count = 0
+        self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
+        self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
+        self.backoff = 1.0
+        self.srtt_s = self.rttvar_s = self.rtt_s = 0.0
+        self.min_rtt_s = NEVER
+        self.round_end_bytes = self.app_limited_until_bytes = 0.0
+        self.offered: float = NEVER
+        self.app_next_s = NEVER
+        self.app_draws = 0.0
+        self.last_release_s = self.batch_end_s = 0.0
+        self.early_at_s = spec.jitter.at_s
+        self.jitter_draws = self.ack_draws = self.ack_batch_end_s = 0.0
+        self.held: deque[tuple[float, Packet]] = deque()
+        self.decisions = 0
+        self.sent_bytes = self.dropped_bytes = self.random_lost_bytes = self.found_lost_bytes = 0.0
+        self.goodput_bytes = 0.0
+        self.resent_bytes = self.rtt_sum_s = self.one_way_sum_s = self.timeouts = 0.0
+        self.finished_s = NEVER
+
+    # --- receiver ---------------------------------------------------------------------------------------------------
+
+    def release_s(self, at_s: float) -> float:
+        """Return when the jitter box lets a packet go."""
+        jitter = self.spec.jitter
+        wanted = at_s
+        if jitter.kind == "constant":
+            wanted = at_s + jitter.max_s
+        elif jitter.kind == "batch":
+            while self.batch_end_s < at_s:
+                draw = uniform(float(self.seed), 0.0, float(self.index), JITTER_COUNTER + self.jitter_draws)
+                self.batch_end_s += jitter.max_s * draw
+                self.jitter_draws += 1.0
+            wanted = self.batch_end_s
+        elif jitter.kind == "interval":
+            wanted = math.ceil(at_s / jitter.interval_s - MULTIPLE_TOLERANCE) * jitter.interval_s
+        elif jitter.kind == "replay":
+            wanted = at_s + jitter.delays_s[math.floor(at_s / jitter.interval_s + MULTIPLE_TOLERANCE) % len(jitter.delays_s)]
+        elif jitter.kind == "early" and at_s < self.early_at_s:
+            wanted = at_s + jitter.max_s
+        elif jitter.kind == "early":
+            self.early_at_s = self.early_at_s + jitter.every_s if jitter.every_s > 0.0 else NEVER
+        self.last_release_s = max(at_s, min(wanted, at_s + jitter.max_s), self.last_release_s)
+        return self.last_release_s
+
+    def deliver(self, packet: Packet, now_s: float) -> None:
+        """Take a packet at the receiver."""
+        if self.ack_deadline_s < now_s:
+            self.acknowledge(self.ack_deadline_s)
+        self.log.append((now_s, "deliver", self.index, -1, packet.tx, packet.segment))
+        self.one_way_sum_s += now_s - packet.sent_s
+        missing = next(s for s in range(len(self.received) + 1) if s not in self.received)
+        in_order = packet.segment == missing and not any(s > packet.segment for s in self.received)
+        if packet.segment not in self.received:
+            self.received.add(packet.segment)
+            self.goodput_bytes += self.mss
+        self.arrived.append(packet)
+        self.unacked.append(packet)
+        if not in_order or len(self.unacked) >= self.spec.receiver.ack_every:
+            self.acknowledge(now_s)
+        elif len(self.unacked) == 1:
+            self.ack_deadline_s = now_s + self.spec.receiver.ack_timeout_s
+
+    def acknowledge(self, now_s: float) -> None:
+        """Send an ACK for everything received."""
+        receiver, at_s = self.spec.receiver, now_s + self.return_s
+        if receiver.aggregation == "interval":
+            at_s = math.ceil(at_s / receiver.aggregate_s - MULTIPLE_TOLERANCE) * receiver.aggregate_s
+        elif receiver.aggregation == "batch":
+            while self.ack_batch_end_s < at_s:
+                draw = uniform(float(self.seed), 0.0, float(self.index), ACK_COUNTER + self.ack_draws)
+                self.ack_batch_end_s += receiver.aggregate_s * draw
+                self.ack_draws += 1.0
+            at_s = self.ack_batch_end_s
+        if receiver.merge and self.acks and self.acks[-1][0] == at_s:
+            self.acks.pop()
+        self.acks.append((at_s, self.unacked[-1].tx))
+        self.unacked.clear()
+        self.ack_deadline_s = NEVER
+
+    # --- sender -----------------------------------------------------------------------------------------------------
+
+    def time_s(self) -> float:
+        """Return when the flow has something to do next."""
+        if not self.started:
+            return self.spec.start_s
+        next_ack_s = self.acks[0][0] + self.hold_s if self.acks else self.ack_deadline_s + self.return_s
+        return min(self.wake_s, self.rto_at_s, next_ack_s)
+
+    def _rto_s(self) -> float:
+        base = INITIAL_RTO_S if self.srtt_s == 0.0 else max(RTO_MIN_S, self.srtt_s + 4.0 * self.rttvar_s)
+        return min(base * self.backoff, MAX_RTO_S)
+
+    def act(self, now_s: float) -> None:
+        """Start, take an ACK, or time out."""
+        if not self.started:
+            self.started = True
+            self.cca.init(self.state)
+            self._begin()
+            return
+        if not self.acks and self.ack_deadline_s + self.return_s <= now_s:
+            self.acknowledge(self.ack_deadline_s)
+        if self.acks and self.acks[0][0] + self.hold_s <= now_s:
+            self._take_ack(self.acks.popleft()[1], now_s)
+        elif self.rto_at_s <= now_s:
+            self.rto_at_s = NEVER
+            if self.inflight_bytes > 0.0:
+                lost = [p for p in self.sent.values() if not p.acked and not p.lost]
+                self.timeouts += 1.0
+                self.backoff *= 2.0
+                self._lose(lost, True, now_s)
+
+    def _hold_anew(self, proxy: HeldSender, now_s: float) -> None:
+        """[Delta] Algorithm 1."""
+        self.held_rtts_s.append(self.rtt_s)
+        if now_s >= self.hold_change_s:
+            propagation_s = min(self.held_rtts_s) - self.hold_s
+            self.hold_s, self.held_rtts_s = max(0.0, proxy.target_s - propagation_s), []
+            self.hold_change_s = now_s + proxy.window_s
+
+    def _take_ack(self, last_tx: int, now_s: float) -> None:
+        self.log.append((now_s, "ack", self.index, -1, last_tx, self.sent[last_tx].segment))
+        acked = marked = 0.0
+        while self.arrived and self.arrived[0].tx <= last_tx:
+            packet = self.arrived.popleft()
+            self.in_network.discard(packet.tx)
+            if not packet.lost:
+                self.inflight_bytes -= self.mss
+            packet.acked = True
+            self.acked_count += 1
+            if packet.segment not in self.confirmed:
+                self.confirmed.add(packet.segment)
+                acked += self.mss
+                marked += self.mss if packet.marked else 0.0
+        rtt_s = now_s - packet.sent_s
+        if self.srtt_s == 0.0:
+            self.srtt_s, self.rttvar_s = rtt_s, 0.5 * rtt_s
+        else:
+            self.rttvar_s += 0.25 * (abs(self.srtt_s - rtt_s) - self.rttvar_s)
+            self.srtt_s += 0.125 * (rtt_s - self.srtt_s)
+        self.rtt_s, self.min_rtt_s = rtt_s, min(self.min_rtt_s, rtt_s)
+        if self.proxy and self.proxy.mode == "lambda":
+            self._hold_anew(self.proxy, now_s)
+        self.rtt_sum_s += rtt_s
+        self.delivered_bytes += acked
+        interval_s = max(now_s - packet.delivered_s, packet.sent_s - packet.first_sent_s)
+        self.first_sent_s, self.delivered_s = packet.sent_s, now_s
+        self.backoff = 1.0
+        self.rto_at_s = now_s + self._rto_s() if self.inflight_bytes > 0.0 else NEVER
+        if self.delivered_bytes > self.app_limited_until_bytes:
+            self.app_limited_until_bytes = 0.0
+        round_start = packet.delivered_bytes >= self.round_end_bytes
+        if round_start:
+            self.round_end_bytes = self.delivered_bytes
+        if acked > 0.0:
+            signal = new_record(
+                ACK, now_s=now_s, acked_bytes=acked, delivered_bytes=self.delivered_bytes, rtt_s=rtt_s, min_rtt_s=self.min_rtt_s,
+                delivery_rate_Bps=(self.delivered_bytes - packet.delivered_bytes) / interval_s,
+                inflight_bytes=self.inflight_bytes,
+                round_start=float(round_start), app_limited=float(packet.app_limited), ecn_fraction=marked / acked,
+                mss_bytes=self.mss,
+            )  # fmt: skip
+            self.cca.on_ack(self.state, signal)
+        acked_txs = sorted(p.tx for p in self.sent.values() if p.acked)
+        lost = [
+            p
+            for p in self.sent.values()
+            if p.tx <= last_tx
+            and not p.acked
+            and not p.lost
+            and sum(tx > p.tx for tx in acked_txs[-DUPLICATE_THRESHOLD:]) >= DUPLICATE_THRESHOLD
+        ]
+        self._lose(lost, False, now_s)
+        oldest = min((p.tx for p in self.sent.values() if not p.acked and not p.lost), default=self.next_tx)
+        keep = acked_txs[-DUPLICATE_THRESHOLD] if len(acked_txs) >= DUPLICATE_THRESHOLD else 0
+        self.sent = {tx: p for tx, p in self.sent.items() if tx >= min(oldest, keep)}
+
+    def _lose(self, lost: list[Packet], timeout: bool, now_s: float) -> None:
+        if not lost:
+            return
+        for packet in sorted(lost, key=lambda p: p.tx):
+            packet.lost = True
+            self.resend.append(packet.segment)
+            self.inflight_bytes -= self.mss
+            self.found_lost_bytes += self.mss
+        new_episode = lost[-1].tx > self.recovery_tx
+        if new_episode:
+            self.recovery_tx = self.next_tx - 1
+        signal = new_record(
+            LOSS, now_s=now_s, lost_bytes=len(lost) * self.mss, inflight_bytes=self.inflight_bytes,
+            delivered_bytes=self.delivered_bytes, timeout=float(timeout), new_episode=float(new_episode), mss_bytes=self.mss,
+        )  # fmt: skip
+        self.cca.on_loss(self.state, signal)
+        if self.inflight_bytes <= 0.0:
+            self.rto_at_s = NEVER
+
+    def tick(self, now_s: float) -> None:
+        """Tell the CCA that time has passed."""
+        signal = new_record(
+            TICK, now_s=now_s, dt_s=TICK_S, inflight_bytes=self.inflight_bytes, delivered_bytes=self.delivered_bytes,
+            min_rtt_s=self.min_rtt_s, mss_bytes=self.mss,
+        )  # fmt: skip
+        self.cca.on_tick(self.state, signal)
+
+    def _begin(self) -> None:
+        work = self.spec.workload
+        if work.kind == "finite":
+            self.offered = math.ceil(work.size_bytes / self.mss)
+        elif work.kind == "on_off":
+            self.app_next_s = self.spec.start_s + work.on_s
+        elif work.kind != "bulk":
+            self.offered, self.app_next_s = 0, self.spec.start_s
+
+    def _offer(self, now_s: float) -> None:
+        work, start_s = self.spec.workload, self.spec.start_s
+        while self.app_next_s <= now_s:
+            if work.kind == "rate":
+                self.offered = 1 + math.floor(min((now_s - start_s) * work.rate_Bps / self.mss + ROUNDING, LARGEST_OFFER))
+                self.app_next_s = max(start_s + self.offered * self.mss / work.rate_Bps, now_s + SHORTEST_S)
+            elif work.kind == "batches":
+                self.offered += math.ceil(work.size_bytes / self.mss)
+                self.app_draws += 1.0
+                self.app_next_s = start_s + self.app_draws * work.every_s
+            elif work.kind == "web":
+                size, gap = (
+                    uniform(float(self.seed), 0.0, float(self.index), WORKLOAD_COUNTER + self.app_draws + k) for k in (0.0, 1.0)
+                )
+                self.app_draws += 2.0
+                smallest = work.size_bytes * (PARETO_SHAPE - 1.0) / PARETO_SHAPE
+                bytes_ = min(smallest * (1.0 - size) ** (-1.0 / PARETO_SHAPE), LARGEST_OBJECT * work.size_bytes)
+                self.offered += math.ceil(bytes_ / self.mss)
+                self.app_next_s -= work.every_s * math.log(1.0 - gap)
+            elif self.offered == NEVER:
+                self.offered = self.next_segment
+                self.app_next_s += work.off_s
+            else:
+                self.offered = NEVER
+                self.app_next_s += work.on_s
+
+    def packets_to_send(self, now_s: float) -> Any:
+        """Yield packets as long as window, pacing and application allow."""
+        self.wake_s = NEVER
+        while now_s < self.spec.stop_s:
+            self._offer(now_s)
+            if self.inflight_bytes > 0.0 and self.inflight_bytes + self.mss > self.state.cwnd_bytes + WINDOW_SLACK_BYTES:
+                return
+            while self.resend and self.resend[0] in self.confirmed:
+                self.resend.popleft()
+            if not self.resend and self.next_segment >= self.offered:
+                self.app_limited_until_bytes = max(self.delivered_bytes + self.inflight_bytes, self.mss)
+                self.wake_s = self.app_next_s
+                if self.inflight_bytes <= 0.0 and self.app_next_s == NEVER and self.finished_s == NEVER:
+                    self.finished_s = now_s
+                return
+            if self.next_send_s > now_s:
+                self.wake_s = self.next_send_s
+                return
+            yield self._transmit(now_s)
+
+    def _transmit(self, now_s: float) -> Packet:
+        if self.resend:
+            segment = self.resend.popleft()
+            self.resent_bytes += self.mss
+        else:
+            segment = self.next_segment
+            self.next_segment += 1
+        if self.inflight_bytes <= 0.0:
+            self.first_sent_s = self.delivered_s = now_s
+        packet = Packet(
+            self, self.next_tx, segment, now_s, self.delivered_bytes, self.delivered_s, self.first_sent_s,
+            self.app_limited_until_bytes > 0.0,
+        )  # fmt: skip
+        self.sent[packet.tx] = packet
+        self.next_tx += 1
+        self.inflight_bytes += self.mss
+        self.sent_bytes += self.mss
+        if self.rto_at_s == NEVER:
+            self.rto_at_s = now_s + self._rto_s()
+        if self.state.pacing_rate_Bps < NEVER:
+            self.next_send_s = max(self.next_send_s, now_s) + self.mss / self.state.pacing_rate_Bps
+        return packet

@@ -1,0 +1,166 @@
+"""Packets and links of the plain packet reference (``packet_reference``)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.packet.layout import LINK_KEY
+from ccenv.engine.packet.spec import LinkSpec
+
+NEVER = math.inf
+LogRow = tuple[float, str, int, int, int, int]  # time, event, flow, link, transmission, segment
+
+
+def new_record(dtype: np.dtype, **values: float) -> Any:
+    """Return one record with these fields set."""
+    made = np.zeros(1, dtype).view(np.recarray)[0]
+    for name, value in values.items():
+        made[name] = value
+    return made
+
+
+@dataclass
+class Packet:
+    """One transmission."""
+
+    flow: Any  # a ReferenceFlow
+    tx: int
+    segment: int
+    sent_s: float
+    delivered_bytes: float
+    delivered_s: float
+    first_sent_s: float
+    app_limited: bool
+    hop: int = 0
+    marked: bool = False
+    enqueued_s: float = 0.0
+    acked: bool = False
+    lost: bool = False
+
+
+@dataclass
+class ReferenceLink:
+    """A link with its queue."""
+
+    spec: LinkSpec
+    index: int
+    mss_bytes: float
+    seed: int
+    log: list[LogRow]
+    rate_Bps: float = 0.0
+    queue: deque[Packet] = field(default_factory=deque)
+    serving: Packet | None = None
+    finish_s: float = NEVER
+    idle_since_s: float = 0.0
+    average: float = 0.0
+    since_drop: float = -1.0
+    draws: int = 0
+    above_since_s: float = 0.0
+    next_drop_s: float = 0.0
+    drop_count: float = 0.0
+    last_drop_count: float = 0.0
+    dropping: bool = False
+    dropped_bytes: float = 0.0
+    marked_bytes: float = 0.0
+    served_bytes: float = 0.0
+
+    def enqueue(self, packet: Packet, now_s: float) -> None:
+        """Drop, mark, queue or serve an arriving packet."""
+        drop, mark = self._red(now_s) if self.spec.discipline == "red" else (False, False)
+        room = math.floor(self.spec.buffer_bytes / self.mss_bytes + 1e-9) if self.spec.buffer_bytes < NEVER else NEVER
+        if drop or (self.serving is not None and len(self.queue) >= room):
+            self._drop(packet, now_s)
+            return
+        self._note("enqueue", packet, now_s)
+        if mark or (self.spec.discipline == "ecn" and len(self.queue) >= self.spec.threshold_packets):
+            packet.marked = True
+            self.marked_bytes += self.mss_bytes
+        if self.serving is not None:
+            packet.enqueued_s = now_s
+            self.queue.append(packet)
+        else:
+            self._serve(packet, now_s)
+
+    def _note(self, event: str, packet: Packet, now_s: float) -> None:
+        self.log.append((now_s, event, packet.flow.index, self.index, packet.tx, packet.segment))
+
+    def _drop(self, packet: Packet, now_s: float) -> None:
+        self._note("drop", packet, now_s)
+        self.dropped_bytes += self.mss_bytes
+        packet.flow.dropped_bytes += self.mss_bytes
+        packet.flow.in_network.discard(packet.tx)
+
+    def _serve(self, packet: Packet, now_s: float) -> None:
+        self.serving, self.finish_s = packet, now_s + self.mss_bytes / self.rate_Bps
+
+    def _red(self, now_s: float) -> tuple[bool, bool]:
+        red = self.spec.red
+        if self.serving is None:
+            self.average *= (1.0 - red.weight) ** ((now_s - self.idle_since_s) * self.rate_Bps / self.mss_bytes)
+        else:
+            self.average += red.weight * (len(self.queue) - self.average)
+        if self.average >= red.max_packets:
+            self.since_drop = 0.0
+            return True, False
+        if self.average < red.min_packets:
+            self.since_drop = -1.0
+            return False, False
+        self.since_drop += 1.0
+        base = red.max_probability * (self.average - red.min_packets) / (red.max_packets - red.min_packets)
+        left = 1.0 - self.since_drop * base
+        chance = base / left if left > base else 1.0
+        hit = uniform(float(self.seed), 0.0, LINK_KEY + self.index, float(self.draws)) < chance
+        self.draws += 1
+        if hit:
+            self.since_drop = 0.0
+        return (hit and not red.ecn), (hit and red.ecn)
+
+    def finish(self, now_s: float) -> Packet:
+        """End a service, begin the next; return the packet that leaves."""
+        packet, self.serving, self.finish_s = self.serving, None, NEVER
+        if packet is None:
+            raise RuntimeError("a link without service has finished one")
+        self.served_bytes += self.mss_bytes
+        self._note("depart", packet, now_s)
+        if self.spec.discipline == "codel":
+            first = True
+            while self._codel_drops(now_s, first):
+                first = False
+                self._drop(self.queue.popleft(), now_s)
+        if self.queue:
+            self._serve(self.queue.popleft(), now_s)
+        else:
+            self.idle_since_s = now_s
+        return packet
+
+    def _codel_drops(self, now_s: float, first: bool) -> bool:
+        codel = self.spec.codel
+        above = False
+        if len(self.queue) <= 2 or now_s - self.queue[0].enqueued_s < codel.target_s:
+            self.above_since_s = 0.0
+        elif self.above_since_s == 0.0:
+            self.above_since_s = now_s + codel.interval_s
+        else:
+            above = now_s >= self.above_since_s
+        if self.dropping:
+            self.dropping = above
+            if not above or now_s < self.next_drop_s:
+                return False
+            self.drop_count += 1.0
+            self.next_drop_s += codel.interval_s / math.sqrt(self.drop_count)
+            return True
+        if not (above and first):
+            return False
+        self.dropping = True
+        grown = self.drop_count - self.last_drop_count
+        recent = now_s - self.next_drop_s < 16.0 * codel.interval_s
+        self.drop_count = grown if grown > 1.0 and recent else 1.0
+        self.next_drop_s = now_s + codel.interval_s / math.sqrt(self.drop_count)
+        self.last_drop_count = self.drop_count
+        return True
