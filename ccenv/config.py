@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from ccenv.errors import InputError, did_you_mean, unknown_name
-from ccenv.foreign.names import is_file, shown
+from ccenv.errors import InputError, did_you_mean, shown, unknown_name
+from ccenv.foreign.names import is_file
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 MAX_MESSAGE_CHARS = 1_000
 
@@ -63,6 +64,16 @@ class MissingExtraError(CcenvError):
     """An optional dependency that is not installed."""
 
 
+def shown(value: Any, longest: int = 60) -> str:
+    """Return a value for a message: ASCII, one line, at most ``longest`` characters."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4 * longest:
+        return f"a number of {value.bit_length()} bits"  # Python itself refuses to write more than 4,300 digits
+    if isinstance(value, str):
+        value = value[: longest + 1]
+    text = ascii(value)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def did_you_mean(name: str, valid: Iterable[str], limit: int = 3) -> str:
     """Return ' Did you mean ...?' with the nearest valid names, or the list of valid names.
 
@@ -76,14 +87,12 @@ def did_you_mean(name: str, valid: Iterable[str], limit: int = 3) -> str:
     near = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
     if near:
         return " Did you mean " + " or ".join(repr(n) for n in near) + "?"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f" Valid: {shown}." if names else ""
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f" Valid: {listed}." if names else ""
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UnknownNameError:
     """Return the error for an unknown name of a kind, with suggestions."""
-    from ccenv.foreign.names import shown  # which needs the errors
-
     return UnknownNameError(f"unknown {kind} {shown(name, 100)}.{did_you_mean(name, valid)}")
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ccenv.errors import InputError, unknown_name
-from ccenv.foreign.names import shown
+from ccenv.errors import InputError, shown, unknown_name
 from ccenv.foreign.numbers import MAX_CHARS
 
 MAX_SPEC_CHARS = 2_000

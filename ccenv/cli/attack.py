@@ -57,9 +57,9 @@ def command(
     from ccenv.agents.learned.scenes import trained_on_scenes
     from ccenv.attack import PANEL, attack
     from ccenv.attack.store import AttackFolder
-    from ccenv.benchmarks.cells.identity import sender_hash
     from ccenv.cli.progress import progress_bar
     from ccenv.document import hash_of
+    from ccenv.network.identity import sender_hash
     from ccenv.provenance import code_hash
 
     sender = make_sender(agent)

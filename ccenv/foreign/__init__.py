@@ -12,9 +12,10 @@ imports or unpickles anything, and no name from data joins a folder except throu
 - :mod:`ccenv.foreign.numbers`: :func:`whole_of`, :func:`float_of`, :func:`fraction_of`, :func:`is_finite`
 """
 
+from ccenv.errors import shown
 from ccenv.foreign.archive import read_archive, read_arrays
 from ccenv.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
-from ccenv.foreign.names import is_file, is_folder, resolve_inside, shown
+from ccenv.foreign.names import is_file, is_folder, resolve_inside
 from ccenv.foreign.numbers import float_of, fraction_of, is_finite, whole_of
 from ccenv.foreign.reading import read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
 from ccenv.foreign.yaml_text import parse_yaml, read_yaml

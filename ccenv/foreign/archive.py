@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.errors import InputError
-from ccenv.foreign.names import shown
+from ccenv.errors import InputError, shown
 
 MAX_MEMBERS = 256
 _END = struct.Struct("<4s4H2LH")  # signature, disk, disk of directory, members here, members, size, offset, comment

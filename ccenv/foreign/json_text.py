@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ccenv.errors import InputError
-from ccenv.foreign.names import shown
+from ccenv.errors import InputError, shown
 from ccenv.foreign.numbers import float_of, whole_of
 
 # A decimal as people write it: no exponent, at most nine digits on either side, eighteen for whole numbers.

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import InputError
+from ccenv.errors import InputError, shown
 
 MAX_NAME_CHARS = 512
 MAX_PARTS = 8
@@ -16,16 +16,6 @@ _PART = re.compile(r"[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]{0,127}", re.ASCII)
 # Devices of Windows, with any ending: a board that was made on one system is unpacked on another.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.ASCII | re.IGNORECASE)
 _ALLOWED = "relative, parts of letters, digits and '_', '+', '=', '@', '-', '.', no part that begins or ends with '.'"
-
-
-def shown(value: Any, longest: int = 60) -> str:
-    """Return a value for a message: ASCII, one line, at most ``longest`` characters."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4 * longest:
-        return f"a number of {value.bit_length()} bits"  # Python itself refuses to write more than 4,300 digits
-    if isinstance(value, str):
-        value = value[: longest + 1]
-    text = ascii(value)
-    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def resolve_inside(folder: FilePath, name: Any, what: str = "name") -> FilePath:

@@ -7,8 +7,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from ccenv.errors import InputError
-from ccenv.foreign.names import shown
+from ccenv.errors import InputError, shown
 
 MAX_DIGITS = 40  # of a whole number: 128 bits and a sign
 MAX_CHARS = 48  # of a decimal: what Python writes is at most 24

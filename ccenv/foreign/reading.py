@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any, BinaryIO
 
-from ccenv.errors import InputError, did_you_mean
+from ccenv.errors import InputError, did_you_mean, shown
 from ccenv.foreign.json_text import RULES, JsonRules, parse_json
-from ccenv.foreign.names import resolve_inside, shown
+from ccenv.foreign.names import resolve_inside
 
 MAX_ENTRIES = 16
 MAX_XZ_MEMORY = 128 << 20  # what the strongest preset of xz needs, 65 MiB, and some more

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from ccenv.errors import InputError
-from ccenv.foreign.names import shown
+from ccenv.errors import InputError, shown
 from ccenv.foreign.numbers import float_of, whole_of
 from ccenv.foreign.reading import read_bounded, shown_path
 

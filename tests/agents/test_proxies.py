@@ -7,9 +7,9 @@ import pytest
 
 import ccenv
 from ccenv.agents import make_sender
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import CcenvError
+from ccenv.network.identity import sender_hash
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path
 from ccenv.network.sender import HeldSender

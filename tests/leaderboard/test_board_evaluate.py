@@ -14,7 +14,6 @@ from submission_folders import CARD, make_good
 
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import is_empty
@@ -28,6 +27,7 @@ from ccenv.leaderboard.store.rounds import close_round, commitment, evaluation_s
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
+from ccenv.network.identity import sender_hash
 from ccenv.network.sender import MlpSender
 from ccenv.network.trace import load_trace
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.benchmarks.cells.identity import adversary_hash
 from ccenv.benchmarks.cells.players import Player, agent_player, sender_of
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.document import hash_of
 from ccenv.errors import CcenvError, EngineError, InputError
+from ccenv.network.identity import adversary_hash
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.provenance import code_hash
 from ccenv.simulation import Result, Scenario, read_scenario, simulate

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.benchmarks.cells.identity import adversary_hash, sender_hash
 from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.identity import adversary_hash, sender_hash
 from ccenv.network.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender, bare
 
 _KINDS: dict[type, str] = {

@@ -28,7 +28,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import fast_max, fast_min, load
-from ccenv.engine.curve.rings import at
+from ccenv.engine.compiled.rings import at
 from ccenv.errors import InputError, unknown_name
 
 MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off

@@ -11,7 +11,10 @@ import numba
 import numpy as np
 
 from ccenv.engine.compiled.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
-from ccenv.engine.compiled.checks import (
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
+from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
+from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
+from ccenv.engine.curve.checks import (
     engine_error,
     flow_matrix,
     one_density,
@@ -19,9 +22,6 @@ from ccenv.engine.compiled.checks import (
     require_seed,
     require_segment_per_rtt,
 )
-from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
-from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
-from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.curve.initial import reset_envs, reset_flows
 from ccenv.engine.curve.kernel import RUN_DTYPE, advance_parallel, advance_range
 from ccenv.engine.curve.layout import (

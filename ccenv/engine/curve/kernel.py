@@ -12,6 +12,7 @@ from numba import njit, prange
 
 from ccenv.engine.compiled.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.compiled.calls import call_1, load, store
+from ccenv.engine.compiled.rings import at, keep_env_cursors, keep_flow_cursors
 from ccenv.engine.curve.decision import choose_rate, close_interval, decide_by_program, play_policy
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, FLOW_RINGS, SENDER_KINDS
 from ccenv.engine.curve.network import (
@@ -27,7 +28,6 @@ from ccenv.engine.curve.network import (
     served_by_tokens,
     unit,
 )
-from ccenv.engine.curve.rings import at, keep_env_cursors, keep_flow_cursors
 from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
 
 # Everything a run needs besides the records, one record. Addresses are of the first element of the named arrays.

@@ -132,7 +132,7 @@ FLOW_DTYPE = np.dtype(
 FLOW_RINGS = 5
 ENV_RINGS = 2
 
-# Fields that index the rings from one step to the next. ccenv.engine.curve.rings moves each of them up before it gets stale.
+# Fields that index the rings from one step to the next. ccenv.engine.compiled.rings moves each of them up before it gets stale.
 FLOW_CURSORS = ("ack_sent_step", "loss_step", "judged_step")
 ENV_CURSORS = ("fifo_step",)
 # Fields that are compared with steps or count them and never index a ring.

@@ -7,7 +7,7 @@ from numba import njit
 
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.calls import call_2, call_3, load, store
-from ccenv.engine.curve.rings import at
+from ccenv.engine.compiled.rings import at
 
 ERROR_SENDER, ERROR_ADVERSARY, ERROR_RINGS = 1, 2, 3
 

@@ -8,9 +8,9 @@ from numba import njit
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.calls import call_2, load
 from ccenv.engine.compiled.holds import next_hold
+from ccenv.engine.compiled.rings import at, oldest_cursor
 from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.engine.curve.network import ERROR_RINGS, ERROR_SENDER, fail
-from ccenv.engine.curve.rings import at, oldest_cursor
 
 # A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
 # (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.

@@ -29,15 +29,15 @@ from ccenv.engine.compiled.beliefs import (
     update_queue_bound,
 )
 from ccenv.engine.compiled.calls import address_of, load, pointer_at, store
-from ccenv.engine.compiled.checks import require_segment_per_rtt
 from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
 from ccenv.engine.compiled.observation import N_OBSERVATION
+from ccenv.engine.compiled.rings import keep_flow_cursors
 from ccenv.engine.compiled.signals import state_record
+from ccenv.engine.curve.checks import require_segment_per_rtt
 from ccenv.engine.curve.decision import choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.layout import ring_length
 from ccenv.engine.curve.players import check_policy, stack_senders
-from ccenv.engine.curve.rings import keep_flow_cursors
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccenv.agents import AGENTS
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.config import validate
 from ccenv.errors import InputError
@@ -17,6 +16,7 @@ from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.leaderboard.submission.submit import SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.network.adversary import Adversary
+from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
 
 ReadFile = Callable[[str], bytes]

@@ -8,11 +8,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents import make_sender
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.config import validate
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
 from ccenv.leaderboard.store.records import ENDLESS, EXCUSED, VERIFICATION, Verification
+from ccenv.network.identity import sender_hash
 from ccenv.provenance import now
 
 _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_name", "verdict", "queries", "seconds", "solver")

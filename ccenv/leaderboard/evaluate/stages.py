@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from ccenv.benchmarks.cells.attack import AttackCell
 from ccenv.benchmarks.cells.curve import Cell, play, values_of
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
 from ccenv.benchmarks.run.runner import cells_for, run_suite
@@ -24,6 +23,7 @@ from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.submission.submit import Entrant
+from ccenv.network.identity import sender_hash
 from ccenv.provenance import code_hash, machine, now
 from ccenv.version import VERSION
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.benchmarks.cells.identity import adversary_hash, sender_hash
 from ccenv.document import hash_of
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
+from ccenv.network.identity import adversary_hash, sender_hash
 from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]

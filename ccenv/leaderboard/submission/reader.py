@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
-from ccenv.benchmarks.cells.identity import adversary_hash, sender_hash
 from ccenv.config import validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError, ProgramError
@@ -16,6 +15,7 @@ from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
 from ccenv.network.adversary import Adversary, RecordedAdversary
+from ccenv.network.identity import adversary_hash, sender_hash
 from ccenv.network.sender import ProgramSender, Sender
 
 MAX_MESSAGE = 400

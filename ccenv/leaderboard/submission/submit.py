@@ -13,7 +13,6 @@ from pydantic import AfterValidator, Field
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.config import StrictModel, validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError
@@ -27,6 +26,7 @@ from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Document, Finge
 from ccenv.leaderboard.submission.identity import check_reserved, claims_of, name_claim
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.network.adversary import Adversary
+from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
 from ccenv.provenance import now
 

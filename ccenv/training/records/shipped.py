@@ -9,13 +9,13 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.agents import make_sender
-from ccenv.benchmarks.cells.identity import sender_hash
 from ccenv.config import shipped_names, validate
 from ccenv.document import hash_of, plain
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.files import locked, make_folder, write_atomic
 from ccenv.foreign import read_json
+from ccenv.network.identity import sender_hash
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
 from ccenv.training.records import record
 from ccenv.training.records.record import add_entry, check_record, code_hash, entry_of
