@@ -98,7 +98,7 @@ def settings_record(settings: BeliefSettings) -> np.ndarray:
 
 
 @njit(cache=True, error_model="numpy")
-def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
+def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):
     """Return max over lags of (served - S(newest - lag)) / (lag + D), 0 if there is no lag. Oldest first: both loads ascend."""
     best = 0.0
     offset = RECIPROCALS - jitter_steps - newest
@@ -108,7 +108,7 @@ def scan_lower(ring, newest, first_lag, last_lag, served, reciprocals, jitter_st
 
 
 @njit(cache=True, error_model="numpy")
-def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):  # type: ignore[no-untyped-def]
+def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_steps):
     """Return min over lags of (served - S(newest - lag)) / (lag - D), a huge number if there is no lag."""
     best = 1e300
     offset = RECIPROCALS + jitter_steps - newest
@@ -118,7 +118,7 @@ def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_st
 
 
 @njit(cache=True, error_model="numpy")
-def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
+def reset_beliefs(fl, mss_bytes):
     """Set a flow's beliefs to what is known before anything was seen: C >= the seed, nothing else."""
     floor = mss_bytes / fl.rtt_s
     fl.C_L_Bps = max(fl.initial_C_L_Bps, floor)
@@ -141,7 +141,7 @@ def reset_beliefs(fl, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_ratio, expand_ratio):  # type: ignore[no-untyped-def]
+def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_ratio, expand_ratio):
     """Return C_L, C_U after a time-out, and whether one of them changed: the rule of ``ccenv.smt.network.beliefs.timeouts``.
 
     A bound that moved in the period is news and stays. The other one stays too where the news is large (a factor above
@@ -173,7 +173,7 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
 
 
 @njit(cache=True, error_model="numpy")
-def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):  # type: ignore[no-untyped-def]
+def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):
     """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step; n grows by 1, behind a proxy by any number >= 0.
 
     Args:
@@ -271,7 +271,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
 
 
 @njit(cache=True, error_model="numpy")
-def update_queue_bound(fl, sent_bytes, inflight_bytes, dt_s):  # type: ignore[no-untyped-def]
+def update_queue_bound(fl, sent_bytes, inflight_bytes, dt_s):
     """Advance q_U by one step in which sent_bytes were sent ([CCmatic] s.6.2.1)."""
     bound = max(0.0, fl.q_U_bytes + sent_bytes - fl.C_L_lambda_Bps * dt_s)
     fl.q_U_bytes = min(bound, max(0.0, inflight_bytes))

@@ -54,24 +54,24 @@ def _emit_call(context: Any, builder: Any, arguments: Any) -> Any:
 
 
 @intrinsic
-def call_1(typing_context, address, record_0):  # type: ignore[no-untyped-def]  # noqa: D103
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def call_1(typing_context, address, record_0):  # noqa: D103
+    def generate(context, builder, signature, arguments):
         return _emit_call(context, builder, arguments)
 
     return types.int32(types.int64, types.int64), generate
 
 
 @intrinsic
-def call_2(typing_context, address, record_0, record_1):  # type: ignore[no-untyped-def]  # noqa: D103
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def call_2(typing_context, address, record_0, record_1):  # noqa: D103
+    def generate(context, builder, signature, arguments):
         return _emit_call(context, builder, arguments)
 
     return types.int32(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic
-def call_3(typing_context, address, record_0, record_1, record_2):  # type: ignore[no-untyped-def]  # noqa: D103
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def call_3(typing_context, address, record_0, record_1, record_2):  # noqa: D103
+    def generate(context, builder, signature, arguments):
         return _emit_call(context, builder, arguments)
 
     return types.int32(types.int64, types.int64, types.int64, types.int64), generate
@@ -84,20 +84,20 @@ def _emit_reduction(name: str, builder: Any, arguments: Any) -> Any:
 
 
 @intrinsic
-def fast_max(typing_context, a, b):  # type: ignore[no-untyped-def]
+def fast_max(typing_context, a, b):
     """Maximum that the vectoriser understands (``max()`` and ``a if a > b else b`` it does not)."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return _emit_reduction("llvm.maxnum", builder, arguments)
 
     return types.float64(types.float64, types.float64), generate
 
 
 @intrinsic
-def fast_min(typing_context, a, b):  # type: ignore[no-untyped-def]
+def fast_min(typing_context, a, b):
     """Minimum that the vectoriser understands."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return _emit_reduction("llvm.minnum", builder, arguments)
 
     return types.float64(types.float64, types.float64), generate
@@ -109,34 +109,34 @@ def _emit_element(builder: Any, address: Any, index: Any) -> Any:
 
 
 @intrinsic
-def load(typing_context, address, index):  # type: ignore[no-untyped-def]
+def load(typing_context, address, index):
     """Return element ``index`` of a float64 array that starts at ``address``.
 
     Rings are passed as addresses, not as arrays: numba counts references to array arguments with atomic operations at every
     call, which took a third of the engine's time.
     """
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return builder.load(_emit_element(builder, *arguments))
 
     return types.float64(types.int64, types.int64), generate
 
 
 @intrinsic
-def pointer_at(typing_context, address):  # type: ignore[no-untyped-def]
+def pointer_at(typing_context, address):
     """Return an address as what ``numba.carray`` takes."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return types.voidptr(types.int64), generate
 
 
 @intrinsic
-def store(typing_context, address, index, value):  # type: ignore[no-untyped-def]
+def store(typing_context, address, index, value):
     """Set element ``index`` of a float64 array that starts at ``address``."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         builder.store(arguments[2], _emit_element(builder, *arguments[:2]))
         return context.get_dummy_value()
 

@@ -9,7 +9,7 @@ from numba import njit
 
 
 @njit(cache=True, error_model="numpy")
-def next_hold(target, hold, smallest_rtt):  # type: ignore[no-untyped-def]
+def next_hold(target, hold, smallest_rtt):
     """Return for how long ACKs are held from now on: [Delta] Algorithm 1, all in one unit of time.
 
     Args:

@@ -64,7 +64,7 @@ def pack_mlps(networks: Sequence[Network]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True, error_model="numpy")
-def mlp_outputs(weights, shapes, which, observation, scratch):  # type: ignore[no-untyped-def]
+def mlp_outputs(weights, shapes, which, observation, scratch):
     """Evaluate a network; return the row of scratch that holds its outputs.
 
     Args:
@@ -95,14 +95,14 @@ def mlp_outputs(weights, shapes, which, observation, scratch):  # type: ignore[n
 
 
 @njit(cache=True, error_model="numpy")
-def mlp_action(weights, shapes, which, observation, scratch):  # type: ignore[no-untyped-def]
+def mlp_action(weights, shapes, which, observation, scratch):
     """Return the first output of a policy, clipped to [-1, 1]; arguments as ``mlp_outputs``."""
     row = mlp_outputs(weights, shapes, which, observation, scratch)
     return min(1.0, max(-1.0, scratch[row, 0]))
 
 
 @njit(cache=True, error_model="numpy")
-def mlp_level(outputs, which, levels):  # type: ignore[no-untyped-def]
+def mlp_level(outputs, which, levels):
     """Return the value in [0, 1] of a discrete choice: of its evenly spaced values the first with the highest score.
 
     Args:

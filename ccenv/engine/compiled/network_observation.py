@@ -31,7 +31,7 @@ _RATE_LOW, _RATE_HIGH = FLOW_ELEMENTS[-1].low, FLOW_ELEMENTS[-1].high
 
 
 @njit(cache=True, error_model="numpy")
-def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):  # type: ignore[no-untyped-def]
+def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):
     """Write the observation of a network into out[: N_PATH + n_flows * N_FLOW].
 
     Args:

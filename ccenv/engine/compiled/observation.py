@@ -45,12 +45,12 @@ OBSERVATION_HIGH = np.array([e.high for e in OBSERVATION], dtype=np.float32)
 
 
 @njit(cache=True, inline="always")
-def _clip(x, low, high):  # type: ignore[no-untyped-def]
+def _clip(x, low, high):
     return min(high, max(low, x))
 
 
 @njit(cache=True, error_model="numpy")
-def fill_observation(ev, fl, out):  # type: ignore[no-untyped-def]
+def fill_observation(ev, fl, out):
     """Write the observation of a flow into out, a float array of length N_OBSERVATION; elements as in OBSERVATION."""
     bdp_bytes = fl.C_L_Bps * fl.rtt_s
     ratio = fl.C_U_Bps / fl.C_L_Bps
@@ -67,7 +67,7 @@ def fill_observation(ev, fl, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def fill_observations(env, flow, n_flows, out):  # type: ignore[no-untyped-def]
+def fill_observations(env, flow, n_flows, out):
     """Write the observations of all flows: out has shape (B, n_flows, N_OBSERVATION)."""
     for b in range(env.shape[0]):
         for i in range(n_flows):

@@ -19,26 +19,26 @@ from ccenv.engine.compiled.calls import load
 
 
 @njit(cache=True, inline="always")
-def at(base, n, mask):  # type: ignore[no-untyped-def]
+def at(base, n, mask):
     """Return where step n of a ring lies."""
     return base + (n & mask)
 
 
 @njit(cache=True, inline="always")
-def oldest_cursor(k, mask):  # type: ignore[no-untyped-def]
+def oldest_cursor(k, mask):
     """Return the oldest step that a cursor may stand at once step k is written: it and its predecessor are in the rings."""
     return k - mask + 1
 
 
 @njit(cache=True, inline="always")
-def keep_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
+def keep_flow_cursors(fl, ring, l_at, k, mask):
     """Move a flow's cursors up before step k is written, where one of them would get stale."""
     if k >= fl.stale_step:
         move_flow_cursors(fl, ring, l_at, k, mask)
 
 
 @njit(cache=True, error_model="numpy")
-def move_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
+def move_flow_cursors(fl, ring, l_at, k, mask):
     """Move a flow's cursors up before step k is written; note when the first of them gets stale.
 
     Args:
@@ -63,6 +63,6 @@ def move_flow_cursors(fl, ring, l_at, k, mask):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def keep_env_cursors(ev, k, mask):  # type: ignore[no-untyped-def]
+def keep_env_cursors(ev, k, mask):
     """Move an environment's cursors up before step k is written."""
     ev.fifo_step = max(ev.fifo_step, oldest_cursor(k, mask))

@@ -25,7 +25,7 @@ _UTILISED, _LOSS = INPUT_INDEX["utilised"], INPUT_INDEX["loss"]
 
 
 @njit(cache=True, error_model="numpy")
-def fill_inputs(ev, fl, inputs_at):  # type: ignore[no-untyped-def]
+def fill_inputs(ev, fl, inputs_at):
     """Write what a belief program may read, in the order of ``ccenv.programs.INPUTS``, to a float64 array given by address."""
     store(inputs_at, _C_L, fl.C_L_Bps)
     store(inputs_at, _C_U, fl.C_U_Bps)
@@ -43,7 +43,7 @@ def fill_inputs(ev, fl, inputs_at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def close_interval(fl, k):  # type: ignore[no-untyped-def]
+def close_interval(fl, k):
     """Close the counts of the interval that ends at step k; the next decision comes one Rm later."""
     fl.lost_last_interval_bytes = fl.lost_since_decision_bytes
     fl.lost_since_decision_bytes = 0.0
@@ -53,7 +53,7 @@ def close_interval(fl, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
+def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):
     """Return the rate that a belief program chooses at step k; it may hold it for several intervals.
 
     Until the first large loss the program at start_row decides, then that at main_row; they are the same for most senders.
@@ -68,7 +68,7 @@ def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):  # type: i
 
 
 @njit(cache=True, error_model="numpy")
-def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at):  # type: ignore[no-untyped-def]
+def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at):
     """Let a belief program choose the rate of the next interval."""
     rate = run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at)
     if not rate > 0.0:
@@ -78,7 +78,7 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
 
 
 @njit(cache=True, error_model="numpy")
-def choose_rate(ev, fl, k, weights, shapes, observation, scratch):  # type: ignore[no-untyped-def]
+def choose_rate(ev, fl, k, weights, shapes, observation, scratch):
     """Return the rate that a small policy chooses at step k for the next interval."""
     close_interval(fl, k)
     fill_observation(ev, fl, observation)
@@ -87,7 +87,7 @@ def choose_rate(ev, fl, k, weights, shapes, observation, scratch):  # type: igno
 
 
 @njit(cache=True, error_model="numpy")
-def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):  # type: ignore[no-untyped-def]
+def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):
     """Let a policy choose the network's moves at its decision instants; in between they stay.
 
     Args:

@@ -73,7 +73,7 @@ WASTE, RATE, FIRST_SERVICE = 0, 1, 2
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def advance_range(  # type: ignore[no-untyped-def]
+def advance_range(
     first, last, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
     mlp_weights, mlp_shapes, mlp_scratch, adversary_weights, adversary_shapes, adversary_outputs, settings, flow_log, env_log,
@@ -302,7 +302,7 @@ def advance_range(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", nogil=True, parallel=True)
-def advance_parallel(  # type: ignore[no-untyped-def]
+def advance_parallel(
     n_chunks, runs, env, flow, rate_changes, states, state_words, templates, acks, losses, ticks, views,
     flow_moves, sender_calls, adversary_calls, moves, recorded, recorded_period, first_rows, observations,
     mlp_weights, mlp_shapes, mlp_scratch, adversary_weights, adversary_shapes, adversary_outputs, settings, flow_log, env_log,

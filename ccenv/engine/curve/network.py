@@ -13,13 +13,13 @@ ERROR_SENDER, ERROR_ADVERSARY, ERROR_RINGS = 1, 2, 3
 
 
 @njit(cache=True, inline="always")
-def unit(x):  # type: ignore[no-untyped-def]
+def unit(x):
     """Clip to [0, 1]."""
     return min(1.0, max(0.0, x))
 
 
 @njit(cache=True, error_model="numpy")
-def fail(ev, code, flow, k):  # type: ignore[no-untyped-def]
+def fail(ev, code, flow, k):
     """Note the first error of an environment."""
     if ev.error == 0:
         ev.error = code
@@ -28,7 +28,7 @@ def fail(ev, code, flow, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def look(ev, view, k):  # type: ignore[no-untyped-def]
+def look(ev, view, k):
     """Show the network's state before step k to its player."""
     view.now_s = (k - 1) * ev.dt_s
     view.step = k - 1
@@ -38,7 +38,7 @@ def look(ev, view, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def play(ev, fl, flow, k, hoards, view, move, init_call, play_call, state_at, view_at, move_at):  # type: ignore[no-untyped-def]
+def play(ev, fl, flow, k, hoards, view, move, init_call, play_call, state_at, view_at, move_at):
     """Let a scripted adversary choose its moves for one flow."""
     view.flow = flow
     view.rtt_s = fl.rtt_s
@@ -56,7 +56,7 @@ def play(ev, fl, flow, k, hoards, view, move, init_call, play_call, state_at, vi
 
 
 @njit(cache=True, error_model="numpy")
-def early_drop_share(ev):  # type: ignore[no-untyped-def]
+def early_drop_share(ev):
     """Return the share of arrivals that RED drops in this step."""
     queue = max(0.0, ev.enqueued_bytes - ev.tokens_bytes)
     ev.red_average_bytes += ev.red_weight * (queue - ev.red_average_bytes)
@@ -69,7 +69,7 @@ def early_drop_share(ev):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def lose_on_the_way(fl, move, early_drop):  # type: ignore[no-untyped-def]
+def lose_on_the_way(fl, move, early_drop):
     """Take non-congestive loss and RED's share from what a flow sent; return what reaches the queue."""
     kept = fl.sent_bytes
     if fl.loss_budget > 0.0:
@@ -86,7 +86,7 @@ def lose_on_the_way(fl, move, early_drop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):  # type: ignore[no-untyped-def]
+def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):
     """Expire tokens that were not used within D, admit those of this step, waste what is wasted; return G(k).
 
     Args:
@@ -127,7 +127,7 @@ def admit_tokens(ev, env_ring, g_at, k, mask, D, hoards, rate_Bps, X, waste):  #
 
 
 @njit(cache=True, error_model="numpy")
-def served_by_tokens(ev, env_ring, g_at, k, mask, D, u):  # type: ignore[no-untyped-def]
+def served_by_tokens(ev, env_ring, g_at, k, mask, D, u):
     """Return the total service of CCAC at step k: u from the least to the most that the law allows."""
     lower = ev.served_bytes
     if k > D:
@@ -137,7 +137,7 @@ def served_by_tokens(ev, env_ring, g_at, k, mask, D, u):  # type: ignore[no-unty
 
 
 @njit(cache=True, error_model="numpy")
-def fifo_position(ev, env_ring, e_total_at, k, mask, departed):  # type: ignore[no-untyped-def]
+def fifo_position(ev, env_ring, e_total_at, k, mask, departed):
     """Advance ev.fifo_step to the step in which the newest departed byte arrived; return its place within the step."""
     t = ev.fifo_step
     while t < k and load(env_ring, at(e_total_at, t, mask)) < departed:
@@ -153,7 +153,7 @@ def fifo_position(ev, env_ring, e_total_at, k, mask, departed):  # type: ignore[
 
 
 @njit(cache=True, error_model="numpy")
-def fifo_share(fl, ring, e_at, t, mask, fraction):  # type: ignore[no-untyped-def]
+def fifo_share(fl, ring, e_at, t, mask, fraction):
     """Return how many bytes of a flow have departed when those before place ``fraction`` of step t have."""
     left = load(ring, at(e_at, t, mask))
     if fraction < 1.0:
@@ -163,7 +163,7 @@ def fifo_share(fl, ring, e_at, t, mask, fraction):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, error_model="numpy")
-def served_by_jitter(fl, ring, p_at, k, mask, d, left, u):  # type: ignore[no-untyped-def]
+def served_by_jitter(fl, ring, p_at, k, mask, d, left, u):
     """Return a flow's service at step k where each byte may be held for up to d steps after it departed."""
     store(ring, at(p_at, k, mask), left)
     lower = fl.S
@@ -173,7 +173,7 @@ def served_by_jitter(fl, ring, p_at, k, mask, d, left, u):  # type: ignore[no-un
 
 
 @njit(cache=True, error_model="numpy")
-def overflow_of(X, G, buffer_bytes, kept_total):  # type: ignore[no-untyped-def]
+def overflow_of(X, G, buffer_bytes, kept_total):
     """Return what a drop-tail queue loses in a step.
 
     Round-off at a queue that is exactly full is not a loss: a sender would halve its window for it.

@@ -22,7 +22,7 @@ _RATE, _ON_OFF, _FINITE = (WORKLOADS[k] for k in ("rate", "on_off", "finite"))
 
 
 @njit(cache=True, error_model="numpy")
-def offered_bytes(fl, k, dt_s):  # type: ignore[no-untyped-def]
+def offered_bytes(fl, k, dt_s):
     """Return what the application has ready for step k (retransmissions of found losses included)."""
     if k <= fl.start_step or k > fl.stop_step:
         return 0.0
@@ -37,7 +37,7 @@ def offered_bytes(fl, k, dt_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def send(fl, k, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
+def send(fl, k, dt_s, tie_bytes):
     """Send what rate, windows and workload allow in step k."""
     room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
     if room <= CRUMB_TIES * tie_bytes:
@@ -49,7 +49,7 @@ def send(fl, k, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  # type: ignore[no-untyped-def]
+def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):
     """Take in S(n); return the newly acknowledged bytes."""
     served = load(ring, at(s_at, n, mask))
     newly = served - fl.acked_bytes
@@ -83,7 +83,7 @@ def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):  #
 
 
 @njit(cache=True, error_model="numpy")
-def adjust_hold(fl, k):  # type: ignore[no-untyped-def]
+def adjust_hold(fl, k):
     """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one, in whole steps."""
     fl.hold_rtt_min_steps = min(fl.hold_rtt_min_steps, fl.rtt_now_steps)
     if k >= fl.hold_until_step:
@@ -95,7 +95,7 @@ def adjust_hold(fl, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_bytes):  # type: ignore[no-untyped-def]
+def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_bytes):
     """Advance fl.loss_step; return (newly found bytes, newest step with a found loss, whether a time-out found them)."""
     reach = fl.loss_step
     timeout = False
@@ -132,7 +132,7 @@ def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_byt
 
 
 @njit(cache=True, error_model="numpy")
-def take_decision(ev, fl, state, flow, k):  # type: ignore[no-untyped-def]
+def take_decision(ev, fl, state, flow, k):
     """Read what a CCA has set; a CCA that leaves the positive numbers is stopped."""
     if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
         fl.cwnd_bytes = state.cwnd_bytes
@@ -144,7 +144,7 @@ def take_decision(ev, fl, state, flow, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, newly, inflight):  # type: ignore[no-untyped-def]
+def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, newly, inflight):
     """Describe newly acknowledged bytes to a CCA."""
     ack.now_s = k * dt_s
     ack.acked_bytes = newly
@@ -167,7 +167,7 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
 
 
 @njit(cache=True, error_model="numpy")
-def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, timeout, inflight):  # type: ignore[no-untyped-def]
+def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, timeout, inflight):
     """Describe newly found losses to a CCA."""
     loss.now_s = k * dt_s
     loss.lost_bytes = lost
@@ -182,7 +182,7 @@ def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, timeout, inflight
 
 
 @njit(cache=True, error_model="numpy")
-def react(ev, fl, state, tick, flow, k, newly, lost, inflight, on_ack, on_loss, on_tick, state_at, signals_at):  # type: ignore[no-untyped-def]
+def react(ev, fl, state, tick, flow, k, newly, lost, inflight, on_ack, on_loss, on_tick, state_at, signals_at):
     """Call a classic CCA with what happened in this step (ack and loss records are already filled in) and read its decision.
 
     The CCA's functions, its state and the three signals (ack, loss, tick) are given by address.

@@ -97,7 +97,7 @@ RATE_HOLDER = ClassicSender("rate holder", state_record("unused"), hold_rate, ig
 
 
 @njit(cache=True, error_model="numpy")
-def rtt_shortfall_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-def]
+def rtt_shortfall_steps(delay_steps, jitter_steps):
     """Return by what a told Rm is too short at least, given the first delay beyond it; 0 where D explains that delay."""
     if delay_steps <= jitter_steps + ROUNDING:
         return 0.0
@@ -105,7 +105,7 @@ def rtt_shortfall_steps(delay_steps, jitter_steps):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, error_model="numpy")
-def take_step(beliefs, flow):  # type: ignore[no-untyped-def]
+def take_step(beliefs, flow):
     """Advance a flow's curves and beliefs by one step of its grid; return the step."""
     if beliefs.step < 0:
         reset_beliefs(beliefs, beliefs.mss_bytes)

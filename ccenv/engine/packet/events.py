@@ -13,7 +13,7 @@ from ccenv.engine.packet.receiver import receive
 
 
 @njit(cache=True, error_model="numpy")
-def set_source(tree, leaves, source, time_s):  # type: ignore[no-untyped-def]
+def set_source(tree, leaves, source, time_s):
     """Set the next time of an event source and play its matches up to the root."""
     node = leaves + source
     store(tree, node, time_s)
@@ -34,7 +34,7 @@ def set_source(tree, leaves, source, time_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def flow_time_s(fl):  # type: ignore[no-untyped-def]
+def flow_time_s(fl):
     """Return when a flow has something to do next."""
     if fl.started == 0:
         return fl.start_s
@@ -45,7 +45,7 @@ def flow_time_s(fl):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def start_service(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+def start_service(ln, now_s, mss_bytes):
     """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
     count_queue(ln, now_s, mss_bytes)
     if ln.head < ln.tail:
@@ -57,7 +57,7 @@ def start_service(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def arrive(run, ln, fl, tx, hop, now_s):  # type: ignore[no-untyped-def]
+def arrive(run, ln, fl, tx, hop, now_s):
     """Bring a packet to a link: drop, mark, queue or serve it."""
     mss_bytes = run.mss_bytes
     ln.arrived_bytes += mss_bytes
@@ -85,7 +85,7 @@ def arrive(run, ln, fl, tx, hop, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def put_pipe(pipe, tx, time_s):  # type: ignore[no-untyped-def]
+def put_pipe(pipe, tx, time_s):
     """Append a packet to a pipe or box; return whether it was empty."""
     at = (pipe.tail & pipe.mask) * PIPE_STRIDE
     store(pipe.ring_at, at + TIME_S, time_s)
@@ -95,7 +95,7 @@ def put_pipe(pipe, tx, time_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def release_box(run, box, fl, now_s, share):  # type: ignore[no-untyped-def]
+def release_box(run, box, fl, now_s, share):
     """Deliver from a box what is due, and of the rest the share that the adversary lets go (rounded)."""
     while box.head < box.tail and load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s <= now_s:
         receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
@@ -107,7 +107,7 @@ def release_box(run, box, fl, now_s, share):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def box_time_s(box, fl):  # type: ignore[no-untyped-def]
+def box_time_s(box, fl):
     """Return when a box has something to do next: a decision, or a packet that may be held no longer."""
     if box.head < box.tail:
         return min(box.decision_s, load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s)

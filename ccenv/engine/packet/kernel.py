@@ -53,7 +53,7 @@ _ADVERSARY = JITTERS["adversary"]
 
 
 @njit(cache=True, error_model="numpy")
-def take_cca(run, fl, state):  # type: ignore[no-untyped-def]
+def take_cca(run, fl, state):
     """Read what a CCA has set; one that leaves the positive numbers ends the run."""
     if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
         fl.cwnd_bytes = state.cwnd_bytes
@@ -64,7 +64,7 @@ def take_cca(run, fl, state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def advance(  # type: ignore[no-untyped-def]
+def advance(
     runs, links, flows, pipes, boxes, grids, states, words, templates, sender_calls, acks, losses, ticks, views, moves,
     changes, flow_log, link_log, until_s, max_events,
 ):  # fmt: skip

@@ -17,7 +17,7 @@ DEFAULT_ROWS = 5_000_000
 
 
 @njit(cache=True, error_model="numpy")
-def note(run, event, time_s, fl, link, tx):  # type: ignore[no-untyped-def]
+def note(run, event, time_s, fl, link, tx):
     """Log an event of a transmission; nothing without a packet log."""
     if run.packet_log_limit > 0:
         if run.packet_log_rows < run.packet_log_limit:

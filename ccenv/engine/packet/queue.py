@@ -26,14 +26,14 @@ ACCEPT, MARK, DROP = 0, 1, 2
 
 
 @njit(cache=True, error_model="numpy")
-def count_queue(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+def count_queue(ln, now_s, mss_bytes):
     """Add to the integral of the waiting bytes what has passed since the queue last changed."""
     ln.queue_byte_s += (ln.tail - ln.head) * mss_bytes * (now_s - ln.queue_changed_s)
     ln.queue_changed_s = now_s
 
 
 @njit(cache=True, error_model="numpy")
-def red_verdict(ln, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
+def red_verdict(ln, now_s, mss_bytes, seed):
     """Random early detection (Floyd, Jacobson 1993, figure 2; gentle off): average at each arrival, drops spread by a count.
 
     While the queue is idle the average decays as if small packets had arrived at the link rate.
@@ -64,7 +64,7 @@ def red_verdict(ln, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def verdict(ln, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
+def verdict(ln, now_s, mss_bytes, seed):
     """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP."""
     decision = ACCEPT
     if ln.discipline == _RED:
@@ -78,7 +78,7 @@ def verdict(ln, now_s, mss_bytes, seed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def append(ln, flow, tx, hop, now_s):  # type: ignore[no-untyped-def]
+def append(ln, flow, tx, hop, now_s):
     """Put a packet at the end of the queue."""
     at = (ln.tail & ln.mask) * QUEUE_STRIDE
     store(ln.queue_at, at + Q_FLOW, float(flow))
@@ -89,7 +89,7 @@ def append(ln, flow, tx, hop, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def serve_head(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+def serve_head(ln, now_s, mss_bytes):
     """Take the head of the queue into service."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
     ln.serving_flow = int(load(ln.queue_at, at + Q_FLOW))
@@ -101,7 +101,7 @@ def serve_head(ln, now_s, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def codel_above(ln, now_s):  # type: ignore[no-untyped-def]
+def codel_above(ln, now_s):
     """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
     waiting = ln.tail - ln.head
     if waiting == 0:
@@ -118,7 +118,7 @@ def codel_above(ln, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def codel_drops_head(ln, now_s, first):  # type: ignore[no-untyped-def]
+def codel_drops_head(ln, now_s, first):
     """Tell whether CoDel drops the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
     above = codel_above(ln, now_s)
     if ln.codel_dropping == 1:

@@ -42,7 +42,7 @@ MULTIPLE_TOLERANCE = 1e-9
 
 
 @njit(cache=True, error_model="numpy")
-def release_time_s(fl, arrival_s, seed):  # type: ignore[no-untyped-def]
+def release_time_s(fl, arrival_s, seed):
     """Return when a packet that reaches the box at arrival_s leaves it: in order, within D."""
     release_s = arrival_s
     kind = fl.jitter_kind
@@ -70,7 +70,7 @@ def release_time_s(fl, arrival_s, seed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def ack_arrival_s(fl, time_s, seed):  # type: ignore[no-untyped-def]
+def ack_arrival_s(fl, time_s, seed):
     """Return when an ACK that would arrive at time_s does so where ACKs are collected on their way."""
     if fl.ack_aggregation == _ACK_INTERVAL:
         return math.ceil(time_s / fl.ack_aggregate_s - MULTIPLE_TOLERANCE) * fl.ack_aggregate_s
@@ -81,7 +81,7 @@ def ack_arrival_s(fl, time_s, seed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def send_ack(run, fl, now_s):  # type: ignore[no-untyped-def]
+def send_ack(run, fl, now_s):
     """Acknowledge everything received; the ACK reaches the sender after the return path's delay."""
     time_s = now_s + fl.return_s
     if fl.ack_aggregation != _NONE:
@@ -98,7 +98,7 @@ def send_ack(run, fl, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def receive(run, fl, tx, now_s):  # type: ignore[no-untyped-def]
+def receive(run, fl, tx, now_s):
     """Take a packet at the receiver at now_s, not before those of earlier calls."""
     if fl.ack_deadline_s < now_s:
         send_ack(run, fl, fl.ack_deadline_s)

@@ -38,7 +38,7 @@ WINDOW_SLACK_BYTES = 1e-6  # round-off of windows that are whole segments
 
 
 @njit(cache=True, error_model="numpy")
-def rto_s(fl, rto_min_s):  # type: ignore[no-untyped-def]
+def rto_s(fl, rto_min_s):
     """Return the retransmission time-out (RFC 6298 s.2) with its back-off (s.5.5)."""
     if fl.srtt_s == 0.0:
         return min(INITIAL_RTO_S * fl.rto_backoff, MAX_RTO_S)
@@ -46,7 +46,7 @@ def rto_s(fl, rto_min_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def take_rtt(fl, rtt_s):  # type: ignore[no-untyped-def]
+def take_rtt(fl, rtt_s):
     """Take an RTT sample (RFC 6298 s.2)."""
     if fl.srtt_s == 0.0:
         fl.srtt_s = rtt_s
@@ -61,7 +61,7 @@ def take_rtt(fl, rtt_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def adjust_hold(fl, now_s):  # type: ignore[no-untyped-def]
+def adjust_hold(fl, now_s):
     """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one."""
     fl.hold_rtt_min_s = min(fl.hold_rtt_min_s, fl.rtt_s)
     if now_s >= fl.hold_until_s:
@@ -71,7 +71,7 @@ def adjust_hold(fl, now_s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def take_ack(fl, ack, last_tx, now_s, mss_bytes, rto_min_s):  # type: ignore[no-untyped-def]
+def take_ack(fl, ack, last_tx, now_s, mss_bytes, rto_min_s):
     """Take an ACK that covers transmissions up to last_tx; fill the signal for the CCA; return newly acknowledged bytes."""
     entry = fl.tx_at
     acked_bytes = 0.0
@@ -133,7 +133,7 @@ def take_ack(fl, ack, last_tx, now_s, mss_bytes, rto_min_s):  # type: ignore[no-
 
 
 @njit(cache=True, error_model="numpy")
-def mark_lost(fl, tx, mss_bytes):  # type: ignore[no-untyped-def]
+def mark_lost(fl, tx, mss_bytes):
     """Count a transmission as lost and queue its segment for sending again."""
     at = (tx & fl.mask) * TX_STRIDE
     store(fl.tx_at, at + STATUS, LOST)
@@ -144,7 +144,7 @@ def mark_lost(fl, tx, mss_bytes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def find_losses(fl, loss, timeout, now_s, mss_bytes):  # type: ignore[no-untyped-def]
+def find_losses(fl, loss, timeout, now_s, mss_bytes):
     """Find losses below the newest acknowledged transmission, or by time-out all; fill the signal; return lost bytes."""
     lost_bytes = 0.0
     newest = np.int64(-1)
@@ -176,7 +176,7 @@ def find_losses(fl, loss, timeout, now_s, mss_bytes):  # type: ignore[no-untyped
 
 
 @njit(cache=True, error_model="numpy")
-def next_segment(fl):  # type: ignore[no-untyped-def]
+def next_segment(fl):
     """Return the segment to send next, lost ones first; -1: the application has none; -2: the receive window is full."""
     while fl.resend_head < fl.resend_tail:
         segment = int(load(fl.resend_at, fl.resend_head & fl.mask))
@@ -191,14 +191,14 @@ def next_segment(fl):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def pace_on(fl, rate_Bps, now_s):  # type: ignore[no-untyped-def]
+def pace_on(fl, rate_Bps, now_s):
     """Let what is left of the gap before the next packet pass at a new rate: any interval then holds rate times length bytes."""
     if fl.next_send_s > now_s and rate_Bps > 0.0:
         fl.next_send_s = now_s + (fl.next_send_s - now_s) * (fl.rate_Bps / rate_Bps)
 
 
 @njit(cache=True, error_model="numpy")
-def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):  # type: ignore[no-untyped-def]
+def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     """Account for sending a segment now; return the transmission's number."""
     if fl.inflight_bytes <= 0.0:
         fl.inflight_bytes = 0.0

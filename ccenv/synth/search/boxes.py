@@ -36,13 +36,13 @@ def _lowest(mask: np.uint64) -> int:
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _first_program(box, row) -> None:  # type: ignore[no-untyped-def]
+def _first_program(box, row) -> None:
     for hole in range(HOLES):
         row[hole] = _lowest(box[hole])
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def first_programs(boxes) -> np.ndarray:  # type: ignore[no-untyped-def]
+def first_programs(boxes) -> np.ndarray:
     """Return (n, HOLES) int64: the first program of each box."""
     out = np.zeros((len(boxes), HOLES), np.int64)
     for i in range(len(boxes)):
@@ -51,7 +51,7 @@ def first_programs(boxes) -> np.ndarray:  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def timed_masks(conditions) -> np.ndarray:  # type: ignore[no-untyped-def]
+def timed_masks(conditions) -> np.ndarray:
     """Return (MOST_SAMPLES + PAST,) masks: which conditions on delays hold at each qdel_L that a trace can show."""
     out = np.zeros(MOST_SAMPLES + PAST, np.uint64)
     for qdel in range(len(out)):
@@ -62,7 +62,7 @@ def timed_masks(conditions) -> np.ndarray:  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: int) -> np.uint64:  # type: ignore[no-untyped-def]
+def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: int) -> np.uint64:
     out = np.uint64(0)
     for i in range(len(conditions)):
         c = conditions[i]
@@ -72,7 +72,7 @@ def _untimed_mask(conditions, C_L: int, C_U: int, alpha: int, probed: int, q_U: 
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def masks_at(conditions, points) -> np.ndarray:  # type: ignore[no-untyped-def]
+def masks_at(conditions, points) -> np.ndarray:
     """Return (n,) masks: which conditions on bounds hold at each of (n, 3) points C_L, C_U, MSS/Rm."""
     out = np.zeros(len(points), np.uint64)
     for k in range(len(points)):
@@ -81,7 +81,7 @@ def masks_at(conditions, points) -> np.ndarray:  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> np.uint64:  # type: ignore[no-untyped-def]
+def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> np.uint64:
     """Return the rates that send what the chosen one sends here; one that is no whole number sends nothing of the kind."""
     out = np.uint64(0)
     r = rates[chosen]
@@ -96,7 +96,7 @@ def _alike(rates, chosen: int, C_L: int, alpha: int, probed: int, q_U: int) -> n
 
 
 @njit(cache=True, error_model="numpy")
-def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int:  # type: ignore[no-untyped-def]
+def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int:
     """List what a run of ``simulate`` depended on: programs that agree on it ran alike up to the last step that was run.
 
     Args:
@@ -141,7 +141,7 @@ def decisions(trace, row, conditions, rates, timed, curves, holes, masks) -> int
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:  # type: ignore[no-untyped-def]
+def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:
     """Narrow one hole of a box; what is cut off becomes a box on the stack. Returns the new size of the stack."""
     rest = box[hole] & ~mask
     if rest != 0:
@@ -153,7 +153,7 @@ def _keep(box, stack, size: int, hole: int, mask: np.uint64) -> int:  # type: ig
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, most):  # type: ignore[no-untyped-def]
+def cover(stack, size, traces, goals, order, conditions, rates, exact, pending, most):
     """Refute boxes until none is left, ``pending`` is full, the stack has no room or ``most`` boxes were looked at.
 
     Args:

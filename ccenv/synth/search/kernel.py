@@ -25,7 +25,7 @@ PROBE_SLACK = 1
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> bool:  # type: ignore[no-untyped-def]
+def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> bool:
     if condition.timed == 1:
         return condition.qdel * qdel + condition.Rm > 0
     sent = condition.C_L_lambda * probed + condition.q_U * q_U
@@ -33,7 +33,7 @@ def _holds(condition, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_
 
 
 @njit(cache=True, error_model="numpy")
-def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> int:  # type: ignore[no-untyped-def]
+def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, probed: int, q_U: int) -> int:
     """Return which rate a candidate takes; row holds its conditions, then its rates."""
     if shape == 1:
         return row[0]
@@ -50,12 +50,12 @@ def _leaf(shape, row, conditions, C_L: int, C_U: int, alpha: int, qdel: int, pro
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _enqueued(trace, E, t: int) -> int:  # type: ignore[no-untyped-def]
+def _enqueued(trace, E, t: int) -> int:
     return E[t] if t >= 0 else trace.E_before[-t - 1]
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _tokens(trace, t: int, before: int, arrived: int) -> int:  # type: ignore[no-untyped-def]
+def _tokens(trace, t: int, before: int, arrived: int) -> int:
     """Return G(t): tokens are wasted only if all bytes have tokens; then G stays at or above what arrived."""
     most = before + trace.link
     if trace.exact_waste == 1:
@@ -72,7 +72,7 @@ def _tokens(trace, t: int, before: int, arrived: int) -> int:  # type: ignore[no
 
 
 @njit(cache=True, error_model="numpy")
-def _delay(trace, t: int, E, S, before: int) -> int:  # type: ignore[no-untyped-def]
+def _delay(trace, t: int, E, S, before: int) -> int:
     """Return how many whole steps the newest byte delivered by t waited, or -1 where no legal past explains it."""
     if S[t] == S[t - 1]:
         return before
@@ -94,7 +94,7 @@ def _delay(trace, t: int, E, S, before: int) -> int:  # type: ignore[no-untyped-
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type: ignore[no-untyped-def]
+def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
     """Run one candidate on one trace.
 
     Args:
@@ -229,7 +229,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:  # type
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:  # type: ignore[no-untyped-def]
+def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:
     """Run one trace against many candidates; returns how many it breaks.
 
     Args:
@@ -251,7 +251,7 @@ def replay(trace, goal, shape, candidates, conditions, rates, out) -> int:  # ty
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def score(traces, goals, shape, candidates, conditions, rates, out) -> None:  # type: ignore[no-untyped-def]
+def score(traces, goals, shape, candidates, conditions, rates, out) -> None:
     """Run many traces against many candidates: out (n_traces, n_candidates) int8 is filled with what each does."""
     for i in range(len(traces)):
         replay(traces[i], goals[i], shape, candidates, conditions, rates, out[i])
