@@ -161,11 +161,12 @@ def load_suite(name: str) -> LoadedSuite:
     sender = smt_sender(str(resolve_inside(file.parent, suite.sender, f"{file.name}: sender")) if in_file else suite.sender)
     loaded = LoadedSuite(suite, sender, file)
     _check_formulas(suite, file.name)
+    for lemma in suite.lemmas:  # all of them, before one asks another for its bound
+        if lemma.bound is not None and lemma.bound not in suite.constants:
+            raise InputError(f"{file.name}: lemma {lemma.name}: {unknown_name('constant', lemma.bound, suite.constants)}")
     for lemma in suite.lemmas:
         check_given(loaded, lemma)
         lemma_queries(loaded, lemma, suite_setting(loaded, "sound", 3), constants_of(suite, "sound"))
-        if lemma.bound is not None and lemma.bound not in suite.constants:
-            raise InputError(f"{file.name}: lemma {lemma.name}: bound {lemma.bound!r} is not among the constants")
     _check_lengths(suite, file.name)
     return loaded
 
@@ -233,7 +234,10 @@ def lemma_settings(lemma: Lemma) -> tuple[str, ...]:
 def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
     """Return the network setting of a suite under one of the named settings."""
     suite = loaded.suite
-    timeout = None if suite.timeout_preset is None else TIMEOUT_PRESETS[suite.timeout_preset]
+    preset = suite.timeout_preset
+    if preset is not None and preset not in TIMEOUT_PRESETS:
+        raise InputError(f"{loaded.file.name}: {unknown_name('timeout_preset', preset, TIMEOUT_PRESETS)}")
+    timeout = None if preset is None else TIMEOUT_PRESETS[preset]
     rules = BeliefRules(lambda_extra_steps=suite.lambda_extra_steps, timeout=timeout)
     base = Setting(suite.model, suite.buffer, samples, beliefs=rules)
     return named_setting(name, base, loaded.sender.largest_rate())
