@@ -200,8 +200,8 @@ def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:
         ("{conclusion: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
         ("{conclusion: [C_L_true], bound: y}", "unknown constant 'y'"),
         (
-            "{conclusion: [C_L_true]}\n  - {name: y, text: y, premise: C_U_true, conclusion: [C_L_true], given: [x], bound: 'true'}",
-            "unknown constant 'true'",
+            "{conclusion: [C_L_true]}\n  - {name: y, text: y, premise: C_U_true, conclusion: [C_L_true], given: [x], bound: z}",
+            "unknown constant 'z'",
         ),
         ("{conclusion: [C_L_true]}\ntimeout_preset: artefac", "Did you mean 'artefact'"),
     ],
