@@ -16,6 +16,7 @@ _PLAIN_DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?", re.ASCII)
 _PLAIN_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"?')
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _BRACKETS = re.compile(rb"[\[\]{}]")
 
 
@@ -53,8 +54,8 @@ def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> An
         dict, list, str, int, float, bool or None; every float is finite.
 
     Raises:
-        InputError: for anything else: too long, too deep, too many values, not UTF-8, a key twice in one object, NaN or
-            Infinity, a number of too many digits or beyond what a float can hold.
+        InputError: for anything else: too long, too deep, too many values, not UTF-8, half a surrogate pair, a key twice in one
+            object, NaN or Infinity, a number of too many digits or beyond what a float can hold.
     """
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     if len(raw) > rules.max_bytes:
@@ -78,11 +79,16 @@ def parse_json(content: bytes | str, where: str, rules: JsonRules = RULES) -> An
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8 text (byte {error.start})") from None
     try:
-        return json.loads(text, parse_constant=refuse_constant, parse_int=whole, parse_float=decimal, object_pairs_hook=unique)
+        value = json.loads(text, parse_constant=refuse_constant, parse_int=whole, parse_float=decimal, object_pairs_hook=unique)
+        if _SURROGATE.search(raw):
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:  # where the caller is already deep
         raise InputError(f"{where}: not valid JSON (nested too deeply)") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: not valid JSON (a text holds half a surrogate pair)") from None
     except ValueError as error:
         raise InputError(f"{where}: not valid JSON ({error})") from None
+    return value
 
 
 def is_version(value: Any, *known: int) -> bool:
