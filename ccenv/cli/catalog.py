@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from ccenv.network.model import MODELS, Model
 from ccenv.registry import Entry, Registry
 
 if TYPE_CHECKING:
+    from ccenv.metrics.table import Metric
     from ccenv.network.sender import MlpSender
 
 SUITES = "ccenv.benchmarks.suites"
@@ -42,7 +44,7 @@ class Item:
 
 
 def _models() -> list[Item]:
-    return [Item(m.name, "models", m.source, (), lambda m=m: _model_text(m)) for m in MODELS.values()]  # type: ignore[misc]
+    return [Item(m.name, "models", m.source, (), partial(_model_text, m)) for m in MODELS.values()]
 
 
 def _model_text(model: Model) -> str:
@@ -60,8 +62,27 @@ def _model_text(model: Model) -> str:
     return "\n".join([*lines, *(f"  - {text}" for has, text in moves if has)])
 
 
+def _metrics() -> list[Item]:
+    from ccenv.metrics.table import METRICS
+
+    return [
+        Item(m.name, "metrics", m.meaning, (m.unit or "1", m.direction, *m.sources), partial(_metric_text, m))
+        for m in METRICS.values()
+    ]
+
+
+def _metric_text(metric: Metric) -> str:
+    import inspect
+
+    better = "neither value is better" if metric.direction == "neither" else f"{metric.direction} is better"
+    parts = [f"{metric.name} ({metric.unit or 'no unit'}; {better}): {metric.meaning}"]
+    functions = (("a trace", metric.of_trace), ("a packet run", metric.of_run))
+    parts += [f"from {source}: {inspect.getdoc(function)}" for source, function in functions if function is not None]
+    return "\n\n".join(parts)
+
+
 def _registered(kind: str, registry: Registry, text: Callable[[Entry], str]) -> list[Item]:
-    return [Item(e.name, kind, e.summary, e.tags, lambda e=e: text(e)) for e in registry]  # type: ignore[misc]
+    return [Item(e.name, kind, e.summary, e.tags, partial(text, e)) for e in registry]
 
 
 def _agents() -> list[Item]:
@@ -136,8 +157,12 @@ def _files(kind: str, package: str, prefix: str) -> list[Item]:
         file = find_data(package, name, ".yaml", kind)
         first = file.read_text(encoding="utf-8").partition("\n")[0]
         summary = first.removeprefix("#").strip() if first.startswith("#") else ""
-        items.append(Item(prefix + name, kind, summary, (), lambda f=file: f.read_text(encoding="utf-8").rstrip()))  # type: ignore[misc]
+        items.append(Item(prefix + name, kind, summary, (), partial(_file_text, file)))
     return items
+
+
+def _file_text(file: Path) -> str:
+    return file.read_text(encoding="utf-8").rstrip()
 
 
 KINDS: dict[str, Callable[[], list[Item]]] = {
@@ -145,6 +170,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "models": _models,
     "agents": _agents,
     "adversaries": _adversaries,
+    "metrics": _metrics,
     "suites": _suites,
     "configs": _configs,
 }
@@ -161,7 +187,7 @@ def list_command(
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List what ccenv ships: envs, models, agents, adversaries, suites or configs.
+    """List what ccenv ships: envs, models, agents, adversaries, metrics, suites or configs.
 
     Example: ccenv list agents
     """

@@ -40,7 +40,9 @@ class Group:
 # One line per command, in the order of ``ccenv --help``. To add one, write ccenv/cli/NAME.py and add its line.
 GROUPS: tuple[Group, ...] = (
     Group("demo", "ccenv.cli.demo", "The main job end to end: train, attack, bench, verify, leaderboard page."),
-    Group("list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, suites or configs.", "list_command"),
+    Group(
+        "list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, metrics, suites, configs.", "list_command"
+    ),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
     Group("distill", "ccenv.cli.distill", "Distil a learned policy into a belief program, and prove it."),

@@ -370,10 +370,11 @@ def _check_picture(path: Path) -> None:
 
 
 def _metric_pictures(cells: list[dict[str, Any]], folder: Path) -> list[Path]:
-    from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, save
+    from ccenv.benchmarks.fluid.plots import metric_figure, save
+    from ccenv.metrics.table import FLUID_METRICS
 
     written = []
-    for metric in METRICS:
+    for metric in FLUID_METRICS:
         written.append(folder / f"{metric}.png")
         save(metric_figure(cells, metric), written[-1])
     return written

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
+from ccenv.metrics.packet_window import PacketRun, RunFlow
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 from ccenv.simulation.scenario import Scenario
@@ -84,6 +85,24 @@ class Result:
             "events": self.events,
             "wall_s": round(self.wall_s, 4),
         }
+
+    def measured(self) -> PacketRun:
+        """Return what metrics know about the run (``ccenv.metrics.table.measure_run``)."""
+        flows = tuple(
+            RunFlow(
+                name=flow.name or flow.sender,
+                rtt_s=flow.rtt_s,
+                start_s=flow.start_s,
+                stop_s=flow.stop_s,
+                workload=flow.workload.kind,
+                size_bytes=flow.workload.size_bytes,
+                every_s=flow.workload.every_s,
+                finished_s=float(finished_s),
+            )
+            for flow, finished_s in zip(self.scenario.flows, self.finished_s, strict=True)
+        )
+        own = self.scenario
+        return PacketRun(self.flow_log, self.link_log, flows, own.log_s, own.duration_s, own.mss_bytes, own.links[0].buffer_bytes)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, window, RTT, queue and retransmissions over time into a .png or .svg file."""

@@ -17,7 +17,7 @@ from ccenv.metrics.trace import Window, measure
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 
-METRICS = {"utilisation": "higher", "power": "higher", "starvation_ratio": "lower"}
+METRICS = ["utilisation", "power", "starvation_ratio"]
 
 
 def small_attack(**changes: Any) -> SuiteBase:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ccenv.config import StrictModel
 from ccenv.document import hash_of
 from ccenv.errors import InputError, did_you_mean
-from ccenv.metrics.trace import Direction, Measure
+from ccenv.metrics.table import Metric
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 MAX_SEED = 2**31
@@ -180,7 +180,7 @@ class SuiteBase(StrictModel):
         tags: free labels; ``quick``, ``standard``, ``paper`` and ``adversarial`` are used by the shipped suites.
         seeds: one run per seed; a seed draws what is drawn and keys all random moves.
         agents: specs of senders under test.
-        metrics: name -> direction.
+        metrics: names of ``ccenv.metrics.table``.
         score: how the nominal score is made.
         worst_case: how the worst case is made.
         references: published values.
@@ -196,13 +196,13 @@ class SuiteBase(StrictModel):
     tags: tuple[Name, ...] = ()
     seeds: tuple[Annotated[int, Field(ge=0, lt=MAX_SEED, strict=True)], ...] = Field(min_length=1)
     agents: tuple[str, ...] = ()
-    metrics: dict[str, Direction] = Field(min_length=1)
+    metrics: tuple[str, ...] = Field(min_length=1)
     score: Score = Score()
     worst_case: WorstCase = WorstCase()
     references: tuple[Reference, ...] = ()
     figures: tuple[Figure, ...] = ()
 
-    def measure(self, name: str) -> Measure:
+    def measure(self, name: str) -> Metric:
         """Return what a metric of this suite is called and which way is better. Raises UnknownNameError."""
         raise NotImplementedError
 
@@ -214,7 +214,8 @@ class SuiteBase(StrictModel):
     @property
     def sha256(self) -> str:
         """Content hash: of what is played and measured; not of words, published values and figures."""
-        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"}))
+        played = self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"})
+        return hash_of(played | {"metrics": {name: self.measure(name).direction for name in self.metrics}})
 
     def run_key(self, case: str, seed: int) -> int:
         """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""
@@ -223,15 +224,15 @@ class SuiteBase(StrictModel):
 
     def check_names(self) -> None:
         """Check lists for duplicates and all uses of metrics. Raises ValueError, for validators."""
-        for what, values in (("agents", self.agents), ("seeds", self.seeds), ("figures", [f.name for f in self.figures])):
+        figures = [figure.name for figure in self.figures]
+        lists = (("agents", self.agents), ("seeds", self.seeds), ("metrics", self.metrics), ("figures", figures))
+        for what, values in lists:
             once(what, values)
-        for name, direction in self.metrics.items():
+        for name in self.metrics:
             try:
-                known = self.measure(name).direction
+                self.measure(name)
             except InputError as error:
                 raise ValueError(str(error)) from None
-            if direction != known:
-                raise ValueError(f"metrics: {name} is better when {known}, not when {direction}")
         used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
         quantities = [quantity for reference in self.references for quantity in reference.quantities]
         used += [("references", n) for q in quantities for n in (q.metric, q.divided_by) if n is not None]
@@ -243,6 +244,9 @@ class SuiteBase(StrictModel):
         for where, name in used:
             if name not in self.metrics:
                 raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
+        for where, name in used[:2]:
+            if self.measure(name).direction == "neither":
+                raise ValueError(f"{where}: metric {name!r} has no better or worse value")
         if self.score.adversary not in self.opponents:
             hint = did_you_mean(self.score.adversary, self.opponents)
             raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")
