@@ -46,6 +46,7 @@ REFUSED = [
     ({"duration_s": 3}, "either duration_rtts or duration_s"),
     ({"warm_up_rtts": 20}, "warm_up_rtts 20 is not below duration_rtts 20"),
     ({"metrics": ["utilisation", "power", "power"]}, "metrics: 'power' is listed twice"),
+    ({"metrics": {"utilisation": "lower", "power": "higher"}}, "utilisation: higher is better, not 'lower'"),
     ({"metrics": ["utilization"]}, "Did you mean 'utilisation'"),
     (
         {"score": {"metric": "queueing_delay_p95_s", "adversary": "kind"}},

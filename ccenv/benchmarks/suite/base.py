@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ccenv.config import StrictModel
 from ccenv.document import hash_of
-from ccenv.errors import InputError, did_you_mean
-from ccenv.metrics.table import Metric
+from ccenv.errors import InputError, did_you_mean, shown
+from ccenv.metrics.table import Direction, Metric
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 MAX_SEED = 2**31
@@ -180,7 +180,7 @@ class SuiteBase(StrictModel):
         tags: free labels; ``quick``, ``standard``, ``paper`` and ``adversarial`` are used by the shipped suites.
         seeds: one run per seed; a seed draws what is drawn and keys all random moves.
         agents: specs of senders under test.
-        metrics: names of ``ccenv.metrics.table``.
+        metrics: name -> which way is better. A file lists names; the table of metrics says which way.
         score: how the nominal score is made.
         worst_case: how the worst case is made.
         references: published values.
@@ -196,13 +196,30 @@ class SuiteBase(StrictModel):
     tags: tuple[Name, ...] = ()
     seeds: tuple[Annotated[int, Field(ge=0, lt=MAX_SEED, strict=True)], ...] = Field(min_length=1)
     agents: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = Field(min_length=1)
+    metrics: dict[str, Direction] = Field(min_length=1)
     score: Score = Score()
     worst_case: WorstCase = WorstCase()
     references: tuple[Reference, ...] = ()
     figures: tuple[Figure, ...] = ()
 
-    def measure(self, name: str) -> Metric:
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _with_directions(cls, given: Any) -> Any:
+        """Take the directions from the table of metrics; a recorded suite holds its own, which must agree."""
+        if not isinstance(given, (list, tuple, dict)) or not all(isinstance(name, str) for name in given):
+            return given
+        once("metrics", list(given))
+        try:
+            known = {name: cls.measure(name).direction for name in given}
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        for name, direction in given.items() if isinstance(given, dict) else ():
+            if direction != known[name]:
+                raise ValueError(f"{name}: {known[name]} is better, not {shown(direction)}")
+        return known
+
+    @classmethod
+    def measure(cls, name: str) -> Metric:
         """Return what a metric of this suite is called and which way is better. Raises UnknownNameError."""
         raise NotImplementedError
 
@@ -214,8 +231,7 @@ class SuiteBase(StrictModel):
     @property
     def sha256(self) -> str:
         """Content hash: of what is played and measured; not of words, published values and figures."""
-        played = self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"})
-        return hash_of(played | {"metrics": {name: self.measure(name).direction for name in self.metrics}})
+        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"}))
 
     def run_key(self, case: str, seed: int) -> int:
         """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""
@@ -224,15 +240,8 @@ class SuiteBase(StrictModel):
 
     def check_names(self) -> None:
         """Check lists for duplicates and all uses of metrics. Raises ValueError, for validators."""
-        figures = [figure.name for figure in self.figures]
-        lists = (("agents", self.agents), ("seeds", self.seeds), ("metrics", self.metrics), ("figures", figures))
-        for what, values in lists:
+        for what, values in (("agents", self.agents), ("seeds", self.seeds), ("figures", [f.name for f in self.figures])):
             once(what, values)
-        for name in self.metrics:
-            try:
-                self.measure(name)
-            except InputError as error:
-                raise ValueError(str(error)) from None
         used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
         quantities = [quantity for reference in self.references for quantity in reference.quantities]
         used += [("references", n) for q in quantities for n in (q.metric, q.divided_by) if n is not None]

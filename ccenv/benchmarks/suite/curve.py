@@ -221,7 +221,8 @@ class Suite(SuiteBase):
             if scenario.n_flows != 1 or scenario.competitors:
                 raise ValueError(f"scenario {scenario.name}: engine 'attack' has one flow")
 
-    def measure(self, name: str) -> Metric:
+    @classmethod
+    def measure(cls, name: str) -> Metric:
         """Return the metric of a name (``ccenv.metrics.table``). Raises UnknownNameError."""
         return trace_metric(name)
 

@@ -181,7 +181,8 @@ class PacketSuite(SuiteBase):
         duration_s = self.duration_s if scenario.duration_s is None else scenario.duration_s
         return duration_s, self.warm_up_s if scenario.warm_up_s is None else scenario.warm_up_s
 
-    def measure(self, name: str) -> Metric:
+    @classmethod
+    def measure(cls, name: str) -> Metric:
         """Return the metric of a name with its flows and window (``ccenv.metrics.table``). Raises InputError."""
         plain, group, window = parse_metric(name)
         known = run_metric(plain)
