@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
+from ccenv.errors import InputError
 from ccenv.metrics.packet_window import PacketRun, RunFlow
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
+from ccenv.simulation.packets import packet_trace, save_packet_log
+from ccenv.simulation.picture import plot_run
 from ccenv.simulation.scenario import Scenario
 
 # The cumulative fields of the logs.
@@ -106,9 +109,7 @@ class Result:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, window, RTT, queue and retransmissions over time into a .png or .svg file."""
-        from ccenv.simulation.picture import plot_result
-
-        plot_result(self, path)
+        plot_run(path, self.scenario, self.names(), self.flow_log, self.link_log)
 
     def save_packet_log(self, path: str | os.PathLike[str]) -> None:
         """Write the packet log as one .npz: its columns, and a JSON header with the names of events, flows and links.
@@ -116,9 +117,7 @@ class Result:
         Raises:
             InputError: if the run kept no packet log.
         """
-        from ccenv.simulation.packets import save_packet_log
-
-        save_packet_log(self, path)
+        save_packet_log(path, self.scenario, self.names(), self._kept_log())
 
     def trace(self) -> Trace:
         """Return the run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
@@ -129,9 +128,12 @@ class Result:
         Raises:
             InputError: without a packet log, for other networks, or where no grid fits the RTTs.
         """
-        from ccenv.simulation.packets import packet_trace
+        return packet_trace(self.scenario, self._kept_log())
 
-        return packet_trace(self)
+    def _kept_log(self) -> np.ndarray:
+        if self.packet_log is None:
+            raise InputError("the run kept no packet log: simulate(..., packet_log=True)")
+        return self.packet_log
 
     def _row(self, time_s: float) -> int:
         return min(len(self.flow_log) - 1, round(time_s / self.scenario.log_s))
