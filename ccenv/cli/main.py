@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.options import usage_message
 from ccenv.errors import CcenvError, did_you_mean, one_line
 from ccenv.interrupts import interrupted, watch
 from ccenv.version import VERSION
@@ -145,7 +146,7 @@ def _outcome(arguments: list[str]) -> int:
     except CcenvError as error:
         return _fail(str(error))
     except typer.TyperException as error:  # wrong usage
-        return _fail(error.format_message())
+        return _fail(usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except OSError as error:
