@@ -142,13 +142,13 @@ def equilibrium(
     Example: ccenv ode equilibrium bbr1 --flows 10 --buffer 7 --stability
     """
     from ccenv.engine.fluid.analysis import equilibria
-    from ccenv.engine.fluid.analysis.reduced import check_model
+    from ccenv.engine.fluid.analysis.reduced import known_model
     from ccenv.engine.fluid.analysis.stability import stability as analyse
 
-    check_model(model)
+    chosen = known_model(model)
     path = _bottleneck(flows, buffer, rate, rtt_ms, delay_ms)
     find: Any = equilibria.find_equilibrium if numeric else equilibria.equilibrium
-    point = find(model, path)
+    point = find(chosen, path)
     out = asdict(point) | {
         "flows": path.flows,
         "capacity_Bps": path.capacity_Bps,
@@ -194,11 +194,11 @@ def phase(
     """
     from ccenv.benchmarks.fluid.plots import phase_figure, save
     from ccenv.engine.fluid.analysis.phase import phase_portrait
-    from ccenv.engine.fluid.analysis.reduced import check_model
+    from ccenv.engine.fluid.analysis.reduced import known_model
 
-    check_model(model)
+    chosen = known_model(model)
     _check_picture(out)
-    portrait = phase_portrait(model, _bottleneck(flows, buffer, rate, rtt_ms, delay_ms), plane)
+    portrait = phase_portrait(chosen, _bottleneck(flows, buffer, rate, rtt_ms, delay_ms), plane)
     save(phase_figure(portrait), out)
     ends = [line[-1] for line in portrait.trajectories]
     if json:
@@ -293,7 +293,7 @@ def report(
     shown = [f"trace_{cca}_{queue}" for cca in ("bbr1", "bbr2", "reno", "cubic") for queue in ("droptail", "red")]
     traces = [simulate(load_scenario(trace, params=params), 5e-3) for trace in shown]
     deep = _bottleneck(10, 7.0, 100.0, None, 10.0)
-    portraits = [phase_portrait(model, deep) for model in ("bbr1", "bbr2")]  # type: ignore[arg-type]
+    portraits = [phase_portrait(model, deep) for model in ("bbr1", "bbr2")]
     portraits.append(phase_portrait("bbr1", _bottleneck(2, 1.0, 100.0, None, 10.0), "shares"))
     write_atomic(out, report_html(chosen, cells, packets, traces, portraits).encode())
     if json:
