@@ -29,7 +29,7 @@ def run(
     only: Annotated[
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Play at most so many unfinished cells.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Largest number of unfinished cells to play.")] = None,
     backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
     jobs: ProcessesOption = None,
     fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,

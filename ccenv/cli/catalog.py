@@ -1,4 +1,4 @@
-"""``ccenv list`` and ``ccenv show``: what there is, and what each thing is."""
+"""``ccenv list`` and ``ccenv show``: names of all things that ccenv ships, and each thing in full."""
 
 from __future__ import annotations
 

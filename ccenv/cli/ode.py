@@ -334,7 +334,7 @@ def _constants(given: list[str] | None) -> dict[str, float] | None:
 
 
 def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
-    """Return a sweep with changed values; of its buffers only some, if asked. Raises InputError for one that it does not have."""
+    """Return a sweep with changed values and, if asked, fewer buffers. Raises InputError for a buffer that the sweep lacks."""
     from ccenv.engine.fluid.files import load_sweep
     from ccenv.errors import InputError
 

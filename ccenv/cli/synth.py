@@ -37,13 +37,11 @@ def command(
     plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
         int,
-        typer.Option(min=0, help="Bisect the best provable utilisation and inflight of so many solutions, and rank them."),
+        typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected)."),
     ] = 0,
     lemmas: Annotated[
         float,
-        typer.Option(
-            min=0, help="With --bounds: so many seconds for lemmas F.1 to F.7 of each with bisected constants; resumable."
-        ),
+        typer.Option(min=0, help="With --bounds: seconds for lemmas F.1 to F.7 of each, with bisected constants; resumable."),
     ] = 0.0,
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
     json: JsonOption = False,

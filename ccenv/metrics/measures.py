@@ -188,7 +188,7 @@ def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
 
 
 def completion_times_s(times_s: Any, delivered_bytes: Any, size_bytes: float, every_s: float, start_s: float) -> list[float]:
-    """Return how long each of a flow's transfers took, those that were done: transfer k is offered at start_s + k * every_s.
+    """Return how long each finished transfer of a flow took; transfer k is offered at start_s + k * every_s.
 
     Args:
         times_s: (T,) ascending.

@@ -119,7 +119,7 @@ class RunWindow:
 
     @cached_property
     def rates_Bps(self) -> np.ndarray:
-        """Throughput of each flow over the time in which it was to send, (N,) bytes/s; not a number if that is none."""
+        """Throughput of each flow while it was to send, (N,) bytes/s; not a number for a flow without such time."""
         seconds = [self.seconds(flow) for flow in self.flows]
         return np.array(
             [self.grown(f, "goodput_bytes") / s if s > 0 else UNDEFINED for f, s in zip(self.flows, seconds, strict=True)]

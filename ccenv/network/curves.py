@@ -105,7 +105,7 @@ class Curves:
         return exact - ahead, most
 
     def delayed(self, curve: Floats, steps: int, before: float = -np.inf) -> Floats:
-        """Return a curve (T+1,) so many steps earlier; ``before`` stands for rows before row 0 (-inf: no lower bound)."""
+        """Return a curve (T+1,) delayed by a number of steps; ``before`` fills the rows before row 0 (-inf: no lower bound)."""
         out = np.full_like(curve, before)
         out[steps:] = curve[: max(0, len(curve) - steps)]
         return out
