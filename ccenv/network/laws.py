@@ -278,7 +278,7 @@ def red_share(c: Curves, average_bytes: float, margin_bytes: Floats) -> Floats:
 def loss_split(c: Curves) -> Floats:
     """Congestive loss hits the flows in proportion to what each brought to the bottleneck in the step."""
     reached = c.reached.sum(axis=1, keepdims=True)
-    share = np.divide(c.reached, reached, out=np.zeros_like(c.reached), where=reached > 0)
+    share: Floats = np.divide(c.reached, reached, out=np.zeros_like(c.reached), where=reached > 0)
     return np.abs(c.lost_congestive - share * c.lost_congestive_total[:, None])
 
 
