@@ -103,8 +103,8 @@ def rate_option(help: str) -> Any:
     return quantity_option("--rate", MBPS, help)
 
 
-JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Parallel workers; they change the time, not the answer.")]
-ProcessesOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Parallel workers; one per core by default.")]
+JobsOption = Annotated[int, typer.Option("--jobs", help="Parallel workers; they change the time, not the answer.")]
+ProcessesOption = Annotated[int | None, typer.Option("--jobs", help="Parallel workers; one per core by default.")]
 
 
 def usage_message(error: typer.TyperException) -> str:

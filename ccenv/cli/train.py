@@ -37,7 +37,7 @@ def command(
     record: Annotated[Path | None, typer.Option(help="Add results, and an attack on each sender, to this JSON file.")] = None,
     shipped: Annotated[bool, typer.Option("--shipped", help="All shipped configs with their seeds; needs --record.")] = False,
     page: Annotated[Path | None, typer.Option(help="With --shipped: put the record's tables into this page.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="With --shipped: runs at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(help="With --shipped: runs at a time.")] = 1,
     json: JsonOption = False,
 ) -> None:
     """Train a sender or a network; the same command goes on with an interrupted run (docs/training.md).
