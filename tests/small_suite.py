@@ -33,13 +33,7 @@ def small(**changes: Any) -> dict[str, Any]:
                 "stagger_rtts": 2,
             },
         ],
-        "metrics": {
-            "utilisation": "higher",
-            "queueing_delay_mean_s": "lower",
-            "loss_fraction": "lower",
-            "jain_index": "higher",
-            "power": "higher",
-        },
+        "metrics": ["utilisation", "queueing_delay_mean_s", "loss_fraction", "jain_index", "power"],
     }
     return {**data, **changes}
 

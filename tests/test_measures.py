@@ -32,7 +32,7 @@ def test_s_fairness_looks_at_throughput_since_the_start() -> None:
 def test_harm_by_hand() -> None:
     assert measures.harm(10, 5) == pytest.approx(0.5)
     assert measures.harm(10, 12) == pytest.approx(-0.2)
-    assert measures.harm(10, 40, higher_is_better=False) == pytest.approx(0.75)
+    assert measures.harm(10, 40, sign=-1.0) == pytest.approx(0.75)
     with pytest.raises(InputError, match="alone is 0"):
         measures.harm(0, 1)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.trace import METRICS, Window, get_metric, measure, quantile_of_segments
+from ccenv.metrics.table import METRICS, OF_RUN, OF_TRACE, measure
+from ccenv.metrics.trace import Window, quantile_of_segments
 from ccenv.network.path import FlowPath, Path, make_path
 from ccenv.network.trace import Trace, TraceHeader
 
@@ -45,7 +46,7 @@ QUEUE = by_hand([0, 1000, 3000, 3000], [0, 1000, 2000, 3000])
 
 
 def test_delays_of_a_burst() -> None:
-    values = measure(whole(QUEUE), METRICS)
+    values = measure(whole(QUEUE), OF_TRACE)
     assert values["utilisation"] == 1.0  # 3000 of 3 s * 1000
     assert values["queueing_delay_mean_s"] == pytest.approx((1000 * 0 + 2000 * 0.5) / 3000)
     # 95 % of 3000 bytes: byte 2850 is 1850 into the burst, which takes 2000 bytes to reach 1 s
@@ -56,7 +57,7 @@ def test_delays_of_a_burst() -> None:
 
 def test_the_window_leaves_out_the_warm_up() -> None:
     window = Window(QUEUE, 2, 3)  # the last 1000 bytes: delay from 0.5 to 1 s
-    values = measure(window, METRICS)
+    values = measure(window, OF_TRACE)
     assert values["utilisation"] == 1.0
     assert values["queueing_delay_mean_s"] == pytest.approx(0.75)
     assert values["queueing_delay_p95_s"] == pytest.approx(0.5 + 0.95 * 0.5, abs=1e-9)
@@ -70,13 +71,13 @@ def test_held_bytes_wait_while_the_curve_is_flat() -> None:
         "queueing_delay_mean_s": pytest.approx(2.0),
         "queueing_delay_p95_s": pytest.approx(2.0, abs=1e-9),
     }
-    assert get_metric("utilisation").compute(window) == pytest.approx(1 / 3)
+    assert OF_TRACE["utilisation"](window) == pytest.approx(1 / 3)
 
 
 def test_loss_is_no_delay() -> None:
     # 2000 sent, 500 lost at once, 1500 enter during step 1 and leave by 1.5 s: delay runs from 0 to 0.5 s.
     trace = by_hand([0, 2000, 2000], [0, 1000, 1500], [0, 500, 500])
-    values = measure(whole(trace), METRICS)
+    values = measure(whole(trace), OF_TRACE)
     assert values["loss_fraction"] == 0.25
     # bytes 0-1000 enter until 2/3 s, leave until 1 s: 0 to 1/3; bytes 1000-1500 enter until 1 s and leave until 2 s: 1/3 to 1
     assert values["queueing_delay_mean_s"] == pytest.approx((1000 * (1 / 6) + 500 * (2 / 3)) / 1500)
@@ -84,11 +85,9 @@ def test_loss_is_no_delay() -> None:
 
 def test_jain_index_of_two_flows() -> None:
     sent = [[0, 0], [900, 300]]
-    assert get_metric("jain_index").compute(whole(by_hand(sent, sent, rtts_s=(1.0, 1.0)))) == pytest.approx(
-        1200**2 / (2 * 900000)
-    )
+    assert OF_TRACE["jain_index"](whole(by_hand(sent, sent, rtts_s=(1.0, 1.0)))) == pytest.approx(1200**2 / (2 * 900000))
     alone = [[0, 0], [900, 0]]
-    assert get_metric("jain_index").compute(whole(by_hand(alone, alone, rtts_s=(1.0, 1.0)))) == 0.5
+    assert OF_TRACE["jain_index"](whole(by_hand(alone, alone, rtts_s=(1.0, 1.0)))) == 0.5
 
 
 def test_power_weighs_propagation_delays_by_bytes() -> None:
@@ -96,11 +95,11 @@ def test_power_weighs_propagation_delays_by_bytes() -> None:
     delivered = [[0, 0], [0, 0], [750, 250]]  # all bytes wait one second
     window = whole(by_hand(sent, delivered, rtts_s=(1.0, 3.0)))
     rtt_s = 0.75 * 1 + 0.25 * 3
-    assert get_metric("power").compute(window) == pytest.approx(0.5 * rtt_s / (rtt_s + 1.0))
+    assert OF_TRACE["power"](window) == pytest.approx(0.5 * rtt_s / (rtt_s + 1.0))
 
 
 def test_a_starved_sender_has_no_delay_and_no_power() -> None:
-    values = measure(whole(by_hand([0, 0, 0], [0, 0, 0])), METRICS)
+    values = measure(whole(by_hand([0, 0, 0], [0, 0, 0])), OF_TRACE)
     assert values["utilisation"] == values["power"] == 0.0
     for name in ("queueing_delay_mean_s", "queueing_delay_p95_s", "loss_fraction", "jain_index"):
         assert math.isnan(values[name])
@@ -110,7 +109,7 @@ def test_bytes_of_an_unknown_past_have_no_delay() -> None:
     trace = by_hand([500, 1500, 1500], [0, 1000, 1500])  # 500 bytes were there before row 0
     # only bytes 500-1500 count, and enter at (b - 500)/1000: 500-1000 leave at b/1000, half a second later; 1000-1500 leave in
     # step 2, from half a second to one second later
-    assert get_metric("queueing_delay_mean_s").compute(whole(trace)) == pytest.approx((0.5 + 0.75) / 2)
+    assert OF_TRACE["queueing_delay_mean_s"](whole(trace)) == pytest.approx((0.5 + 0.75) / 2)
 
 
 def test_quantile_of_points_and_ranges() -> None:
@@ -150,7 +149,7 @@ def test_mean_delay_agrees_with_the_engine_and_with_littles_law() -> None:
     delivered = S[-1]
     late = np.maximum(0.0, E - delivered)  # the area of what is still under way does not count
     area -= float((late[1:] + late[:-1]).sum() / 2 * trace.header.dt_s)
-    mean_s = get_metric("queueing_delay_mean_s").compute(window)
+    mean_s = OF_TRACE["queueing_delay_mean_s"](window)
     assert mean_s == pytest.approx(area / delivered, rel=1e-3)
     totals = engine.totals()
     seen_s = float(totals["delay_byte_s"][0, 0] / totals["acked"][0, 0])  # at the sender, one Rm later, by whole acknowledgements
@@ -158,8 +157,10 @@ def test_mean_delay_agrees_with_the_engine_and_with_littles_law() -> None:
 
 
 def test_directions() -> None:
-    assert get_metric("utilisation").worse(0.5, 0.6)
-    assert get_metric("loss_fraction").worse(0.6, 0.5)
+    assert METRICS["utilisation"].worse(0.5, 0.6)
+    assert METRICS["loss_fraction"].worse(0.6, 0.5)
+    with pytest.raises(InputError, match="no better or worse value"):
+        METRICS["first_share_pct"].worse(0.6, 0.5)
 
 
 def test_refusals() -> None:
@@ -175,7 +176,14 @@ def test_refusals() -> None:
 
 def test_the_table_in_the_docs_is_the_table_in_the_code() -> None:
     page = (FilePath(__file__).parents[1] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (higher|lower) \|", page, re.MULTILINE)
-    assert rows == [(m.name, m.unit or "1", m.direction) for m in METRICS.values()]
-    for name in METRICS:
-        assert "Reference:" in str(METRICS[name].compute.__doc__)
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (higher|lower|neither) \| (\S.*?) \| (.*) \|$", page, re.MULTILINE)
+    assert rows == [(m.name, m.unit or "1", m.direction, ", ".join(m.sources), m.meaning) for m in METRICS.values()]
+
+
+def test_every_metric_of_a_trace_names_its_source() -> None:
+    for function in OF_TRACE.values():
+        assert "Reference:" in str(function.__doc__)
+
+
+def test_every_metric_is_computed_from_something() -> None:
+    assert {*OF_TRACE, *OF_RUN} == set(METRICS)

@@ -78,6 +78,7 @@ AGENTS.add(
 )
 
 _ZOO = "ccenv.agents.learned.zoo:"
+_PROVED = "program with verified lemmas; its name ends with the proved utilisation in per cent (docs/distillation.md)"
 for _name, _tag, _summary in (
     ("learned_nominal", "learned", "policy by PPO (figures: docs/learning.md)"),
     ("learned_robust", "learned", "policy by PPO and rounds against attacks"),
@@ -85,9 +86,9 @@ for _name, _tag, _summary in (
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal (figures: docs/distillation.md)"),
     ("learned_robust_d4", "distilled", "program distilled from learned_robust, polished against attacks too"),
     ("learned_low_delay_d4", "distilled", "program distilled from learned_low_delay"),
-    ("learned_nominal_u54", "distilled", "program with verified lemmas, u = 0.54 (what that says: docs/distillation.md)"),
-    ("learned_nominal_u70", "distilled", "program with verified lemmas, u = 0.70"),
-    ("learned_nominal_u78", "distilled", "program with verified lemmas, u = 0.78"),
+    ("learned_nominal_u54", "distilled", _PROVED),
+    ("learned_nominal_u70", "distilled", _PROVED),
+    ("learned_nominal_u78", "distilled", _PROVED),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
 

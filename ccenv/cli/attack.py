@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import STEPS, fresh_option, out_option, quantity_option, rate_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def command(
     *,
     model: Annotated[str, typer.Option(help="Network model: cbr_delay, ccac or strong.")] = "ccac",
     path: Annotated[str, typer.Option(help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md).")] = "deep",
-    link_rate_mbps: Annotated[float | None, typer.Option(help="C instead of the path's.")] = None,
+    rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
     jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
     buffer_bdp: Annotated[float | None, typer.Option(help="Buffer in units of C*Rm instead of the path's.")] = None,
@@ -35,15 +36,15 @@ def command(
         typer.Option(help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel."),
     ] = None,
     ratio: Annotated[float | None, typer.Option(help="Throughput ratio that the starvation adversaries aim at.")] = None,
-    budget: Annotated[int, typer.Option(help="Engine steps of flows, all adversaries together.")] = 20_000_000,
+    budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows, all adversaries together.")] = 20_000_000,
     seed: Annotated[int, typer.Option(help="Decides searches and senders.")] = 0,
     timing: Annotated[str, typer.Option(help="engine, or smt: proof timing, one step per Rm.")] = "engine",
     steps_per_rtt: Annotated[int | None, typer.Option(help="K, engine steps per Rm; default 8, in proof timing 1.")] = None,
     warmup_rtts: Annotated[int, typer.Option(help="Rm before the measured window; the attack runs already.")] = 60,
     window_rtts: Annotated[int, typer.Option(help="Rm measured.")] = 60,
     calm_rtts: Annotated[int, typer.Option(help="Rm at the start in which the network is kind.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder of result and traces; runs/attack/... by default.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard what an interrupted attack has finished.")] = False,
+    out: Annotated[Path | None, out_option("Folder of result and traces; runs/attack/... by default.")] = None,
+    fresh: Annotated[bool, fresh_option("Discard what an interrupted attack has finished.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Attack a sender with every adversary of a panel; the traces found are checked and stored.
@@ -63,7 +64,7 @@ def command(
     from ccenv.provenance import code_hash
 
     sender = make_sender(agent)
-    where = _path(path, link_rate_mbps, rtt_ms, jitter_rtts, buffer_bdp)
+    where = _path(path, rate, rtt_ms, jitter_rtts, buffer_bdp)
     adversaries = _with_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {
         "model": model,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import ProcessesOption, fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -21,17 +22,17 @@ RUNS = Path("runs")
 def run(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="A shipped suite (ccenv list suites) or a YAML file.")],
     *,
-    out: Annotated[Path | None, typer.Option(help="Folder of the results; runs/bench/SUITE by default.")] = None,
+    out: Annotated[Path | None, out_option("Folder of the results; runs/bench/SUITE by default.")] = None,
     agent: Annotated[
         list[str] | None, typer.Option(help="A further sender: name, program or trained policy. Repeatable.")
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Play at most so many unfinished cells.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Largest number of unfinished cells to play.")] = None,
     backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="Processes to use; one per core by default.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard finished cells.")] = False,
+    jobs: ProcessesOption = None,
+    fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Run a suite; what is already finished is kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
@@ -52,7 +53,7 @@ def run(
             only=only or (),
             limit=limit,
             backend=backend,
-            workers=workers,
+            workers=jobs,
             fresh=fresh,
             progress=show,
         )

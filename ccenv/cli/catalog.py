@@ -1,22 +1,24 @@
-"""``ccenv list`` and ``ccenv show``: what there is, and what each thing is."""
+"""``ccenv list`` and ``ccenv show``: names of all things that ccenv ships, and each thing in full."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.shown_files import policy_text, show_path
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, is_folder
 from ccenv.network.model import MODELS, Model
 from ccenv.registry import Entry, Registry
 
 if TYPE_CHECKING:
-    from ccenv.network.sender import MlpSender
+    from ccenv.metrics.table import Metric
 
 SUITES = "ccenv.benchmarks.suites"
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "synth", "verify", "ode")}
@@ -42,7 +44,7 @@ class Item:
 
 
 def _models() -> list[Item]:
-    return [Item(m.name, "models", m.source, (), lambda m=m: _model_text(m)) for m in MODELS.values()]  # type: ignore[misc]
+    return [Item(m.name, "models", m.source, (), partial(_model_text, m)) for m in MODELS.values()]
 
 
 def _model_text(model: Model) -> str:
@@ -60,8 +62,27 @@ def _model_text(model: Model) -> str:
     return "\n".join([*lines, *(f"  - {text}" for has, text in moves if has)])
 
 
+def _metrics() -> list[Item]:
+    from ccenv.metrics.table import METRICS
+
+    return [
+        Item(m.name, "metrics", m.meaning, (m.unit or "1", m.direction, *m.sources), partial(_metric_text, m))
+        for m in METRICS.values()
+    ]
+
+
+def _metric_text(metric: Metric) -> str:
+    import inspect
+
+    better = "neither value is better" if metric.direction == "neither" else f"{metric.direction} is better"
+    parts = [f"{metric.name} ({metric.unit or 'no unit'}; {better}): {metric.meaning}"]
+    functions = (("a trace", metric.of_trace), ("a packet run", metric.of_run))
+    parts += [f"from {source}: {inspect.getdoc(function)}" for source, function in functions if function is not None]
+    return "\n\n".join(parts)
+
+
 def _registered(kind: str, registry: Registry, text: Callable[[Entry], str]) -> list[Item]:
-    return [Item(e.name, kind, e.summary, e.tags, lambda e=e: text(e)) for e in registry]  # type: ignore[misc]
+    return [Item(e.name, kind, e.summary, e.tags, partial(text, e)) for e in registry]
 
 
 def _agents() -> list[Item]:
@@ -82,13 +103,6 @@ def _agent_text(entry: Entry) -> str:
     if isinstance(sender, MlpSender):
         return policy_text(sender)
     return _source_text(entry)
-
-
-def policy_text(sender: MlpSender) -> str:
-    """Describe a policy in one line."""
-    sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
-    layers = " -> ".join(str(size) for size in sizes)
-    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
 
 
 def _adversaries() -> list[Item]:
@@ -136,8 +150,12 @@ def _files(kind: str, package: str, prefix: str) -> list[Item]:
         file = find_data(package, name, ".yaml", kind)
         first = file.read_text(encoding="utf-8").partition("\n")[0]
         summary = first.removeprefix("#").strip() if first.startswith("#") else ""
-        items.append(Item(prefix + name, kind, summary, (), lambda f=file: f.read_text(encoding="utf-8").rstrip()))  # type: ignore[misc]
+        items.append(Item(prefix + name, kind, summary, (), partial(_file_text, file)))
     return items
+
+
+def _file_text(file: Path) -> str:
+    return file.read_text(encoding="utf-8").rstrip()
 
 
 KINDS: dict[str, Callable[[], list[Item]]] = {
@@ -145,6 +163,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "models": _models,
     "agents": _agents,
     "adversaries": _adversaries,
+    "metrics": _metrics,
     "suites": _suites,
     "configs": _configs,
 }
@@ -161,7 +180,7 @@ def list_command(
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List what ccenv ships: envs, models, agents, adversaries, suites or configs.
+    """List what ccenv ships: envs, models, agents, adversaries, metrics, suites or configs.
 
     Example: ccenv list agents
     """
@@ -191,8 +210,6 @@ def show_command(
         item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name
     ]
     if not found and kind is None and (is_file(name) or is_folder(name)):
-        from ccenv.cli.shown_files import show_path
-
         kind, text = show_path(Path(name))
         if json:
             print_json({"name": name, "kind": kind, "text": text})

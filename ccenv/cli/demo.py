@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from ccenv.cli.options import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
@@ -97,7 +96,7 @@ def stages_of(plan: Plan, out: Path) -> list[Stage]:
             ("bench", "run", plan.suite, *bench, "--out", str(out / "bench" / "suite")),
             _tell_bench,
         ),
-        Stage("verify", f"verify {plan.program}", (*verify, "--output", str(out / "counterexamples")), _tell_verdict, report),
+        Stage("verify", f"verify {plan.program}", (*verify, "-o", str(out / "counterexamples")), _tell_verdict, report),
         Stage(
             "record",
             "put the verdict among the records",
@@ -220,8 +219,8 @@ def _save(out: Path, done: dict[str, dict[str, Any]]) -> None:
 
 def command(
     *,
-    out: Annotated[Path, typer.Option(help="Folder of everything that the demo makes.")] = Path("runs") / "demo",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew instead of keeping finished stages.")] = False,
+    out: Annotated[Path, out_option("Folder of everything that the demo makes.")] = Path("runs") / "demo",
+    fresh: Annotated[bool, fresh_option("Start anew instead of keeping finished stages.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Train a sender, attack it, bench it, verify a program and make the leaderboard page: a few minutes on two cores.

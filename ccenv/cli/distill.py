@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.options import out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 PROVED_BY_DEFAULT = 0.54
@@ -22,16 +23,16 @@ def command(
         list[float] | None, typer.Option(help=f"Utilisation to prove; {PROVED_BY_DEFAULT} by default. Repeatable: a frontier.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of paths, search and solver pool.")] = 0,
-    budget: Annotated[float, typer.Option(help="Wall seconds for the loop of each proof.")] = 900.0,
+    budget: Annotated[float, seconds_option("--budget", "Wall time for the loop of each proof.")] = 900.0,
     rounds: Annotated[int, typer.Option(help="Rounds of each loop at most.")] = 40,
-    time_limit: Annotated[float, typer.Option(help="Seconds per solver call.")] = 300.0,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 300.0,
     recheck: Annotated[str | None, typer.Option(help="Second solver for the final proofs: yices or cvc5.")] = None,
     timeouts: Annotated[
         str | None, typer.Option(help="Also decide what belief time-outs change for proved programs: artefact or paper.")
     ] = None,
     n_paths: Annotated[int, typer.Option("--paths", help="Paths of the search; the reported score is on 1,024 others.")] = 256,
     generations: Annotated[int, typer.Option(help="Generations of the polish.")] = 16,
-    out: Annotated[Path | None, typer.Option(help="Folder; runs/distill-NAME-SEED by default.")] = None,
+    out: Annotated[Path | None, out_option("Folder; runs/distill-NAME-SEED by default.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Distil a learned policy into a belief program; the same command goes on with an interrupted run (docs/distillation.md).

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ccenv.cli.options import STEPS, out_option, quantity_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text, to_plain
 
 DEFAULT = (
@@ -25,10 +26,10 @@ def command(
     *,
     buffer: Annotated[str, typer.Option(help="large (6 BDP), small (C*D/2) or infinite.")] = "large",
     samples: Annotated[int, typer.Option("--T", help="Length of the envelope's traces in samples one Rm apart.")] = 7,
-    budget: Annotated[int, typer.Option(help="Engine steps of flows per row.")] = 20_000_000,
+    budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows per row.")] = 20_000_000,
     seed: Annotated[int, typer.Option(help="Decides searches and solver.")] = 0,
-    time_limit: Annotated[float, typer.Option(help="Seconds per solver call; what takes longer proves nothing.")] = 120.0,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the table as JSON.")] = None,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call; a longer one proves nothing.")] = 120.0,
+    out: Annotated[Path | None, out_option("Write the table as JSON.", "FILE")] = None,
     json: JsonOption = False,
 ) -> int:
     """Compare found and proved utilisation in proof timing, window by window alike (docs/adversaries.md).
@@ -63,14 +64,14 @@ def command(
     met = {make_sender(spec).name: trained_on_scenes(spec) for spec in senders or DEFAULT}
     told = [row.to_dict() | {"trained_on_scenes": met[row.sender]} for row in rows]
     data = {**asked, "machine": machine(), "versions": versions(), "rows": told}
-    if output is not None:
-        write_atomic(output, (json_module.dumps(to_plain(data), indent=1, allow_nan=False) + "\n").encode())
+    if out is not None:
+        write_atomic(out, (json_module.dumps(to_plain(data), indent=1, allow_nan=False) + "\n").encode())
     if json:
         print_json(data)
     else:
         columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "cold", "gap", "adversary", "legal"]
         table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
         print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
-        if output is not None:
-            print_text(f"wrote {output}")
+        if out is not None:
+            print_text(f"wrote {out}")
     return EXIT_BELOW if any(row.holds is False for row in rows) else 0

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.options import usage_message
 from ccenv.errors import CcenvError, did_you_mean, one_line
 from ccenv.interrupts import interrupted, watch
 from ccenv.version import VERSION
@@ -40,7 +41,9 @@ class Group:
 # One line per command, in the order of ``ccenv --help``. To add one, write ccenv/cli/NAME.py and add its line.
 GROUPS: tuple[Group, ...] = (
     Group("demo", "ccenv.cli.demo", "The main job end to end: train, attack, bench, verify, leaderboard page."),
-    Group("list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, suites or configs.", "list_command"),
+    Group(
+        "list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, metrics, suites, configs.", "list_command"
+    ),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
     Group("distill", "ccenv.cli.distill", "Distil a learned policy into a belief program, and prove it."),
@@ -143,7 +146,7 @@ def _outcome(arguments: list[str]) -> int:
     except CcenvError as error:
         return _fail(str(error))
     except typer.TyperException as error:  # wrong usage
-        return _fail(error.format_message())
+        return _fail(usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except OSError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ RunsOption = Annotated[int, typer.Option("--packet-runs", min=0, help="Runs per 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="bbr1 or bbr2.")]
 FlowsOption = Annotated[int, typer.Option(help="Number of flows.")]
 BufferOption = Annotated[float, typer.Option(help="Buffer in units of rate x bottleneck delay.")]
-RateOption = Annotated[float, typer.Option("--rate-mbps", help="Bottleneck rate.")]
+RateOption = Annotated[float, rate_option("Bottleneck rate.")]
 RttOption = Annotated[list[float] | None, typer.Option("--rtt-ms", help="Propagation RTT (default 35); repeat for each flow.")]
 DelayOption = Annotated[float, typer.Option("--delay-ms", help="One-way bottleneck delay, the unit of --buffer.")]
 
@@ -37,7 +38,7 @@ def run(
     name: NameArgument,
     params: ParamsOption = None,
     step_ms: StepOption = None,
-    duration_s: Annotated[float | None, typer.Option("--duration-s", help="Simulated time (default: the file's).")] = None,
+    duration: Annotated[float | None, seconds_option("--duration", "Simulated time (default: the file's).")] = None,
     constants: SetOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the traces, as in Figs. 4 and 5, to this .png or .svg.")] = None,
     variables: Annotated[Path | None, typer.Option(help="Draw a flow's variables, as in Fig. 2, to this .png or .svg.")] = None,
@@ -51,7 +52,7 @@ def run(
     from ccenv.engine.fluid.files import load_scenario
     from ccenv.engine.fluid.simulate import simulate
 
-    scenario = load_scenario(name, params=params, step_ms=step_ms, duration_s=duration_s, overrides=_constants(constants))
+    scenario = load_scenario(name, params=params, step_ms=step_ms, duration_s=duration, overrides=_constants(constants))
     drawn = [p for p in (plot, variables) if p is not None]
     for picture in drawn:
         _check_picture(picture)
@@ -129,7 +130,7 @@ def equilibrium(
     model: ModelArgument,
     flows: FlowsOption = 10,
     buffer: BufferOption = 7.0,
-    rate_mbps: RateOption = 100.0,
+    rate: RateOption = 100.0,
     rtt_ms: RttOption = None,
     delay_ms: DelayOption = 10.0,
     numeric: Annotated[bool, typer.Option(help="Search with the reduced model instead of using the theorems.")] = False,
@@ -141,13 +142,13 @@ def equilibrium(
     Example: ccenv ode equilibrium bbr1 --flows 10 --buffer 7 --stability
     """
     from ccenv.engine.fluid.analysis import equilibria
-    from ccenv.engine.fluid.analysis.reduced import check_model
+    from ccenv.engine.fluid.analysis.reduced import known_model
     from ccenv.engine.fluid.analysis.stability import stability as analyse
 
-    check_model(model)
-    path = _bottleneck(flows, buffer, rate_mbps, rtt_ms, delay_ms)
+    chosen = known_model(model)
+    path = _bottleneck(flows, buffer, rate, rtt_ms, delay_ms)
     find: Any = equilibria.find_equilibrium if numeric else equilibria.equilibrium
-    point = find(model, path)
+    point = find(chosen, path)
     out = asdict(point) | {
         "flows": path.flows,
         "capacity_Bps": path.capacity_Bps,
@@ -178,10 +179,10 @@ def equilibrium(
 @app.command()
 def phase(
     model: ModelArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="Picture to write: .png or .svg.")],
+    out: Annotated[Path, out_option("Picture to write: .png or .svg.")],
     flows: FlowsOption = 10,
     buffer: BufferOption = 7.0,
-    rate_mbps: RateOption = 100.0,
+    rate: RateOption = 100.0,
     rtt_ms: RttOption = None,
     delay_ms: DelayOption = 10.0,
     plane: Annotated[str, typer.Option(help="queue: total estimate and queue; shares: estimates of two flows.")] = "queue",
@@ -193,18 +194,18 @@ def phase(
     """
     from ccenv.benchmarks.fluid.plots import phase_figure, save
     from ccenv.engine.fluid.analysis.phase import phase_portrait
-    from ccenv.engine.fluid.analysis.reduced import check_model
+    from ccenv.engine.fluid.analysis.reduced import known_model
 
-    check_model(model)
-    _check_picture(output)
-    portrait = phase_portrait(model, _bottleneck(flows, buffer, rate_mbps, rtt_ms, delay_ms), plane)  # type: ignore[arg-type]
-    save(phase_figure(portrait), output)
+    chosen = known_model(model)
+    _check_picture(out)
+    portrait = phase_portrait(chosen, _bottleneck(flows, buffer, rate, rtt_ms, delay_ms), plane)
+    save(phase_figure(portrait), out)
     ends = [line[-1] for line in portrait.trajectories]
     if json:
         starts = [line[0] for line in portrait.trajectories]
-        print_json({"picture": output, "axes": portrait.labels, "equilibrium": portrait.rest, "starts": starts, "ends": ends})
+        print_json({"picture": out, "axes": portrait.labels, "equilibrium": portrait.rest, "starts": starts, "ends": ends})
     else:
-        print_text(f"wrote {output}")
+        print_text(f"wrote {out}")
 
 
 @app.command()
@@ -265,7 +266,7 @@ def compare(
 
 @app.command()
 def report(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="Page to write: .html.")],
+    out: Annotated[Path, out_option("Page to write: .html.")],
     name: NameArgument = "validation",
     params: ParamsOption = None,
     step_ms: StepOption = None,
@@ -284,21 +285,21 @@ def report(
     from ccenv.errors import InputError
     from ccenv.files import write_atomic
 
-    if output.suffix != ".html":
-        raise InputError(f"the page ends in '.html' (got {output.suffix!r})")
+    if out.suffix != ".html":
+        raise InputError(f"the page ends in '.html' (got {out.suffix!r})")
     chosen = load_sweep(name, params=params, step_ms=step_ms)
     cells = chosen.run(threads)
     packets = _packet_cells(chosen, packet_runs)
     shown = [f"trace_{cca}_{queue}" for cca in ("bbr1", "bbr2", "reno", "cubic") for queue in ("droptail", "red")]
     traces = [simulate(load_scenario(trace, params=params), 5e-3) for trace in shown]
     deep = _bottleneck(10, 7.0, 100.0, None, 10.0)
-    portraits = [phase_portrait(model, deep) for model in ("bbr1", "bbr2")]  # type: ignore[arg-type]
+    portraits = [phase_portrait(model, deep) for model in ("bbr1", "bbr2")]
     portraits.append(phase_portrait("bbr1", _bottleneck(2, 1.0, 100.0, None, 10.0), "shares"))
-    write_atomic(output, report_html(chosen, cells, packets, traces, portraits).encode())
+    write_atomic(out, report_html(chosen, cells, packets, traces, portraits).encode())
     if json:
-        print_json({"page": output, "sweep": chosen, "cells": cells, "packets": packets} | _provenance())
+        print_json({"page": out, "sweep": chosen, "cells": cells, "packets": packets} | _provenance())
     else:
-        print_text(f"wrote {output}")
+        print_text(f"wrote {out}")
 
 
 def _packet_cells(chosen: Sweep, runs: int) -> list[dict[str, Any]]:
@@ -333,7 +334,7 @@ def _constants(given: list[str] | None) -> dict[str, float] | None:
 
 
 def _sweep(name: str, buffer: list[float] | None, **changes: Any) -> Sweep:
-    """Return a sweep with changed values; of its buffers only some, if asked. Raises InputError for one that it does not have."""
+    """Return a sweep with changed values and, if asked, fewer buffers. Raises InputError for a buffer that the sweep lacks."""
     from ccenv.engine.fluid.files import load_sweep
     from ccenv.errors import InputError
 
@@ -350,7 +351,7 @@ def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float]
 
     if flows < 1:
         raise InputError(f"flows must be at least 1 (got {flows})")
-    for name, value in (("buffer", buffer), ("rate-mbps", rate_mbps), ("delay-ms", delay_ms)):
+    for name, value in (("buffer", buffer), ("rate", rate_mbps), ("delay-ms", delay_ms)):
         if not value > 0:
             raise InputError(f"{name} must be above 0 (got {value:g})")
     rtts = rtt_ms or [35.0]
@@ -370,10 +371,11 @@ def _check_picture(path: Path) -> None:
 
 
 def _metric_pictures(cells: list[dict[str, Any]], folder: Path) -> list[Path]:
-    from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, save
+    from ccenv.benchmarks.fluid.plots import metric_figure, save
+    from ccenv.metrics.table import FLUID_METRICS
 
     written = []
-    for metric in METRICS:
+    for metric in FLUID_METRICS:
         written.append(folder / f"{metric}.png")
         save(metric_figure(cells, metric), written[-1])
     return written

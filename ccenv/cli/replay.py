@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def command(
         typer.Option("--as-adversary", metavar="SENDER", help="Play its network moves, over and over, against a sender."),
     ] = None,
     rtts: Annotated[int, typer.Option(help="Length of that run, in Rm.")] = 100,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="OUT", help="Write the engine's trace (.npz).")] = None,
+    out: Annotated[Path | None, out_option("Write the engine's trace (.npz).")] = None,
     json: JsonOption = False,
 ) -> int:
     """Run a solver's trace in the curve engine: same bytes sent, same network moves; compare the curves.
@@ -40,9 +41,9 @@ def command(
     else:
         data, run = _against(trace, as_adversary, rtts)
     data = {"file": str(file), "model": trace.header.model} | data
-    if output is not None:
-        run.save(output)
-        data["output"] = str(output)
+    if out is not None:
+        run.save(out)
+        data["output"] = str(out)
     if json:
         print_json(data)
     else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ccenv.errors import InputError
 from ccenv.foreign import parse_json, read_bounded, shown
+from ccenv.network.sender import MlpSender
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -98,9 +99,15 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 
 def _sender(path: Path) -> str:
     from ccenv.agents.learned import load_policy
-    from ccenv.cli.catalog import policy_text
 
     return policy_text(load_policy(path))
+
+
+def policy_text(sender: MlpSender) -> str:
+    """Describe a policy in one line."""
+    sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
+    layers = " -> ".join(str(size) for size in sizes)
+    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
 
 
 def _trace(path: Path) -> str:

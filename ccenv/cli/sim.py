@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.options import seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 
@@ -14,7 +15,7 @@ def command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario: YAML file or shipped name (ccenv list configs).")],
     *,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
-    duration: Annotated[float | None, typer.Option(help="Seconds to simulate, instead of the scenario's.")] = None,
+    duration: Annotated[float | None, seconds_option("--duration", "Time to simulate, instead of the scenario's.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rates, windows, RTTs and queues into this .png or .svg.")] = None,
     packet_log: Annotated[Path | None, typer.Option(help="Write what happened to each packet into this .npz.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz); one drop-tail link.")] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, require_extra
 from ccenv.files import locked
@@ -24,25 +25,23 @@ def command(
             metavar="QUERY | why QUERY PROGRAM", help="A shipped query or a YAML file; a program by its name or file."
         ),
     ],
-    jobs: Annotated[int, typer.Option(help="Solver workers; they change the time, not the answer.")] = 1,
+    jobs: JobsOption = 1,
     backend: Annotated[str, typer.Option(help="Where workers run: processes or ray.")] = "processes",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; by default a run goes on where it stopped.")] = False,
-    budget: Annotated[float | None, typer.Option(help="CPU seconds for the run, instead of the query's limits.budget_s.")] = None,
+    fresh: Annotated[bool, fresh_option("Start anew; by default a run goes on where it stopped.")] = False,
+    budget: Annotated[float | None, seconds_option("--budget", "CPU time, instead of the query's limits.budget_s.")] = None,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds per solver call, instead of the query's limits.call_s.")
+        float | None, seconds_option("--time-limit", "Time per solver call, instead of the query's limits.call_s.")
     ] = None,
     recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
+    out: Annotated[Path, out_option("Folder for runs, solutions and traces.")] = Path("runs/synth"),
     plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
         int,
-        typer.Option(min=0, help="Bisect the best provable utilisation and inflight of so many solutions, and rank them."),
+        typer.Option(min=0, help="Number of solutions to rank by their best provable utilisation and inflight (bisected)."),
     ] = 0,
     lemmas: Annotated[
         float,
-        typer.Option(
-            min=0, help="With --bounds: so many seconds for lemmas F.1 to F.7 of each with bisected constants; resumable."
-        ),
+        typer.Option(min=0, help="With --bounds: seconds for lemmas F.1 to F.7 of each, with bisected constants; resumable."),
     ] = 0.0,
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) about the run.")] = None,
     json: JsonOption = False,
@@ -69,7 +68,7 @@ def command(
     if len(words) == 3 and words[0] == "why":
         require_extra("z3", "verify")
         _refuse("why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain})
-        return _why(load_query(words[1]), words[2], output, json)
+        return _why(load_query(words[1]), words[2], out, json)
     if len(words) != 1:
         raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
     _check(recheck, {"--budget": budget, "--time-limit": time_limit})
@@ -81,8 +80,8 @@ def command(
         return _plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    with locked(run_folder(query, output), "synthesis"):
-        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
+    with locked(run_folder(query, out), "synthesis"):
+        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def check(
 @app.command()
 def plot(
     file: FileArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="Picture to write: .png or .svg.")],
+    out: Annotated[Path, out_option("Picture to write: .png or .svg.")],
     json: JsonOption = False,
 ) -> None:
     """Plot the curves, the queue, the rates and the beliefs of a trace.
@@ -69,11 +70,11 @@ def plot(
     from ccenv.network.plots import plot_trace
     from ccenv.network.trace import load_trace
 
-    plot_trace(load_trace(file), output)
+    plot_trace(load_trace(file), out)
     if json:
-        print_json({"file": str(file), "picture": str(output)})
+        print_json({"file": str(file), "picture": str(out)})
     else:
-        print_text(f"wrote {output}")
+        print_text(f"wrote {out}")
 
 
 @app.command()

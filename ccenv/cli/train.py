@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.cli.options import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def command(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting. Repeatable.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/CONFIG-SEED by default.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Discard what the folder holds of an earlier run.")] = False,
+    out: Annotated[Path | None, out_option("Folder of the run; runs/CONFIG-SEED by default.")] = None,
+    fresh: Annotated[bool, fresh_option("Discard what the folder holds of an earlier run.")] = False,
     seeds: Annotated[str | None, typer.Option(metavar="S,S,...", help="Train once per seed, one after the other.")] = None,
     record: Annotated[Path | None, typer.Option(help="Add results, and an attack on each sender, to this JSON file.")] = None,
     shipped: Annotated[bool, typer.Option("--shipped", help="All shipped configs with their seeds; needs --record.")] = False,
@@ -50,8 +51,8 @@ def command(
 
     overrides = [*(set_ or ()), *(assignments or ())]
     if shipped:
-        if config is not None or record is None or seeds is not None or restart:
-            raise InputError("--shipped trains all configs with their own seeds: give --record, no CONFIG, --seeds or --restart")
+        if config is not None or record is None or seeds is not None or fresh:
+            raise InputError("--shipped trains all configs with their own seeds: give --record, no CONFIG, --seeds or --fresh")
         _shipped(record, page, out, overrides, jobs, json)
         return
     if config is None:
@@ -70,15 +71,15 @@ def command(
         check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
     if load_data(config, overrides)[0].get("trainer") == "rllib":
-        if restart:
-            raise InputError("--restart is for runs of Stable-Baselines3, not of RLlib: those cannot be resumed")
+        if fresh:
+            raise InputError("--fresh is for runs of Stable-Baselines3, not of RLlib: those cannot be resumed")
         _rllib(config, of_each, out, record, json)
         return
     configs = [load_config(config, each) for each in of_each]
     results = []
     for chosen in configs:
         with _progress(chosen) as report:
-            results.append(train(chosen, out or default_folder(chosen), restart=restart, report=report))
+            results.append(train(chosen, out or default_folder(chosen), restart=fresh, report=report))
         if record is not None:
             from ccenv.training.records.record import record as add
 

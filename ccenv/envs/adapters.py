@@ -102,7 +102,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._ended = np.zeros(num_envs, np.bool_)
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start new episodes.

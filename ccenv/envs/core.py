@@ -165,7 +165,7 @@ class Core:
         before, now = self._counts, self._read_counts()
         self._counts = now
         rtt_s = self.flow("rtt_s")
-        terms = interval_terms(
+        terms: np.ndarray = interval_terms(
             np.stack([now[name] - before[name] for name in _FLOW_COUNTS]),
             now["capacity"] - before["capacity"],
             self.queue_bytes / (self.env("link_rate_now_Bps") * rtt_s.min(axis=1)),
@@ -177,11 +177,13 @@ class Core:
 
     def truncated(self) -> np.ndarray:
         """Return which environments have reached the end of their episode: a new (B,) bool array."""
-        return self.elapsed >= self._length
+        over: np.ndarray = self.elapsed >= self._length
+        return over
 
     def means(self, mask: np.ndarray) -> np.ndarray:
         """Return the mean of each term over the episode so far: (sum(mask), G, len(TERMS))."""
-        return self._sums[mask] / np.maximum(self.elapsed[mask], 1)[:, None, None]
+        means: np.ndarray = self._sums[mask] / np.maximum(self.elapsed[mask], 1)[:, None, None]
+        return means
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     * v0: initial version (observation version 1).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {
         "name": "duel_v0",
         "render_modes": ["rgb_array"],
         "render_fps": FRAMES_PER_SECOND,
@@ -123,7 +123,8 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
         """Return an agent's action space, always the same object."""
-        return self.action_spaces[agent]
+        space: spaces.Space[Any] = self.action_spaces[agent]
+        return space
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None

@@ -129,7 +129,8 @@ class NetworkTask:
         moves = self._action.moves(actions)
         if len(moves) != self.core.num_envs:
             raise InputError(f"actions for {len(moves)} environments; there are {self.core.num_envs}")
-        return weigh(self.core.advance(moves=moves)[:, 0], self._weights)
+        rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self._weights)
+        return rewards
 
     def observe(self) -> np.ndarray:
         """Return the true state of the paths and their flows."""

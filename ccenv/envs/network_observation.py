@@ -36,7 +36,8 @@ def observe_network(core: Core) -> np.ndarray:
     true = np.stack([np.log2(core.flow(name) / link_rate[:, None]) for name in ("rate_Bps", "C_L_Bps")], axis=2)
     flows = np.concatenate([core.observations(), true], axis=2)
     low, high = network_limits(N)
-    return np.clip(np.concatenate([path, flows.reshape(B, -1)], axis=1), low, high).astype(np.float32)
+    seen: np.ndarray = np.clip(np.concatenate([path, flows.reshape(B, -1)], axis=1), low, high).astype(np.float32)
+    return seen
 
 
 def network_limits(n_flows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -35,7 +35,8 @@ def create_duel(env_config: Mapping[str, Any]) -> Any:
 
     from ccenv.envs.duel import DuelEnv
 
-    return ParallelPettingZooEnv(DuelEnv(**dict(env_config)))
+    wrapper: Any = ParallelPettingZooEnv
+    return wrapper(DuelEnv(**dict(env_config)))
 
 
 def register_rllib() -> None:

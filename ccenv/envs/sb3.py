@@ -93,7 +93,9 @@ class CcenvVecEnv(VecEnv):
         result = getattr(self, method_name)(*method_args, **method_kwargs)
         return [result] * len(self._chosen(indices))
 
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: int | Iterable[int] | None = None) -> list[bool]:
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: int | Iterable[int] | None = None
+    ) -> list[bool]:
         """Return False: no environment has a Gymnasium wrapper."""
         return [False] * len(self._chosen(indices))
 

@@ -96,7 +96,9 @@ class EnvSettings(StrictModel):
             return self.adversary.adversary()
         if self.adversary == EXTERNAL:
             return ExternalAdversary()
-        return load_target(_MAKE_ADVERSARY)(self.adversary) if isinstance(self.adversary, str) else self.adversary
+        named = isinstance(self.adversary, str)
+        player: Adversary = load_target(_MAKE_ADVERSARY)(self.adversary) if named else self.adversary
+        return player
 
     def belief_settings(self) -> BeliefSettings:
         """Return the preset's settings."""

@@ -86,7 +86,7 @@ class RateAction:
         if np.isnan(exponent).any():
             raise InputError("an action is not a number (NaN)")
         floor = core.env("mss_bytes")[:, None] / core.flow("rtt_s")[:, self.flows]
-        chosen = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(exponent), floor)
+        chosen: np.ndarray = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(exponent), floor)
         if len(self.flows) == core.n_flows:
             return chosen
         rates = np.full((core.num_envs, core.n_flows), np.nan)
@@ -127,7 +127,8 @@ class SenderTask:
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Set the rates and take one step; return the rewards (B,)."""
-        return weigh(self.core.advance(self._action.rates_Bps(self.core, actions))[:, 0], self._weights)
+        rewards: np.ndarray = weigh(self.core.advance(self._action.rates_Bps(self.core, actions))[:, 0], self._weights)
+        return rewards
 
     def observe(self) -> np.ndarray:
         """Return the beliefs of the controlled flows, one after the other: (B, n * N_OBSERVATION)."""

@@ -79,7 +79,8 @@ class _Composer(yaml.SafeLoader):
         self._depth = self._nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        peek: Callable[[], yaml.Event] = self.peek_event
+        event = peek()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             _refuse(event, "anchors and aliases ('&', '*') are not allowed")
         self._nodes += 1

@@ -30,6 +30,17 @@ def jain(shares: Any) -> float:
     return total * total / (len(x) * float((x * x).sum())) if total > 0 else UNDEFINED
 
 
+def jain_or_one(rates: Any) -> float:
+    """Return Jain's index, 1 where no flow has anything. Reference: as ``jain``; [BBR-fluid] s.4.3.1."""
+    index = jain(rates)
+    return 1.0 if math.isnan(index) else index
+
+
+def percent(part: float, whole: float) -> float:
+    """Return a share in per cent, 0 of nothing."""
+    return 100.0 * float(part) / float(whole) if whole > 0 else 0.0
+
+
 def starvation_ratio(throughputs: Any) -> float:
     """Return the largest throughput over the smallest.
 
@@ -68,13 +79,13 @@ def s_fairness(times_s: Any, delivered_bytes: Any) -> float:
     return max(ratios) if ratios else UNDEFINED
 
 
-def harm(alone: float, together: float, *, higher_is_better: bool = True) -> float:
+def harm(alone: float, together: float, *, sign: float = 1.0) -> float:
     """Return how much worse a flow fares in company than alone, as a share.
 
     Args:
         alone: its metric without the competitor, > 0.
         together: its metric beside the competitor, >= 0.
-        higher_is_better: as for throughput; false as for delay.
+        sign: 1 where higher is better, as for throughput; -1 where lower is, as for delay.
 
     Returns:
         float: (alone - together) / alone for throughput, (together - alone) / together for delay; 0: no harm, 1: nothing left;
@@ -87,7 +98,7 @@ def harm(alone: float, together: float, *, higher_is_better: bool = True) -> flo
     """
     if not alone > 0:
         raise InputError(f"harm: the metric alone is {alone:g}; it must be above 0")
-    if higher_is_better:
+    if sign > 0:
         return (alone - together) / alone
     return (together - alone) / together if together > 0 else UNDEFINED
 
@@ -177,7 +188,7 @@ def loss_events(times_s: Any, lost_bytes: Any, gap_s: float) -> int:
 
 
 def completion_times_s(times_s: Any, delivered_bytes: Any, size_bytes: float, every_s: float, start_s: float) -> list[float]:
-    """Return how long each of a flow's transfers took, those that were done: transfer k is offered at start_s + k * every_s.
+    """Return how long each finished transfer of a flow took; transfer k is offered at start_s + k * every_s.
 
     Args:
         times_s: (T,) ascending.

@@ -1,21 +1,18 @@
-"""Metrics of a run, each a documented function of a window of a trace, and one table that names them."""
+"""Metrics of a trace, each a documented function of a window of it; ``ccenv.metrics.table`` names them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import InputError
 from ccenv.metrics import measures
 from ccenv.metrics.measures import UNDEFINED
 from ccenv.network.trace import Trace
 
-Direction = Literal["higher", "lower"]
 QUANTILE_BISECTIONS = 40
 
 
@@ -211,61 +208,3 @@ def quantile_of_segments(first: np.ndarray, last: np.ndarray, size: np.ndarray, 
         else:
             above = value
     return above
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What a metric is called and which way is better.
-
-    Attributes:
-        name: how suites and records call it.
-        label: for tables and plots.
-        unit: of the value, ``""`` for a ratio.
-        direction: whether higher or lower is better.
-    """
-
-    name: str
-    label: str
-    unit: str
-    direction: Direction
-
-    def worse(self, a: float, b: float) -> bool:
-        """Tell whether a is worse than b."""
-        return a < b if self.direction == "higher" else a > b
-
-
-@dataclass(frozen=True)
-class Metric(Measure):
-    """One line of the table: a measure with the function that computes it; its docstring is the definition and names the source.
-
-    Attributes:
-        compute: of a window of a trace.
-    """
-
-    compute: Callable[[Window], float]
-
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("utilisation", "utilisation", "", "higher", utilisation),
-        Metric("queueing_delay_mean_s", "mean queueing delay", "s", "lower", queueing_delay_mean_s),
-        Metric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower", queueing_delay_p95_s),
-        Metric("loss_fraction", "loss", "", "lower", loss_fraction),
-        Metric("jain_index", "Jain index", "", "higher", jain_index),
-        Metric("starvation_ratio", "largest : smallest throughput", "", "lower", starvation_ratio),
-        Metric("power", "power", "", "higher", power),
-    )
-}
-
-
-def get_metric(name: str) -> Metric:
-    """Return the metric of a name. Raises UnknownNameError with suggestions."""
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    return METRICS[name]
-
-
-def measure(window: Window, names: Iterable[str]) -> dict[str, float]:
-    """Return the named metrics of a window; not a number where one is undefined. Raises UnknownNameError."""
-    return {name: get_metric(name).compute(window) for name in names}

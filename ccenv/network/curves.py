@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ccenv.errors import InputError
-from ccenv.network.trace import Trace
+from ccenv.network.trace import Floats, Trace
 
 # Relative to the largest curve, in units of float64's resolution: of the numbers of a trace as they are written, and of the
 # additions of a step. Engine runs stay below 100 after 600 steps and 1,100 after 60,000.
@@ -30,25 +30,26 @@ class Curves:
         self.knows_past = trace.header.history == "empty"
         self.A, self.L, self.L_free, self.S, self.G = trace.A, trace.L, trace.L_free, trace.S, trace.G
         self.E = trace.E
-        self.E_total = self.E.sum(axis=1)
-        self.S_total = self.S.sum(axis=1)
+        self.E_total: Floats = self.E.sum(axis=1)
+        self.S_total: Floats = self.S.sum(axis=1)
         self.sent = step(self.A)
         self.lost = step(self.L)
         self.lost_free = step(self.L_free)
-        self.lost_congestive = self.lost - self.lost_free
+        self.lost_congestive: Floats = self.lost - self.lost_free
+        self.lost_congestive_total: Floats = self.lost_congestive.sum(axis=1)
         self.reached = self.sent - self.lost_free  # what of the step's bytes reached the bottleneck
         # Before congestive loss: what had entered and what reached the bottleneck in this step.
         self.offered = np.concatenate((self.E_total[:1], self.E_total[:-1] + self.reached[1:].sum(axis=1)))
         self.earned = trace.link_rate_Bps * self.dt_s
         self.earned[0] = 0.0
-        self.wasted = self.earned - step(self.G)
-        self.overflow = np.maximum(0.0, self.offered - self.G - self.path.buffer_bytes)
+        self.wasted: Floats = self.earned - step(self.G)
+        self.overflow: Floats = np.maximum(0.0, self.offered - self.G - self.path.buffer_bytes)
         waiting = np.abs(self.A - self.L - self.S).sum(axis=1) + np.abs(self.G - self.E_total)
         self.at_stake = waiting + np.abs(self.sent).sum(axis=1)  # bytes that the laws of a row tell apart
         self.resolution = self._resolution()
         self.roundoff = tolerance * self.at_stake + self.resolution + slack_bytes
 
-    def _resolution(self) -> np.ndarray:
+    def _resolution(self) -> Floats:
         """Return by how many bytes sums of float64 may be off at each row, (T+1,): each step adds the rounding of its own."""
         magnitude = np.maximum.reduce([np.abs(c).sum(axis=1) for c in (self.A, self.L, self.S)] + [np.abs(self.G)])
         roundings = ROUNDINGS + ROUNDINGS_PER_STEP * np.arange(len(magnitude))
@@ -79,11 +80,11 @@ class Curves:
         return max(self.jitter_steps)
 
     @cached_property
-    def departed(self) -> tuple[np.ndarray, np.ndarray]:
+    def departed(self) -> tuple[Floats, Floats]:
         """P_i: bytes of each flow that have left the bottleneck when P = min(G, E) of all flows have, as (least, most)."""
         return self.fifo(np.minimum(self.G, self.E_total))
 
-    def fifo(self, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def fifo(self, total: Floats) -> tuple[Floats, Floats]:
         """Split the first ``total`` bytes of the queue over the flows in the order of arrival.
 
         Args:
@@ -103,14 +104,14 @@ class Curves:
         most = exact if self.trace.n_flows > 1 else exact - ahead
         return exact - ahead, most
 
-    def delayed(self, curve: np.ndarray, steps: int, before: float = -np.inf) -> np.ndarray:
-        """Return a curve (T+1,) so many steps earlier; ``before`` stands for rows before row 0 (-inf: no lower bound)."""
+    def delayed(self, curve: Floats, steps: int, before: float = -np.inf) -> Floats:
+        """Return a curve (T+1,) delayed by a number of steps; ``before`` fills the rows before row 0 (-inf: no lower bound)."""
         out = np.full_like(curve, before)
         out[steps:] = curve[: max(0, len(curve) - steps)]
         return out
 
 
-def step(curve: np.ndarray) -> np.ndarray:
+def step(curve: Floats) -> Floats:
     """Return the growth in the step that ends at each row; zero at row 0."""
     out = np.zeros_like(curve)
     out[1:] = curve[1:] - curve[:-1]

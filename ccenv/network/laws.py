@@ -16,7 +16,7 @@ import numpy as np
 from ccenv.errors import InputError
 from ccenv.network.curves import Curves, step
 from ccenv.network.path import GRID_TOLERANCE, FlowPath
-from ccenv.network.trace import Trace
+from ccenv.network.trace import Floats, Trace
 
 DEFAULT_TOLERANCE = 1e-9  # of the bytes at stake at a row (sent in its step, waiting, spare), not of all that were ever counted
 
@@ -24,7 +24,7 @@ _NEVER = -math.inf  # the amount where a law says nothing
 _DEFINITION = "definition of the curves"
 _LISTING = "[CCmatic] Listing 3"
 
-Measure = Callable[[Curves], np.ndarray]
+Measure = Callable[[Curves], Floats]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _law(
 
 
 @_law("A = L = S = G = 0 at row 0", _DEFINITION, applies=lambda c: c.knows_past)
-def initial_state(c: Curves) -> np.ndarray:
+def initial_state(c: Curves) -> Floats:
     """Nothing happened before row 0."""
     out = np.full_like(c.A, _NEVER)
     out[0] = np.maximum.reduce([np.abs(curve[0]) for curve in (c.A, c.L, c.L_free, c.S)])
@@ -74,44 +74,44 @@ def initial_state(c: Curves) -> np.ndarray:
 
 
 @_law("A_i(k) >= A_i(k-1)", _DEFINITION)
-def sent_monotone(c: Curves) -> np.ndarray:
+def sent_monotone(c: Curves) -> Floats:
     """Bytes sent stay sent."""
     return -c.sent
 
 
 @_law("L_i(k) >= L_i(k-1)", _DEFINITION)
-def lost_monotone(c: Curves) -> np.ndarray:
+def lost_monotone(c: Curves) -> Floats:
     """Bytes lost stay lost."""
     return -c.lost
 
 
 @_law("Lfree_i(k) >= Lfree_i(k-1)", _DEFINITION)
-def free_loss_monotone(c: Curves) -> np.ndarray:
+def free_loss_monotone(c: Curves) -> Floats:
     """Bytes lost without congestion stay lost."""
     return -c.lost_free
 
 
 @_law("S_i(k) >= S_i(k-1)", _DEFINITION)
-def delivered_monotone(c: Curves) -> np.ndarray:
+def delivered_monotone(c: Curves) -> Floats:
     """Bytes delivered stay delivered."""
     return -step(c.S)
 
 
 @_law("G(k) >= G(k-1)", _DEFINITION)
-def tokens_monotone(c: Curves) -> np.ndarray:
+def tokens_monotone(c: Curves) -> Floats:
     """Tokens admitted stay admitted."""
     return -step(c.G)
 
 
 @_law("C(k) is the path's rate; strong: C_min <= C(k) <= C_max", "[CCmatic] s.3, App. H; [Starvation] s.6.5", compares_rates=True)
-def link_rate_legal(c: Curves) -> np.ndarray:
+def link_rate_legal(c: Curves) -> Floats:
     """The link rate is the path's; only the strong model chooses it, between its bounds."""
     low, high = link_rate_bounds(c)
     rate = c.trace.link_rate_Bps
     return np.maximum(low - rate, rate - high) * c.dt_s
 
 
-def link_rate_bounds(c: Curves) -> tuple[np.ndarray, np.ndarray]:
+def link_rate_bounds(c: Curves) -> tuple[Floats, Floats]:
     """Return the smallest and the largest legal link rate of each row, (T+1,) each, in bytes/s."""
     fuzz_s = GRID_TOLERANCE * c.dt_s
     begins_s = np.maximum(0.0, c.trace.times_s - c.dt_s)  # row 0 repeats the first step's rate
@@ -132,13 +132,13 @@ def link_rate_bounds(c: Curves) -> tuple[np.ndarray, np.ndarray]:
 
 
 @_law("G(k) - G(k-1) <= C(k) dt, i.e. W(k) >= W(k-1)", f"{_LISTING} (B.4)")
-def tokens_within_link_rate(c: Curves) -> np.ndarray:
+def tokens_within_link_rate(c: Curves) -> Floats:
     """No more tokens than the link rate makes; the same as: tokens wasted stay wasted."""
     return -c.wasted
 
 
 @_law("A_i(k) - A_i(k-1) <= rate_i(k) dt", _DEFINITION)
-def sent_within_rate(c: Curves) -> np.ndarray:
+def sent_within_rate(c: Curves) -> Floats:
     """A step sends at most what the rate in force allows."""
     out = c.sent - c.trace.rate_Bps * c.dt_s
     out[0] = _NEVER
@@ -146,7 +146,7 @@ def sent_within_rate(c: Curves) -> np.ndarray:
 
 
 @_law("A_i(k) > A_i(k-1) => A_i(k) <= cwnd_i(k) + S_i(k-Rm_i) + L_i(k-1)", "RFC 9002 s.7")
-def sent_within_window(c: Curves) -> np.ndarray:
+def sent_within_window(c: Curves) -> Floats:
     """A step sends into the window in force; at best, everything delivered an Rm ago and lost before the step has left it."""
     left = np.concatenate((c.L[:1], c.L[:-1]))
     for i, steps in enumerate(c.trace.grid.rtt_steps):
@@ -156,7 +156,7 @@ def sent_within_window(c: Curves) -> np.ndarray:
 
 
 @_law("A_i(k) = A_i(k-1) before start_i and after stop_i", _DEFINITION)
-def sent_while_active(c: Curves) -> np.ndarray:
+def sent_while_active(c: Curves) -> Floats:
     """A flow sends between its start and its stop only."""
     out = np.full_like(c.sent, _NEVER)
     fuzz_s = GRID_TOLERANCE * c.dt_s
@@ -168,7 +168,7 @@ def sent_while_active(c: Curves) -> np.ndarray:
 
 
 @_law("A_i(k) <= offered_i(t_k) + L_i(k-1)", _DEFINITION, applies=lambda c: c.knows_past)
-def sent_within_workload(c: Curves) -> np.ndarray:
+def sent_within_workload(c: Curves) -> Floats:
     """A flow sends what its application offered so far, and again what was lost by the step before."""
     out = np.full_like(c.A, _NEVER)
     again = np.concatenate((c.L[:1], c.L[:-1]))
@@ -193,37 +193,37 @@ def _in_on_phase(flow: FlowPath, c: Curves) -> np.ndarray:
 
 
 @_law("L_i(k) - L_i(k-1) <= A_i(k) - A_i(k-1)", "drop-tail, [CCmatic] s.3")
-def lost_within_sent(c: Curves) -> np.ndarray:
+def lost_within_sent(c: Curves) -> Floats:
     """A step loses at most what it sent: a byte in the queue is never dropped."""
     return c.lost - c.sent
 
 
 @_law("Lfree_i(k) - Lfree_i(k-1) <= L_i(k) - L_i(k-1)", _DEFINITION)
-def free_loss_within_lost(c: Curves) -> np.ndarray:
+def free_loss_within_lost(c: Curves) -> Floats:
     """Loss without congestion is part of the step's loss."""
     return c.lost_free - c.lost
 
 
 @_law("Lfree_i(k) <= eps_i A_i(k)", "[Starvation] s.5.4")
-def free_loss_budget(c: Curves) -> np.ndarray:
+def free_loss_budget(c: Curves) -> Floats:
     """Loss without congestion keeps to the flow's budget."""
     return c.L_free - np.array([flow.loss_budget for flow in c.path.flows]) * c.A
 
 
 @_law("W(k) > W(k-1) => E(k) <= G(k)", f"{_LISTING} (B.5), (B.6)")
-def waste_only_when_idle(c: Curves) -> np.ndarray:
+def waste_only_when_idle(c: Curves) -> Floats:
     """Tokens are wasted only while nothing waits for one."""
     return np.minimum(c.wasted, c.E_total - c.G)
 
 
 @_law("ideal, cbr_delay, strong: G(k) <= E(k)", "[CCmatic] s.3", applies=lambda c: not c.model.hoards_tokens)
-def no_hoarding(c: Curves) -> np.ndarray:
+def no_hoarding(c: Curves) -> Floats:
     """A link that may not hoard wastes every token that no byte needs."""
     return c.G - c.E_total
 
 
 @_law("E(k) - G(k) <= beta", "[CCmatic] s.3")
-def buffer_bound(c: Curves) -> np.ndarray:
+def buffer_bound(c: Curves) -> Floats:
     """The buffer holds at most beta bytes: overflow is lost."""
     return c.E_total - c.G - c.path.buffer_bytes
 
@@ -233,9 +233,9 @@ def buffer_bound(c: Curves) -> np.ndarray:
     "[CCmatic] s.3",
     applies=lambda c: c.path.red is None,
 )
-def drop_tail_loss(c: Curves) -> np.ndarray:
+def drop_tail_loss(c: Curves) -> Floats:
     """Drop-tail loses the overflow of the buffer and nothing else."""
-    return np.abs(c.lost_congestive.sum(axis=1) - c.overflow)
+    return np.abs(c.lost_congestive_total - c.overflow)
 
 
 @_law(
@@ -243,18 +243,18 @@ def drop_tail_loss(c: Curves) -> np.ndarray:
     "[BBR-fluid] text above (6); Floyd, Jacobson 1993",
     applies=lambda c: c.path.red is not None,
 )
-def red_loss(c: Curves) -> np.ndarray:
+def red_loss(c: Curves) -> Floats:
     """RED loses its share of the arrivals, and drop-tail behind it the overflow that is left."""
-    lost, reached = c.lost_congestive.sum(axis=1), c.reached.sum(axis=1)
+    lost, reached = c.lost_congestive_total, c.reached.sum(axis=1)
     least = np.maximum(red_share(c, 0.0, -c.roundoff) * reached, c.overflow)
     unknown_past_bytes = 0.0 if c.knows_past else min(c.path.buffer_bytes, sys.float_info.max)
     most = np.maximum(red_share(c, unknown_past_bytes, c.roundoff) * reached, c.overflow)
-    out = np.maximum(lost - most, least - lost)
+    out: Floats = np.maximum(lost - most, least - lost)
     out[0] = _NEVER
     return out
 
 
-def red_share(c: Curves, average_bytes: float, margin_bytes: np.ndarray) -> np.ndarray:
+def red_share(c: Curves, average_bytes: float, margin_bytes: Floats) -> Floats:
     """Return the share of each step's arrivals that RED drops, (T+1,).
 
     Args:
@@ -275,27 +275,27 @@ def red_share(c: Curves, average_bytes: float, margin_bytes: np.ndarray) -> np.n
 
 
 @_law("congestive loss of flow i in proportion to its arrivals", "drop-tail, fluid form")
-def loss_split(c: Curves) -> np.ndarray:
+def loss_split(c: Curves) -> Floats:
     """Congestive loss hits the flows in proportion to what each brought to the bottleneck in the step."""
     reached = c.reached.sum(axis=1, keepdims=True)
-    share = np.divide(c.reached, reached, out=np.zeros_like(c.reached), where=reached > 0)
-    return np.abs(c.lost_congestive - share * c.lost_congestive.sum(axis=1, keepdims=True))
+    share: Floats = np.divide(c.reached, reached, out=np.zeros_like(c.reached), where=reached > 0)
+    return np.abs(c.lost_congestive - share * c.lost_congestive_total[:, None])
 
 
 @_law("S_i(k) <= E_i(k) = A_i(k) - L_i(k)", f"{_LISTING} (B.2)")
-def delivered_within_entered(c: Curves) -> np.ndarray:
+def delivered_within_entered(c: Curves) -> Floats:
     """Only what was sent and not lost is delivered."""
     return c.S - c.E
 
 
 @_law("S(k) <= G(k)", f"{_LISTING} (B.1)")
-def delivered_within_tokens(c: Curves) -> np.ndarray:
+def delivered_within_tokens(c: Curves) -> Floats:
     """Every byte delivered used a token."""
     return c.S_total - c.G
 
 
 @_law("ccac: S(k) >= G(k-D)", f"{_LISTING} (B.3)", applies=lambda c: c.model.hoards_tokens)
-def tokens_used_in_time(c: Curves) -> np.ndarray:
+def tokens_used_in_time(c: Curves) -> Floats:
     """A token is used within D of its admission."""
     return c.delayed(c.G, c.token_steps) - c.S_total
 
@@ -305,7 +305,7 @@ def tokens_used_in_time(c: Curves) -> np.ndarray:
     "first in, first out; [Starvation] App. C",
     applies=lambda c: c.model.hoards_tokens,
 )
-def fifo_order(c: Curves) -> np.ndarray:
+def fifo_order(c: Curves) -> Floats:
     """What is delivered in total is delivered in the order of arrival."""
     least, most = c.fifo(c.S_total)
     return np.maximum(least - c.S, c.S - most)
@@ -314,7 +314,7 @@ def fifo_order(c: Curves) -> np.ndarray:
 @_law(
     "ideal, cbr_delay, strong: S_i(k) <= P_i(k)", "[CCmatic] s.3, [Starvation] s.3", applies=lambda c: not c.model.hoards_tokens
 )
-def delivered_after_departure(c: Curves) -> np.ndarray:
+def delivered_after_departure(c: Curves) -> Floats:
     """A flow's bytes are delivered after they leave the first-in-first-out bottleneck."""
     _, most = c.departed
     return c.S - most
@@ -325,7 +325,7 @@ def delivered_after_departure(c: Curves) -> np.ndarray:
     "[CCmatic] s.3, [Starvation] s.3",
     applies=lambda c: not c.model.hoards_tokens,
 )
-def delivered_within_jitter(c: Curves) -> np.ndarray:
+def delivered_within_jitter(c: Curves) -> Floats:
     """A flow's bytes are delivered at most D_i after they leave the bottleneck; at once where there is no jitter."""
     least, _ = c.departed
     out = np.full_like(c.S, _NEVER)

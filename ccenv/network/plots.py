@@ -65,7 +65,7 @@ def draw_trace(trace: Trace, width_px: int = 900, height_px: int = 800) -> np.nd
 
     if width_px < 480 or height_px < 400:
         raise InputError(f"image size {width_px} x {height_px}; at least 480 x 400 is needed")
-    canvas = FigureCanvasAgg(figure_of(trace, width_px, height_px))
+    canvas: Any = FigureCanvasAgg(figure_of(trace, width_px, height_px))
     canvas.draw()
     return np.array(canvas.buffer_rgba())[:, :, :3].copy()
 

@@ -17,6 +17,7 @@ from pathlib import Path as FilePath
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ccenv.config import StrictModel, validate
@@ -26,6 +27,8 @@ from ccenv.foreign import JsonRules, is_version, parse_json, read_arrays, read_b
 from ccenv.network.model import MODELS, Model
 from ccenv.network.path import Grid, Path, grid_of
 from ccenv.version import VERSION
+
+Floats = NDArray[np.float64]
 
 MAX_FILE_BYTES = 256 << 20
 """Largest trace, compressed or not, that :func:`load_trace` reads unless told otherwise."""
@@ -98,15 +101,15 @@ class Trace:
     """
 
     header: TraceHeader
-    A: np.ndarray
-    L: np.ndarray
-    L_free: np.ndarray
-    S: np.ndarray
-    G: np.ndarray
-    link_rate_Bps: np.ndarray
-    rate_Bps: np.ndarray
-    cwnd_bytes: np.ndarray
-    beliefs: dict[str, np.ndarray] = field(default_factory=dict)
+    A: Floats
+    L: Floats
+    L_free: Floats
+    S: Floats
+    G: Floats
+    link_rate_Bps: Floats
+    rate_Bps: Floats
+    cwnd_bytes: Floats
+    beliefs: dict[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze and check the arrays."""
@@ -157,25 +160,27 @@ class Trace:
         return grid_of(self.header.path, self.header.steps_per_rtt)
 
     @cached_property
-    def times_s(self) -> np.ndarray:
+    def times_s(self) -> Floats:
         """Time of each row, shape (T+1,)."""
-        return np.arange(self.n_steps + 1) * self.header.dt_s
+        return np.arange(self.n_steps + 1, dtype=np.float64) * self.header.dt_s
 
     @cached_property
-    def E(self) -> np.ndarray:
+    def E(self) -> Floats:
         """Cumulative bytes that entered the bottleneck, A - L, shape (T+1, N)."""
         return self.A - self.L
 
     @cached_property
-    def W(self) -> np.ndarray:
+    def W(self) -> Floats:
         """Cumulative tokens wasted since row 0, in bytes, shape (T+1,)."""
-        earned = np.cumsum(self.link_rate_Bps[1:] * self.header.dt_s)
-        return np.concatenate(([0.0], earned)) - (self.G - self.G[0])
+        earned: Floats = np.cumsum(self.link_rate_Bps[1:] * self.header.dt_s)
+        wasted: Floats = np.concatenate(([0.0], earned)) - (self.G - self.G[0])
+        return wasted
 
     @cached_property
-    def queue_bytes(self) -> np.ndarray:
+    def queue_bytes(self) -> Floats:
         """Bytes of all flows that wait for the link, max(0, E - G), shape (T+1,)."""
-        return np.maximum(0.0, self.E.sum(axis=1) - self.G)
+        entered: Floats = self.E.sum(axis=1)
+        return np.maximum(0.0, entered - self.G)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as one .npz; see :func:`save_trace`."""
@@ -187,7 +192,7 @@ class Trace:
         return load_trace(path, max_bytes)
 
 
-def _frozen(name: str, array: object) -> np.ndarray:
+def _frozen(name: str, array: object) -> Floats:
     try:
         out = np.array(array, dtype=np.float64, order="C")
     except (TypeError, ValueError):
@@ -233,7 +238,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """
     header = trace.header.model_dump(mode="json", exclude={"path"}) | {"path": trace.header.path.to_dict()}
     text = json.dumps(_finite(header), allow_nan=False, sort_keys=True, separators=(",", ":"))
-    arrays = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    arrays: dict[str, np.ndarray] = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
     arrays |= {name: getattr(trace, name) for name in PER_FLOW + PER_PATH}
     arrays |= {_BELIEF_PREFIX + name: trace.beliefs[name] for name in sorted(trace.beliefs)}
     buffer = io.BytesIO()

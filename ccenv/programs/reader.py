@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from ccenv.errors import InputError, ProgramError, did_you_mean
 from ccenv.foreign import JsonRules, parse_json, read_bounded, shown_path
 from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
+
+_Built = TypeVar("_Built")
 
 FORMAT = "ccenv-program"
 VERSION = 1
@@ -154,7 +157,7 @@ def _check_keys(
             raise ProgramError(f"{place}: key {key!r} is missing")
 
 
-def _placed(place: str, build: Any) -> Any:
+def _placed(place: str, build: Callable[[], _Built]) -> _Built:
     try:
         return build()
     except ProgramError as error:

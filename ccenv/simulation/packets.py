@@ -6,21 +6,19 @@ import io
 import json
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ccenv.engine.packet.layout import EVENTS
+from ccenv.engine.packet.spec import FlowSpec
 from ccenv.errors import InputError, PathError
 from ccenv.files import write_atomic
 from ccenv.network.path import FlowPath, Path, RateChange, Workload, grid_of
 from ccenv.network.trace import Trace, TraceHeader
+from ccenv.simulation.scenario import Scenario
 from ccenv.version import VERSION
-
-if TYPE_CHECKING:
-    from ccenv.engine.packet.spec import FlowSpec
-    from ccenv.simulation.result import Result
-    from ccenv.simulation.scenario import Scenario
 
 LOG_FORMAT, LOG_VERSION = "ccenv-packet-log", 1
 FINEST = 64  # steps per smallest Rm
@@ -28,18 +26,24 @@ ROUNDING = 1e-9  # of a step: what happens at a grid time has happened by then
 NO_BUDGET = 0.999  # of loss: random losses keep to none
 
 
-def save_packet_log(result: Result, path: str | os.PathLike[str]) -> None:
-    """Write a run's packet log as one .npz without pickled objects; see :meth:`Result.save_packet_log`."""
-    log = packet_log_of(result)
+def save_packet_log(path: str | os.PathLike[str], scenario: Scenario, names: Sequence[str], log: np.ndarray) -> None:
+    """Write a run's packet log as one .npz without pickled objects: its columns, and a JSON header.
+
+    Args:
+        path: the file.
+        scenario: what was run.
+        names: of the flows.
+        log: records of ``ccenv.engine.packet.log.LOG_DTYPE`` in the order of time.
+    """
     header = {
         "format": LOG_FORMAT,
         "version": LOG_VERSION,
         "ccenv_version": VERSION,
         "events": EVENTS,
-        "size_bytes": result.scenario.mss_bytes,
-        "flows": result.names(),
-        "links": [link.name for link in result.scenario.links],
-        "scenario": result.scenario.model_dump(mode="json", exclude_defaults=True),
+        "size_bytes": scenario.mss_bytes,
+        "flows": list(names),
+        "links": [link.name for link in scenario.links],
+        "scenario": scenario.model_dump(mode="json", exclude_defaults=True),
     }
     buffer = io.BytesIO()
     columns: dict[str, Any] = {name: np.ascontiguousarray(log[name]) for name in log.dtype.names or ()}
@@ -47,16 +51,16 @@ def save_packet_log(result: Result, path: str | os.PathLike[str]) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def packet_log_of(result: Result) -> np.ndarray:
-    """Return the packet log of a run. Raises InputError if it kept none."""
-    if result.packet_log is None:
-        raise InputError("the run kept no packet log: simulate(..., packet_log=True)")
-    return result.packet_log
+def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
+    """Return a run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
+    Args:
+        scenario: what was run, on one drop-tail link.
+        log: its packet log.
 
-def packet_trace(result: Result) -> Trace:
-    """Return the trace of a run; see :meth:`Result.trace`."""
-    log, scenario = packet_log_of(result), result.scenario
+    Raises:
+        InputError: for other networks, or where no grid fits the RTTs.
+    """
     if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
         raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")
     link = scenario.links[0]

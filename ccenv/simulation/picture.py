@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
 from ccenv.network.path import MBPS_IN_BPS
-
-if TYPE_CHECKING:
-    from ccenv.simulation.result import Result
+from ccenv.simulation.scenario import Scenario
 
 SUFFIXES = (".png", ".svg")
 POINTS = 600  # per curve; a longer series is averaged
 
 
-def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
+def plot_run(
+    path: str | os.PathLike[str], scenario: Scenario, names: Sequence[str], flow_log: np.ndarray, link_log: np.ndarray
+) -> None:
     """Draw a run into a file; equal runs make equal files.
+
+    Args:
+        path: a .png or .svg file.
+        scenario: what was run.
+        names: of the flows.
+        flow_log: as in ``ccenv.simulation.result.Result``.
+        link_log: likewise.
 
     Raises:
         InputError: unless the file ends in ``.png`` or ``.svg``.
@@ -32,19 +40,19 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
     target = FilePath(path)
     if target.suffix not in SUFFIXES:
         raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(SUFFIXES)}")
-    mss_bytes = result.scenario.mss_bytes
-    time_s, log = result.time_s, result.flow_log
+    mss_bytes, time_s = scenario.mss_bytes, np.arange(len(flow_log)) * scenario.log_s
+    rates_mbps = np.diff(flow_log["goodput_bytes"], axis=0) / scenario.log_s / MBPS_IN_BPS
     with rc_context({"svg.hashsalt": "ccenv"}):
         figure = Figure(figsize=(9, 11), layout="constrained")
         rate, window, rtt, queue, resent = figure.subplots(5, 1, sharex=True)
-        for index, name in enumerate(result.names()):
-            rate.plot(*_thin(time_s[1:], result.throughput_Bps()[:, index] / MBPS_IN_BPS), label=name, linewidth=1)
-            window.plot(*_thin(time_s, log["cwnd_bytes"][:, index] / mss_bytes), linewidth=1)
-            seen = log["rtt_s"][:, index] > 0
-            rtt.plot(*_thin(time_s[seen], 1e3 * log["rtt_s"][seen, index]), linewidth=1)
-            resent.plot(*_thin(time_s, log["resent_bytes"][:, index] / mss_bytes), linewidth=1)
-        for index, link in enumerate(result.scenario.links):
-            queue.plot(*_thin(time_s, result.link_log["queue_bytes"][:, index] / mss_bytes), label=link.name, linewidth=1)
+        for index, name in enumerate(names):
+            rate.plot(*_thin(time_s[1:], rates_mbps[:, index]), label=name, linewidth=1)
+            window.plot(*_thin(time_s, flow_log["cwnd_bytes"][:, index] / mss_bytes), linewidth=1)
+            seen = flow_log["rtt_s"][:, index] > 0
+            rtt.plot(*_thin(time_s[seen], 1e3 * flow_log["rtt_s"][seen, index]), linewidth=1)
+            resent.plot(*_thin(time_s, flow_log["resent_bytes"][:, index] / mss_bytes), linewidth=1)
+        for index, link in enumerate(scenario.links):
+            queue.plot(*_thin(time_s, link_log["queue_bytes"][:, index] / mss_bytes), label=link.name, linewidth=1)
         rate.legend(loc="upper right", fontsize="small")
         queue.legend(loc="upper right", fontsize="small")
         labels = ("throughput (Mbit/s)", "window (packets)", "RTT (ms)", "queue (packets)", "retransmitted (packets)")
@@ -53,7 +61,7 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
             axis.set_ylim(bottom=0)
             axis.grid(alpha=0.3)
         resent.set_xlabel("time (s)")
-        figure.suptitle(result.scenario.name)
+        figure.suptitle(scenario.name)
         out = io.BytesIO()
         metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}
         figure.savefig(out, format=target.suffix[1:], dpi=100, metadata=metadata)

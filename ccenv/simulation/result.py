@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
+from ccenv.errors import InputError
+from ccenv.metrics.packet_window import PacketRun, RunFlow
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
+from ccenv.simulation.packets import packet_trace, save_packet_log
+from ccenv.simulation.picture import plot_run
 from ccenv.simulation.scenario import Scenario
 
 # The cumulative fields of the logs.
@@ -85,11 +89,27 @@ class Result:
             "wall_s": round(self.wall_s, 4),
         }
 
+    def measured(self) -> PacketRun:
+        """Return what metrics know about the run (``ccenv.metrics.table.measure_run``)."""
+        flows = tuple(
+            RunFlow(
+                name=flow.name or flow.sender,
+                rtt_s=flow.rtt_s,
+                start_s=flow.start_s,
+                stop_s=flow.stop_s,
+                workload=flow.workload.kind,
+                size_bytes=flow.workload.size_bytes,
+                every_s=flow.workload.every_s,
+                finished_s=float(finished_s),
+            )
+            for flow, finished_s in zip(self.scenario.flows, self.finished_s, strict=True)
+        )
+        own = self.scenario
+        return PacketRun(self.flow_log, self.link_log, flows, own.log_s, own.duration_s, own.mss_bytes, own.links[0].buffer_bytes)
+
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, window, RTT, queue and retransmissions over time into a .png or .svg file."""
-        from ccenv.simulation.picture import plot_result
-
-        plot_result(self, path)
+        plot_run(path, self.scenario, self.names(), self.flow_log, self.link_log)
 
     def save_packet_log(self, path: str | os.PathLike[str]) -> None:
         """Write the packet log as one .npz: its columns, and a JSON header with the names of events, flows and links.
@@ -97,9 +117,7 @@ class Result:
         Raises:
             InputError: if the run kept no packet log.
         """
-        from ccenv.simulation.packets import save_packet_log
-
-        save_packet_log(self, path)
+        save_packet_log(path, self.scenario, self.names(), self._kept_log())
 
     def trace(self) -> Trace:
         """Return the run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
@@ -110,9 +128,12 @@ class Result:
         Raises:
             InputError: without a packet log, for other networks, or where no grid fits the RTTs.
         """
-        from ccenv.simulation.packets import packet_trace
+        return packet_trace(self.scenario, self._kept_log())
 
-        return packet_trace(self)
+    def _kept_log(self) -> np.ndarray:
+        if self.packet_log is None:
+            raise InputError("the run kept no packet log: simulate(..., packet_log=True)")
+        return self.packet_log
 
     def _row(self, time_s: float) -> int:
         return min(len(self.flow_log) - 1, round(time_s / self.scenario.log_s))

@@ -78,6 +78,6 @@ def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:
     for spec in {flow.jitter.adversary for flow in scenario.flows if flow.jitter.adversary}:
         player = make_adversary(spec)
         if not isinstance(player, ScriptedAdversary):
-            raise InputError(f"adversary {spec!r} is not scripted; a jitter box needs one that decides by itself")
+            raise InputError(f"adversary {spec!r} is not scripted; a jitter box needs a scripted adversary")
         made[spec] = player
     return made

@@ -91,7 +91,7 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     if not is_version(seen, OBSERVATION_VERSION):
         raise InputError(
             f"{card_file}: observation_version is {shown(seen)}; it must be {OBSERVATION_VERSION}, the version of this ccenv: "
-            "choose another --out, or --restart to discard it"
+            "choose another --out, or --fresh to discard it"
         )
     marks = card["marks"]
     if card["iteration"] < 0 or not all(map(is_finite, (card["seconds"], card["cpu_seconds"], *marks.values()))):

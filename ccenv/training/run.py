@@ -188,7 +188,7 @@ def _prepare(config: TrainConfig, folder: FilePath, restart: bool) -> TrainingSt
             shutil.rmtree(folder / part, ignore_errors=True)
     state = read_checkpoint(folder / CHECKPOINT)
     if state is not None and not read_config(config_file).same_run(config):
-        raise InputError(f"{folder}: holds a run of another config; choose another --out, or --restart to discard it")
+        raise InputError(f"{folder}: holds a run of another config; choose another --out, or --fresh to discard it")
     if state is not None and state.iteration > config.iterations:
         done = state.iteration * config.iteration_steps
         raise InputError(f"{folder}: has already trained {done} steps, more than total_steps {config.total_steps}")

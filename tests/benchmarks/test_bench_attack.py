@@ -13,11 +13,12 @@ from ccenv.benchmarks.run.runner import cells_for, evaluate, run_suite
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
 from ccenv.errors import InputError, UnknownNameError
-from ccenv.metrics.trace import Window, measure
+from ccenv.metrics.table import measure
+from ccenv.metrics.trace import Window
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 
-METRICS = {"utilisation": "higher", "power": "higher", "starvation_ratio": "lower"}
+METRICS = ["utilisation", "power", "starvation_ratio"]
 
 
 def small_attack(**changes: Any) -> SuiteBase:

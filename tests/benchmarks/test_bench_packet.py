@@ -55,7 +55,7 @@ def small_packets(**changes: Any) -> dict[str, Any]:
                 },
             },
         ],
-        "metrics": {"utilisation": "higher", "jain_index": "higher", "throughput_mbps[b]@late": "higher"},
+        "metrics": ["utilisation", "jain_index", "throughput_mbps[b]@late"],
     }
     return {**data, **changes}
 
@@ -135,8 +135,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"engine": "pakcet"}, "Did you mean 'packet'"),
     ({"duration": 3}, "Did you mean 'duration_s'"),
     ({"warm_up_s": 3}, "warm_up_s 3 is not below duration_s 3"),
-    ({"metrics": {"utilisation": "higher", "jane_index": "higher"}}, "Did you mean 'jain_index'"),
-    ({"metrics": {"utilisation": "higher", "throughput_mbps[b": "higher"}}, "not of the form"),
+    ({"metrics": ["utilisation", "jane_index"]}, "Did you mean 'jain_index'"),
+    ({"metrics": ["utilisation", "throughput_mbps[b"]}, "not of the form"),
     ({"scenarios": [{"name": "x", "network": {"links": [], "flows": [{"rtt_ms": "$rt"}]}}]}, "$rt is no parameter"),
 ]
 

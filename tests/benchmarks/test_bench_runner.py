@@ -24,7 +24,8 @@ from ccenv.benchmarks.suite.curve import Suite
 from ccenv.config import validate
 from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
 from ccenv.foreign import parse_json
-from ccenv.metrics.trace import Window, measure
+from ccenv.metrics.table import measure
+from ccenv.metrics.trace import Window
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 

@@ -45,8 +45,9 @@ REFUSED = [
     ({"agents": ["reno", "reno"]}, "agents: 'reno' is listed twice"),
     ({"duration_s": 3}, "either duration_rtts or duration_s"),
     ({"warm_up_rtts": 20}, "warm_up_rtts 20 is not below duration_rtts 20"),
-    ({"metrics": {"utilisation": "lower", "power": "higher"}}, "utilisation is better when higher, not when lower"),
-    ({"metrics": {"utilization": "higher"}}, "Did you mean 'utilisation'"),
+    ({"metrics": ["utilisation", "power", "power"]}, "metrics: 'power' is listed twice"),
+    ({"metrics": {"utilisation": "lower", "power": "higher"}}, "utilisation: higher is better, not 'lower'"),
+    ({"metrics": ["utilization"]}, "Did you mean 'utilisation'"),
     (
         {"score": {"metric": "queueing_delay_p95_s", "adversary": "kind"}},
         "score: metric 'queueing_delay_p95_s' is not one of the",

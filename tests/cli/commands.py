@@ -26,7 +26,7 @@ agents: [{agents}]
 adversaries: [kind, slowest]
 scenarios:
   - {{name: deep, summary: deep, model: ccac, link_rate_mbps: {{low: 10, high: 100}}, rtt_ms: 40, jitter_rtts: 1, buffer_bdp: 4}}
-metrics: {{utilisation: higher}}
+metrics: [utilisation]
 score: {{metric: utilisation, adversary: kind}}
 worst_case: {{metric: utilisation}}
 """

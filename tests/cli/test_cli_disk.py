@@ -27,8 +27,8 @@ def on_full_disk(folder: Path, limit: int, command: str) -> tuple[int, str]:
         (0, "train quick_sender --out out", "cannot be"),
         (0, "board submit reno --board out", "the board's database: disk I/O error"),
         (0, "board pack cc_qdel --out out", "out/program.json: cannot be written (File too large)"),
-        (0, "gap vegas --budget 200000 --T 4 --output out.json", "out.json: cannot be written (File too large)"),
-        (0, "synth quick --output out", "/.lock: cannot be locked and written (File too large)"),
+        (0, "gap vegas --budget 200000 --T 4 --out out.json", "out.json: cannot be written (File too large)"),
+        (0, "synth quick --out out", "/.lock: cannot be locked and written (File too large)"),
     ],
 )
 def test_a_full_disk_is_one_line(tmp_path: Path, limit: int, command: str, says: str) -> None:

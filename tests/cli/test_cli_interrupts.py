@@ -19,7 +19,7 @@ SAYS = {
     signal.SIGINT: "ccenv: interrupted; run the same command again: what can be resumed, resumes\n",
     signal.SIGTERM: "ccenv: terminated; run the same command again: what can be resumed, resumes\n",
 }
-IN_PROCESSES = "bench run long.yaml --out out --backend processes --workers 2"
+IN_PROCESSES = "bench run long.yaml --out out --backend processes --jobs 2"
 
 # What is started -> the file that shows that it is at work (relative to its folder), or None: it is given some seconds.
 QUICK = {
@@ -31,15 +31,15 @@ QUICK = {
 SLOW = {
     "attack cubic --budget 2000000000 --out out": "out/attack.json",
     "attack cubic --budget 2000000000 --out late": None,
-    "synth g1_t11_timeouts --output out": None,
-    "synth g1_t11_timeouts --output out --jobs 2": None,
+    "synth g1_t11_timeouts --out out": None,
+    "synth g1_t11_timeouts --out out --jobs 2": None,
     "train quick_sender --set total_steps=9000000 --out out": "out/progress.csv",
     "ode sweep validation": None,
     "ode compare validation": None,
     "verify envelope cc_qdel --budget 600 --no-cache --jobs 2": None,
     "verify cc_qdel --T 12 --no-cache --recheck yices": None,
     "distill learned_nominal --out out": None,
-    "bench run long.yaml --out out --backend ray --workers 2": "out/cells.jsonl",
+    "bench run long.yaml --out out --backend ray --jobs 2": "out/cells.jsonl",
 }
 AT_WORK_S = 6.0
 

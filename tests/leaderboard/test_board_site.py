@@ -24,7 +24,7 @@ from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import from_folders
 from ccenv.leaderboard.site.views import quantity
 from ccenv.leaderboard.store.records import VERIFICATION, played_hash
-from ccenv.metrics.trace import METRICS
+from ccenv.metrics.table import METRICS
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 

@@ -27,7 +27,7 @@ def test_certainty_has_no_width() -> None:
     low, high = {"a": np.array([0.1, 0.2]), "b": np.array([0.1])}, {"a": np.array([0.8, 0.9]), "b": np.array([0.5])}
     assert probability_of_improvement(high, low) == (1.0, 1.0, 1.0)
     assert probability_of_improvement(low, high) == (0.0, 0.0, 0.0)
-    assert probability_of_improvement(low, high, higher_is_better=False) == (1.0, 1.0, 1.0)
+    assert probability_of_improvement(low, high, sign=-1.0) == (1.0, 1.0, 1.0)
 
 
 @settings(max_examples=30)

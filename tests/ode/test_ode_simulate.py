@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from ccenv.engine.fluid.assemble import assemble
 from ccenv.engine.fluid.kernel import run_one
 from ccenv.engine.fluid.layout import FLOW_TRACE, LINK_TRACE
-from ccenv.engine.fluid.metrics import jain_index
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.errors import EngineError, InputError
+from ccenv.metrics.measures import jain_or_one
 
 CCAS = ["bbr1", "bbr2", "reno", "cubic"]
 
@@ -215,10 +215,10 @@ def test_divergence_is_stopped_and_named():
 
 
 def test_jain_index():
-    assert jain_index(np.array([1.0, 1.0, 1.0])) == 1.0
-    assert jain_index(np.array([1.0, 0.0])) == 0.5
-    assert jain_index(np.array([3.0, 1.0])) == pytest.approx(0.8)
-    assert jain_index(np.zeros(2)) == 1.0
+    assert jain_or_one(np.array([1.0, 1.0, 1.0])) == 1.0
+    assert jain_or_one(np.array([1.0, 0.0])) == 0.5
+    assert jain_or_one(np.array([3.0, 1.0])) == pytest.approx(0.8)
+    assert jain_or_one(np.zeros(2)) == 1.0
 
 
 def test_jitter_is_the_mean_rtt_difference_at_the_packet_rate():

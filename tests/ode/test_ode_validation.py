@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ccenv.benchmarks.fluid.page import report_html
-from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, render, save, trace_figure, variables_figure
+from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
 from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
 from ccenv.benchmarks.speed import fluid as speed
 from ccenv.cli.ode import app
@@ -20,6 +20,7 @@ from ccenv.engine.fluid.analysis.reduced import Bottleneck
 from ccenv.engine.fluid.files import load_scenario, load_sweep
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.errors import InputError
+from ccenv.metrics.table import FLUID_METRICS
 
 SUBSET = [
     *[("bbr1", "drop-tail", b) for b in (1, 2, 5, 7)],
@@ -102,7 +103,7 @@ def test_sweep_command_prints_the_cells():
     assert result.exception is None, result.exception
     out = json.loads(result.output)
     assert [c["buffer_bdp"] for c in out["cells"]] == [1, 2, 3, 4, 5, 6, 7]
-    keys = {"mix", "discipline", "buffer_bdp", *METRICS, "first_share_pct"}
+    keys = {"mix", "discipline", "buffer_bdp", *FLUID_METRICS, "first_share_pct"}
     for cell in out["cells"]:
         assert keys <= set(cell)
         assert cell["conservation_error"] < 1e-9
@@ -128,7 +129,7 @@ def fake_cells(loss):
     """A full table with one number everywhere but the key: enough for the page's layout."""
     sweep = load_sweep("validation")
     return [
-        {"mix": m, "discipline": d, "buffer_bdp": b, **dict.fromkeys(METRICS, loss), "first_share_pct": 50.0}
+        {"mix": m, "discipline": d, "buffer_bdp": b, **dict.fromkeys(FLUID_METRICS, loss), "first_share_pct": 50.0}
         for m, d, b in sweep.cells()
     ]
 
@@ -148,7 +149,7 @@ def test_report_is_self_contained():
     portrait = phase_portrait("bbr2", Bottleneck(12.5e6, (0.035,) * 10), grid=4, duration_s=1.0)
     page = report_html(sweep, fake_cells(18.0), (), [run], [portrait])
     assert not re.search(r"https?:|<script|<link", page)
-    assert page.count("data:image/png;base64,") == len(METRICS) + 2
+    assert page.count("data:image/png;base64,") == len(FLUID_METRICS) + 2
     for statement in STATEMENTS:
         assert statement.source.split(",")[0] in page
     assert "The packet engine was not run for this page" in page

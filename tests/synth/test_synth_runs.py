@@ -207,7 +207,8 @@ def test_a_journal_of_another_solver_is_set_aside(tmp_path: Path, monkeypatch: p
         (["quick", "--report", "page.txt"], "ends in '.html'"),
         (["quick", "--recheck", "yice"], "Did you mean 'yices'"),
         (["quick", "--jobs", "0"], "1 to 256"),
-        (["quick", "--time-limit", "inf"], "at most 1e+06 seconds"),
+        (["quick", "--time-limit", "2e6s"], "at most 1e+06 seconds"),
+        (["quick", "--time-limit", "inf"], "--time-limit is 'inf'; allowed: a number"),
         (["g6", "--plain"], "has C_L_lambda, q_U/Rm"),
     ],
 )

@@ -207,7 +207,8 @@ def test_a_teacher_says_what_it_was_trained_for() -> None:
         (["still.safetensors", "--prove", "--timeouts", "paper2"], "Did you mean 'paper'?"),
         (["still.safetensors", "--timeouts", "paper"], "give --prove too"),
         (["still.safetensors", "--prove", "--rounds", "0"], "rounds is 0; it must be at least 1"),
-        (["still.safetensors", "--prove", "--budget", "nan"], "both must be above 0"),
+        (["still.safetensors", "--prove", "--budget", "nan"], "--budget is 'nan'; allowed: a number"),
+        (["still.safetensors", "--prove", "--budget", "0"], "both must be above 0"),
     ],
 )
 def test_distill_refuses_in_one_line(

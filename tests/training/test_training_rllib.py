@@ -81,7 +81,7 @@ def test_missing_pettingzoo_is_said_before_anything_is_written(
     assert main(["train", "rllib_duel", "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == "ccenv: error: pettingzoo is not installed: pip install 'ccenv[duel]'\n"
     assert not (tmp_path / "run").exists()
-    assert main(["train", "rllib_duel", "--restart"]) == 2
+    assert main(["train", "rllib_duel", "--fresh"]) == 2
     assert "cannot be resumed" in capsys.readouterr().err
 
 

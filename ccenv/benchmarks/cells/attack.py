@@ -13,7 +13,8 @@ from ccenv.benchmarks.cells.players import Player, adversary_player, sender_of
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.document import hash_of
 from ccenv.errors import CcenvError, EngineError
-from ccenv.metrics.trace import METRICS, Window, measure
+from ccenv.metrics.table import OF_TRACE, measure
+from ccenv.metrics.trace import Window
 from ccenv.network.path import Path
 from ccenv.provenance import code_hash
 
@@ -160,7 +161,7 @@ def attack_cells_of(suite: Suite, agents: list[Player]) -> list[AttackCell]:
                             budget_flow_steps=suite.budget_flow_steps or 0,
                             agent=agent,
                             adversary=adversary,
-                            metrics=tuple(name for name in METRICS if name in suite.metrics),
+                            metrics=tuple(name for name in OF_TRACE if name in suite.metrics),
                         )
                     )
     return out

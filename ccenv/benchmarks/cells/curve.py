@@ -13,7 +13,8 @@ from ccenv.benchmarks.suite.curve import Suite
 from ccenv.document import hash_of
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import CcenvError, EngineError
-from ccenv.metrics.trace import METRICS, Window, measure
+from ccenv.metrics.table import OF_TRACE, measure
+from ccenv.metrics.trace import Window
 from ccenv.network.adversary import Adversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path, grid_of
@@ -120,7 +121,7 @@ def cells_of(suite: Suite, agents: list[Player]) -> list[Cell]:
                             n_flows=case.scenario.n_flows,
                             competitors=competitors,
                             adversary=adversary,
-                            metrics=tuple(name for name in METRICS if name in suite.metrics),
+                            metrics=tuple(name for name in OF_TRACE if name in suite.metrics),
                         )
                     )
     return out

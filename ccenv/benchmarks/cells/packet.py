@@ -15,11 +15,11 @@ from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuit
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.document import hash_of
 from ccenv.errors import CcenvError, EngineError, InputError
+from ccenv.metrics.table import measure_run
 from ccenv.network.identity import adversary_hash
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.provenance import code_hash
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
-from ccenv.simulation.metrics import measure_run
 
 FIXED = Player("network", "network", "", "0" * 64)
 """Stands for the sender under test in scenarios whose senders are all given."""
@@ -75,10 +75,10 @@ class PacketCell:
     def run(self) -> dict[str, Any]:
         """Play the cell and return its record: what it was, its metrics, and rates over time where they are kept."""
         result = play_packets(self)
-        values = {}
+        measured, values = result.measured(), {}
         for name in self.metrics:
             plain, group, window = parse_metric(name)
-            value = measure_run(result, plain, self.windows[window], group)
+            value = measure_run(measured, plain, self.windows[window], group)
             values[name] = None if math.isnan(value) else value
         record = {
             "key": self.key,

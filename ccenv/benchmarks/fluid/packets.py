@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.compiled import rng
-from ccenv.engine.fluid.metrics import jain_index
 from ccenv.engine.fluid.sweep import Sweep
 from ccenv.errors import InputError
+from ccenv.metrics.packet import sending_rates_Bps
+from ccenv.metrics.packet_window import RunWindow
+from ccenv.metrics.table import MIX_METRICS, OF_RUN
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.registry import load_target
 
 RUNS = 3  # [BBR-fluid] section 4.3 averages its experiments over three runs
 START_SPREAD_S = 0.1  # the flows of a run start within this time, so that runs differ
 RED_WEIGHT = 0.002  # of the newest queue in the average: ns-2's default
-METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms", "first_share_pct")
 
 
 def packet_cells(sweep: Sweep, runs: int = RUNS, progress: Callable[[int, int], None] | None = None) -> list[dict[str, Any]]:
@@ -44,7 +45,7 @@ def packet_cells(sweep: Sweep, runs: int = RUNS, progress: Callable[[int, int], 
     cells, keys = [], sweep.cells()
     for done, key in enumerate(keys, start=1):
         measured = [_measure(sweep, *key, run) for run in range(runs)]
-        values = {name: [m[name] for m in measured] for name in METRICS}
+        values = {name: [m[name] for m in measured] for name in MIX_METRICS}
         cells.append(
             dict(zip(("mix", "discipline", "buffer_bdp"), key, strict=True))
             | {name: float(np.mean(v)) for name, v in values.items()}
@@ -105,27 +106,9 @@ def _interval_s(sweep: Sweep) -> float:
 def _measure(sweep: Sweep, mix: str, discipline: str, buffer_bdp: float, run: int) -> dict[str, Any]:
     scenario = packet_scenario(sweep, mix, discipline, buffer_bdp, run)
     result = load_target("ccenv.simulation:simulate")(scenario)
-    log_s = scenario["log_s"]
-    first = round(sweep.measure_from_s / log_s)
-    seconds = (len(result.flow_log) - 1 - first) * log_s
-    flows, link = result.flow_log[first:], result.link_log[first:, 0]
-    rates = (flows["sent_bytes"][-1] - flows["sent_bytes"][0]) / seconds
-    counts = ("arrived_bytes", "dropped_bytes", "served_bytes", "queue_byte_s")
-    grown = {name: float(link[name][-1] - link[name][0]) for name in counts}
-    half = len(rates) // 2
-    return {
-        "jain": jain_index(rates),
-        "loss_pct": _percent(grown["dropped_bytes"], grown["arrived_bytes"]),
-        "occupancy_pct": _percent(grown["queue_byte_s"], scenario["links"][0]["buffer_bytes"] * seconds),
-        "utilisation_pct": _percent(grown["served_bytes"], scenario["links"][0]["rate_Bps"] * seconds),
-        "jitter_ms": 1e3 * float(np.mean(np.abs(np.diff(flows["rtt_s"], axis=0)))),
-        "first_share_pct": _percent(float(rates[:half].sum()), float(rates.sum())),
-        "rate_Bps": rates,
-    }
-
-
-def _percent(part: float, whole: float) -> float:
-    return 100.0 * part / whole if whole > 0 else 0.0
+    measured = result.measured()
+    window = RunWindow(measured, ((sweep.measure_from_s, sweep.duration_s),), tuple(range(len(measured.flows))))
+    return {name: OF_RUN[name](window) for name in MIX_METRICS} | {"rate_Bps": sending_rates_Bps(window)}
 
 
 def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,7 +121,7 @@ def compare(fluid: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) 
     from scipy.stats import spearmanr
 
     rows = []
-    for metric in METRICS:
+    for metric in MIX_METRICS:
         a, b = (np.array([c[metric] for c in cells]) for cells in (fluid, packets))
         apart = np.abs(a - b)
         worst = fluid[int(np.argmax(apart))]

@@ -9,15 +9,15 @@ from itertools import zip_longest
 from typing import Any
 
 from ccenv.benchmarks.fluid.packets import RED_WEIGHT, compare
-from ccenv.benchmarks.fluid.plots import METRICS, metric_figure, mix_label, phase_figure, render, trace_figure
+from ccenv.benchmarks.fluid.plots import metric_figure, mix_label, phase_figure, render, trace_figure
 from ccenv.benchmarks.fluid.statements import judge
 from ccenv.engine.fluid.analysis.equilibria import equilibrium
 from ccenv.engine.fluid.analysis.reduced import Bottleneck
 from ccenv.engine.fluid.simulate import Run
 from ccenv.engine.fluid.sweep import Sweep
+from ccenv.metrics.table import FLUID_METRICS, METRICS
 from ccenv.version import VERSION
 
-_LABELS = METRICS | {"first_share_pct": "share of first half [%]"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; }
@@ -57,7 +57,7 @@ def report_html(
         "<h2>Equilibria of the reduced models</h2>",
         _equilibria(sweep, cells),
         "<h2>Metrics over the buffer size</h2>",
-        *(_image(metric_figure(cells, metric, packets), label) for metric, label in METRICS.items()),
+        *(_image(metric_figure(cells, name, packets), METRICS[name].axis) for name in FLUID_METRICS),
     ]
     if traces:
         parts += ["<h2>Traces</h2>", *(_image(trace_figure([run]), run.scenario.title) for run in traces)]
@@ -127,7 +127,7 @@ def _differences(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, An
         correlation = row["rank_correlation"]
         rows.append(
             _row(
-                _LABELS[row["metric"]],
+                METRICS[row["metric"]].axis,
                 f"{row['mean_difference']:.3f}",
                 f"{row['largest_difference']:.3f}",
                 row["at"],
@@ -149,7 +149,7 @@ def _equilibria(sweep: Sweep, cells: Sequence[dict[str, Any]]) -> str:
                 continue
             link = sweep.scenario(model, "drop-tail", cell["buffer_bdp"]).links[0]
             buffer = link.buffer_bytes(sweep.mss_bytes)
-            point = equilibrium(model, Bottleneck(c, (d,) * n, buffer))  # type: ignore[arg-type]
+            point = equilibrium(model, Bottleneck(c, (d,) * n, buffer))
             theorem = f"theorem {point.theorem}" if point.theorem else "full buffer, between theorems 3 and 1"
             numbers = (100 * point.queue_bytes / buffer, cell["occupancy_pct"], 100 * point.loss, cell["loss_pct"])
             rows.append(_row(mix_label(model), f"{cell['buffer_bdp']:g}", theorem, *(f"{v:.2f}" for v in numbers)))
@@ -170,7 +170,7 @@ def _cells(cells: Sequence[dict[str, Any]], packets: Sequence[dict[str, Any]]) -
     for c, p in zip_longest(cells, packets):
         values = [f"{c[key]:.{k}f}" + (f" | {p[key]:.{k}f}" if p else "") for key, k in digits.items()]
         rows.append(_row(mix_label(c["mix"]), c["discipline"], f"{c['buffer_bdp']:g}", *values))
-    head = "<th>mix</th><th>discipline</th><th>buffer [BDP]</th>" + "".join(f"<th>{_LABELS[key]}</th>" for key in digits)
+    head = "<th>mix</th><th>discipline</th><th>buffer [BDP]</th>" + "".join(f"<th>{METRICS[key].axis}</th>" for key in digits)
     return ("<p>Fluid model | packet engine.</p>" if packets else "") + _table(head, rows)
 
 

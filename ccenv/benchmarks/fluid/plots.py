@@ -13,8 +13,9 @@ import numpy as np
 
 from ccenv.engine.fluid.analysis.phase import Portrait
 from ccenv.engine.fluid.simulate import Run
-from ccenv.errors import InputError
+from ccenv.errors import InputError, unknown_name
 from ccenv.files import write_atomic
+from ccenv.metrics.table import FLUID_METRICS, METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg")
 LABELS = {"bbr1": "BBRv1", "bbr2": "BBRv2", "reno": "Reno", "cubic": "CUBIC"}
-METRICS = {
-    "jain": "Jain fairness",
-    "loss_pct": "loss [%]",
-    "occupancy_pct": "buffer occupancy [%]",
-    "utilisation_pct": "utilisation [%]",
-    "jitter_ms": "jitter [ms]",
-}
 
 
 def mix_label(mix: str) -> str:
@@ -123,13 +117,11 @@ def metric_figure(cells: Sequence[dict[str, Any]], metric: str, packets: Sequenc
 
     Args:
         cells: of the fluid model.
-        metric: a key of METRICS.
+        metric: one of FLUID_METRICS.
         packets: the same cells of the packet engine, as a second row of panels.
     """
-    if metric not in METRICS:
-        from ccenv.errors import unknown_name
-
-        raise unknown_name("metric", metric, METRICS)
+    if metric not in FLUID_METRICS:
+        raise unknown_name("metric", metric, FLUID_METRICS)
     disciplines = list(dict.fromkeys(cell["discipline"] for cell in cells))
     rows = [("fluid model", cells)] + ([("packet engine", packets)] if packets else [])
     figure, axes = _grid(len(rows), len(disciplines), width=5.5, height=3.4)
@@ -140,7 +132,7 @@ def metric_figure(cells: Sequence[dict[str, Any]], metric: str, packets: Sequenc
             ax.plot(*zip(*chosen, strict=True), marker="osD^v<>Pp"[k % 9], markersize=4, linewidth=1, label=mix_label(mix))
         ax.set_title(f"{discipline}, {engine}" if packets else discipline, fontsize="medium")
         ax.set_xlabel("buffer [BDP of the bottleneck]")
-        ax.set_ylabel(METRICS[metric])
+        ax.set_ylabel(METRICS[metric].axis)
         ax.grid(alpha=0.25)
     top = max(ax.get_ylim()[1] for ax in axes.flat)
     for ax in axes.flat:

@@ -25,7 +25,7 @@ def _resampled(n: int, stream: int) -> np.ndarray:
     return counts
 
 
-def probability_of_improvement(ours: Tasks, theirs: Tasks, *, higher_is_better: bool = True) -> tuple[float, float, float] | None:
+def probability_of_improvement(ours: Tasks, theirs: Tasks, *, sign: float = 1.0) -> tuple[float, float, float] | None:
     """Return the probability that a run of ours beats a run of theirs in a scenario drawn at random, with its 95 % interval.
 
     The mean over scenarios of the Mann-Whitney statistic, ties counted half; percentile bootstrap of both sides.
@@ -33,7 +33,7 @@ def probability_of_improvement(ours: Tasks, theirs: Tasks, *, higher_is_better: 
     Args:
         ours: values per scenario.
         theirs: the same of the other; only scenarios that both have count.
-        higher_is_better: direction of the values.
+        sign: 1 where higher is better, -1 where lower is.
 
     Returns:
         tuple: probability, low and high; None if no scenario is common.
@@ -41,7 +41,6 @@ def probability_of_improvement(ours: Tasks, theirs: Tasks, *, higher_is_better: 
     common = [name for name in ours if name in theirs and len(ours[name]) and len(theirs[name])]
     if not common:
         return None
-    sign = 1.0 if higher_is_better else -1.0
     point, samples = 0.0, np.zeros(REPLICATES)
     for index, name in enumerate(common):
         a, b = sign * ours[name][:, None], sign * theirs[name][None, :]

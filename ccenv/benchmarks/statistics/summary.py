@@ -35,8 +35,8 @@ def summarise(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
                 "worst_case": _worst(suite, own),
             }
         )
-    best_first = -1.0 if suite.measure(suite.score.metric).direction == "higher" else 1.0
-    return sorted(entries, key=lambda e: (e["score"] is None, best_first * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
+    sign = suite.measure(suite.score.metric).sign
+    return sorted(entries, key=lambda e: (e["score"] is None, -sign * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
 
 
 def _score(suite: SuiteBase, records: list[Record]) -> dict[str, Any] | None:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ccenv.config import StrictModel
 from ccenv.document import hash_of
-from ccenv.errors import InputError, did_you_mean
-from ccenv.metrics.trace import Direction, Measure
+from ccenv.errors import InputError, did_you_mean, shown
+from ccenv.metrics.table import Direction, Metric
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 MAX_SEED = 2**31
@@ -180,7 +180,7 @@ class SuiteBase(StrictModel):
         tags: free labels; ``quick``, ``standard``, ``paper`` and ``adversarial`` are used by the shipped suites.
         seeds: one run per seed; a seed draws what is drawn and keys all random moves.
         agents: specs of senders under test.
-        metrics: name -> direction.
+        metrics: name -> which way is better. A file lists names; the table of metrics says which way.
         score: how the nominal score is made.
         worst_case: how the worst case is made.
         references: published values.
@@ -202,7 +202,24 @@ class SuiteBase(StrictModel):
     references: tuple[Reference, ...] = ()
     figures: tuple[Figure, ...] = ()
 
-    def measure(self, name: str) -> Measure:
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _with_directions(cls, given: Any) -> Any:
+        """Take the directions from the table of metrics; a recorded suite holds its own, which must agree."""
+        if not isinstance(given, (list, tuple, dict)) or not all(isinstance(name, str) for name in given):
+            return given
+        once("metrics", list(given))
+        try:
+            known = {name: cls.measure(name).direction for name in given}
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        for name, direction in given.items() if isinstance(given, dict) else ():
+            if direction != known[name]:
+                raise ValueError(f"{name}: {known[name]} is better, not {shown(direction)}")
+        return known
+
+    @classmethod
+    def measure(cls, name: str) -> Metric:
         """Return what a metric of this suite is called and which way is better. Raises UnknownNameError."""
         raise NotImplementedError
 
@@ -225,13 +242,6 @@ class SuiteBase(StrictModel):
         """Check lists for duplicates and all uses of metrics. Raises ValueError, for validators."""
         for what, values in (("agents", self.agents), ("seeds", self.seeds), ("figures", [f.name for f in self.figures])):
             once(what, values)
-        for name, direction in self.metrics.items():
-            try:
-                known = self.measure(name).direction
-            except InputError as error:
-                raise ValueError(str(error)) from None
-            if direction != known:
-                raise ValueError(f"metrics: {name} is better when {known}, not when {direction}")
         used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
         quantities = [quantity for reference in self.references for quantity in reference.quantities]
         used += [("references", n) for q in quantities for n in (q.metric, q.divided_by) if n is not None]
@@ -243,6 +253,9 @@ class SuiteBase(StrictModel):
         for where, name in used:
             if name not in self.metrics:
                 raise ValueError(f"{where}: metric {name!r} is not one of the suite's.{did_you_mean(name, self.metrics)}")
+        for where, name in used[:2]:
+            if self.measure(name).direction == "neither":
+                raise ValueError(f"{where}: metric {name!r} has no better or worse value")
         if self.score.adversary not in self.opponents:
             hint = did_you_mean(self.score.adversary, self.opponents)
             raise ValueError(f"score: adversary {self.score.adversary!r} is not one of the suite's.{hint}")

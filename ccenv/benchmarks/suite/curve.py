@@ -15,7 +15,7 @@ from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.rng import uniform
 from ccenv.errors import InputError, did_you_mean
 from ccenv.foreign import read_yaml
-from ccenv.metrics.trace import Measure, get_metric
+from ccenv.metrics.table import Metric, trace_metric
 from ccenv.network.model import get_model
 from ccenv.network.path import MAX_FLOWS, Path, make_path
 
@@ -221,9 +221,10 @@ class Suite(SuiteBase):
             if scenario.n_flows != 1 or scenario.competitors:
                 raise ValueError(f"scenario {scenario.name}: engine 'attack' has one flow")
 
-    def measure(self, name: str) -> Measure:
-        """Return the metric of a name (``ccenv.metrics.trace``). Raises UnknownNameError."""
-        return get_metric(name)
+    @classmethod
+    def measure(cls, name: str) -> Metric:
+        """Return the metric of a name (``ccenv.metrics.table``). Raises UnknownNameError."""
+        return trace_metric(name)
 
     @property
     def opponents(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -14,8 +14,7 @@ from ccenv.benchmarks.suite.template import AGENT, names_in
 from ccenv.config import StrictModel
 from ccenv.engine.compiled.rng import uniform
 from ccenv.errors import InputError, did_you_mean
-from ccenv.metrics.trace import Measure
-from ccenv.simulation.metrics import get_run_metric
+from ccenv.metrics.table import Metric, run_metric
 
 NETWORK = "network"  # stands where other suites name an adversary
 METRIC = re.compile(r"(?P<name>\w+)(?:\[(?P<group>[^\]]+)\])?(?:@(?P<window>[\w-]+))?")
@@ -182,12 +181,13 @@ class PacketSuite(SuiteBase):
         duration_s = self.duration_s if scenario.duration_s is None else scenario.duration_s
         return duration_s, self.warm_up_s if scenario.warm_up_s is None else scenario.warm_up_s
 
-    def measure(self, name: str) -> Measure:
-        """Return the metric of a name with its flows and window (``ccenv.simulation.metrics``). Raises InputError."""
+    @classmethod
+    def measure(cls, name: str) -> Metric:
+        """Return the metric of a name with its flows and window (``ccenv.metrics.table``). Raises InputError."""
         plain, group, window = parse_metric(name)
-        known = get_run_metric(plain)
+        known = run_metric(plain)
         label = known.label + (f", {group}" if group else "") + (f" ({window})" if window != WHOLE else "")
-        return Measure(name, label, known.unit, known.direction)
+        return replace(known, name=name, label=label)
 
     @property
     def opponents(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ccenv.cli.board.operator import HOME, BoardOption, DatabaseOption, evaluate
 from ccenv.cli.board.records import audit, export, import_, score, serve
 from ccenv.cli.board.submission import check, pack
 from ccenv.cli.board.trust import head, withdraw
+from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 app = typer.Typer(help="Submissions, their evaluation and the leaderboard (docs/leaderboard.md).\n\nExample: ccenv board build")
@@ -51,7 +52,7 @@ def build(
         list[Path] | None,
         typer.Option(help="Folders with benchmark runs and verifications instead of the board's database. Repeatable."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the site.")] = RUNS / "board",
+    out: Annotated[Path, out_option("Folder of the site.")] = RUNS / "board",
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.cli.options import ProcessesOption, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -74,11 +75,11 @@ def evaluate(
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed with this code.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Only this entry. Repeatable.")] = None,
     suite: Annotated[list[str] | None, typer.Option(help="Suites instead of the board's own. Repeatable.")] = None,
-    budget: Annotated[float, typer.Option(help="Seconds of the solver per sender; 0: no proofs.")] = 120.0,
+    budget: Annotated[float, seconds_option("--budget", "Time of the solver per sender; 0: no proofs.")] = 120.0,
     traces: Annotated[bool, typer.Option(help="Store worst traces beside their views.")] = True,
     backend: Annotated[str, typer.Option(help="local | processes | ray; the results are the same.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="Processes to use; one per core by default.")] = None,
-    cell_cpu: Annotated[float, typer.Option(help="CPU seconds that a run of a suite may use.")] = 900.0,
+    jobs: ProcessesOption = None,
+    cell_cpu: Annotated[float, seconds_option("--cell-cpu", "CPU time that a run of a suite may use.")] = 900.0,
     cell_memory: Annotated[float, typer.Option(help="GiB that a process may use.")] = 8.0,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
@@ -92,14 +93,12 @@ def evaluate(
     Example: ccenv board evaluate --backend processes
     """
     from ccenv.cli.progress import progress_bar
-    from ccenv.errors import InputError, require_extra
+    from ccenv.errors import require_extra
     from ccenv.leaderboard.evaluate.limits import limits_of
     from ccenv.leaderboard.evaluate.plan import make_stages
     from ccenv.leaderboard.evaluate.queue import evaluate as run
     from ccenv.leaderboard.evaluate.queue import outcome, tasks_of
 
-    if budget < 0:
-        raise InputError(f"--budget is {budget:g}; it must be at least 0 seconds")
     limits = limits_of(cell_cpu, cell_memory)
     if budget:
         require_extra("z3", "verify")  # before suites are played for minutes
@@ -119,7 +118,7 @@ def evaluate(
             home,
             tasks,
             backend=backend,
-            workers=workers,
+            workers=jobs,
             show=lambda place, task: progress_bar(title(place, task)),
             done=done,
             limits=limits,

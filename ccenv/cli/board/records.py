@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.board.operator import HOME, BoardOption, DatabaseOption, home_of
+from ccenv.cli.options import ProcessesOption, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 
@@ -16,7 +17,7 @@ def audit(
     *,
     sample: Annotated[int, typer.Option(help="Runs that are played again.")] = 20,
     proofs: Annotated[int, typer.Option(help="Proved bounds that are decided again.")] = 5,
-    time_limit: Annotated[float, typer.Option(help="Seconds of the solver per bound.")] = 60.0,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time of the solver per bound.")] = 60.0,
     seed: Annotated[int | None, typer.Option(help="Of the sample; drawn anew by default.")] = None,
     keep: Annotated[bool, typer.Option(help="Store the outcome as a record.")] = True,
     expect_head: Annotated[
@@ -120,7 +121,7 @@ def score(
     suite: Annotated[str | None, typer.Option(help="A suite; the board's nominal one by default.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 1,2,3; the suite's public ones by default.")] = None,
     backend: Annotated[str, typer.Option(help="local | processes | ray.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="Processes to use; one per core by default.")] = None,
+    jobs: ProcessesOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play a submission as the board would, with public seeds or with those of an entry's page.
@@ -131,7 +132,7 @@ def score(
     from ccenv.leaderboard.evaluate.score import parse_seeds, score_sender
 
     with progress_bar("score") as show:
-        summary = score_sender(what, suite, parse_seeds(seeds), backend, workers, show)
+        summary = score_sender(what, suite, parse_seeds(seeds), backend, jobs, show)
     if json:
         print_json(summary)
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def pack(
     method: Annotated[str, typer.Option(help="How it was made, one line.")] = "",
     suite: Annotated[str | None, typer.Option(help="Suite that it was made for; the board's nominal one by default.")] = None,
     sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign with this ed25519 key of ssh.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; runs/submissions/NAME by default.")] = None,
+    out: Annotated[Path | None, out_option("The folder; runs/submissions/NAME by default.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Pack a sender or an adversary into a submission folder: data only.

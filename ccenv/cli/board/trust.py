@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.board.operator import HOME, BoardOption, DatabaseOption, home_of
+from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 RUNS = Path("runs")
@@ -22,7 +23,7 @@ def withdraw(
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Write a request, signed with the key of the submission.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the request; runs/withdrawals/NAME by default.")] = None,
+    out: Annotated[Path | None, out_option("Folder of the request; runs/withdrawals/NAME by default.")] = None,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.fluid.assemble import Arrays
+from ccenv.metrics.measures import jain_or_one, percent
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class LinkMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """A run over the measured time.
+    """A run over the measured time; the names of one value for the whole run are those of ``ccenv.metrics.table``.
 
     Attributes:
         jain: Jain's index over mean sending rates (1/N to 1).
@@ -53,16 +54,6 @@ class Metrics:
         return asdict(self)
 
 
-def jain_index(rates: np.ndarray) -> float:
-    """Return Jain's fairness index, (sum x)^2 / (N sum x^2); 1 for all-zero rates.
-
-    Args:
-        rates: (N,) rates in any unit, not negative.
-    """
-    squares = float(np.sum(np.square(rates)))
-    return float(np.sum(rates)) ** 2 / (len(rates) * squares) if squares > 0 else 1.0
-
-
 def metrics_of(arrays: Arrays) -> Metrics:
     """Compute the metrics from the sums that the kernel kept."""
     cfg, flows, links = arrays.cfg[0], arrays.flows, arrays.links
@@ -71,16 +62,16 @@ def metrics_of(arrays: Arrays) -> Metrics:
     back = np.argsort(arrays.order)
     per_link = tuple(
         LinkMetrics(
-            loss_pct=_percent(link["lost_sum_bytes"], link["arrived_sum_bytes"]),
-            occupancy_pct=_percent(link["queue_sum_bytes"] / n_steps, link["buffer_bytes"]),
-            utilisation_pct=_percent(link["departed_sum_bytes"], link["capacity_Bps"] * time_s),
+            loss_pct=percent(link["lost_sum_bytes"], link["arrived_sum_bytes"]),
+            occupancy_pct=percent(link["queue_sum_bytes"] / n_steps, link["buffer_bytes"]),
+            utilisation_pct=percent(link["departed_sum_bytes"], link["capacity_Bps"] * time_s),
         )
         for link in links
     )
     sent = flows["sent_bytes"][back]
     return Metrics(
-        jain=jain_index(sent),
-        loss_pct=_percent(links["lost_sum_bytes"].sum(), links["arrived_sum_bytes"].sum()),
+        jain=jain_or_one(sent),
+        loss_pct=percent(links["lost_sum_bytes"].sum(), links["arrived_sum_bytes"].sum()),
         occupancy_pct=per_link[0].occupancy_pct,
         utilisation_pct=per_link[0].utilisation_pct,
         jitter_ms=1e3 * float(np.mean(flows["jitter_sum_s"] / np.maximum(flows["jitter_samples"], 1.0))),
@@ -90,10 +81,6 @@ def metrics_of(arrays: Arrays) -> Metrics:
         links=per_link,
         conservation_error=_conservation_error(flows, links),
     )
-
-
-def _percent(part: float, whole: float) -> float:
-    return 100.0 * float(part) / float(whole) if whole > 0 else 0.0
 
 
 def _conservation_error(flows: np.ndarray, links: np.ndarray) -> float:

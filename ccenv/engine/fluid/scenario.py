@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -14,7 +15,7 @@ from ccenv.errors import did_you_mean
 MSS_BYTES = 1514
 
 
-def _known(kind: str, name: str, valid: dict) -> str:
+def _known(kind: str, name: str, valid: Collection[str]) -> str:
     if name not in valid:
         raise ValueError(f"unknown {kind} {name!r}.{did_you_mean(name, valid)}")
     return name

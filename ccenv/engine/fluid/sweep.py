@@ -12,6 +12,8 @@ from ccenv.engine.fluid.metrics import Metrics
 from ccenv.engine.fluid.parameters import PARAMETER_SETS, FiniteModel
 from ccenv.engine.fluid.scenario import MSS_BYTES, Red, Scenario
 from ccenv.errors import did_you_mean
+from ccenv.metrics.measures import percent
+from ccenv.metrics.table import FLUID_METRICS
 
 
 class Sweep(FiniteModel):
@@ -130,12 +132,8 @@ def cell(mix: str, discipline: str, buffer_bdp: float, metrics: Metrics) -> dict
         "mix": mix,
         "discipline": discipline,
         "buffer_bdp": buffer_bdp,
-        "jain": metrics.jain,
-        "loss_pct": metrics.loss_pct,
-        "occupancy_pct": metrics.occupancy_pct,
-        "utilisation_pct": metrics.utilisation_pct,
-        "jitter_ms": metrics.jitter_ms,
-        "first_share_pct": 100.0 * sum(rates[: len(rates) // 2]) / sum(rates) if sum(rates) > 0 else 0.0,
+        **{name: getattr(metrics, name) for name in FLUID_METRICS},
+        "first_share_pct": percent(sum(rates[: len(rates) // 2]), sum(rates)),
         "rate_Bps": list(rates),
         "conservation_error": metrics.conservation_error,
     }

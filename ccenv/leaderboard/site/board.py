@@ -13,7 +13,7 @@ from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
 from ccenv.leaderboard.store.records import BenchRecord, Cell, Manifest, Player, Summary, VerificationRecord, WorstCase, slug
 from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.submit import SubmissionRecord
-from ccenv.metrics.trace import Measure
+from ccenv.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
 CLASSIC = "classic"
@@ -39,7 +39,7 @@ class Finding:
         return self.record.suite.name
 
     @property
-    def metric(self) -> Measure:
+    def metric(self) -> Metric:
         """The metric that it is the worst value of."""
         return self.record.suite.measure(self.case.metric)
 
@@ -210,14 +210,14 @@ def _compared(result: Result, reference: Result, suite: SuiteBase) -> Result:
     better = probability_of_improvement(
         result.tasks(score.metric, score.adversary),
         reference.tasks(score.metric, score.adversary),
-        higher_is_better=suite.measure(score.metric).direction == "higher",
+        sign=suite.measure(score.metric).sign,
     )
     return Result(result.player, result.summary, result.cells, result.record, result.stale, better)
 
 
-def ranked(results: list[Result], metric: Measure) -> list[tuple[int, int, Result]]:
+def ranked(results: list[Result], metric: Metric) -> list[tuple[int, int, Result]]:
     """Rank by nominal score; an entry may be anywhere among those whose intervals overlap with its own."""
-    sign = 1.0 if metric.direction == "higher" else -1.0
+    sign = metric.sign
 
     def interval(result: Result) -> tuple[float, float, float]:
         score = result.summary.score
@@ -260,12 +260,11 @@ def _about(player: Player, verifications: list[VerificationRecord]) -> list[Veri
     return sorted(own, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
 
 
-def worst_by_adversary(result: Result, adversaries: tuple[str, ...], metric: Measure) -> dict[str, float | None]:
+def worst_by_adversary(result: Result, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:
     """Return the worst value of a metric that each adversary reached against a sender, None where there is no value."""
     out: dict[str, float | None] = {}
     for adversary in adversaries:
         values = [cell.metrics.get(metric.name) for cell in result.cells if cell.adversary == adversary]
         defined = [value for value in values if value is not None]
-        worst = min if metric.direction == "higher" else max
-        out[adversary] = worst(defined) if defined else None
+        out[adversary] = min(defined, key=lambda value: metric.sign * value) if defined else None
     return out

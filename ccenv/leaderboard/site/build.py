@@ -15,7 +15,6 @@ from ccenv.foreign import resolve_inside
 from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, Finding, make_board
 from ccenv.leaderboard.site.sources import Records
-from ccenv.metrics.trace import METRICS
 from ccenv.version import VERSION
 
 DATA = "board.json"
@@ -78,7 +77,7 @@ def _pages(board: Board) -> dict[str, bytes]:
     pages = {
         "index.html": page("index.html", "", rows=views.index_rows(board) if board.tables else []),
         "adversaries.html": page("adversaries.html", ""),
-        "method.html": page("method.html", "", metrics=METRICS),
+        "method.html": page("method.html", "", metrics=views.metrics_of(board)),
     }
     for table in tables:
         pages[table["page"]] = page("suite.html", "../", table=table)

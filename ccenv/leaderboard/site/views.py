@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.benchmarks.suite.packet import parse_metric
 from ccenv.errors import CcenvError
 from ccenv.foreign import parse_json
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW
@@ -14,7 +15,7 @@ from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, Board, Entry, Finding, Result, Table, worst_by_adversary
 from ccenv.leaderboard.site.trace_view import view_of
 from ccenv.leaderboard.store.records import VerificationRecord
-from ccenv.metrics.trace import Measure
+from ccenv.metrics.table import METRICS, Metric
 from ccenv.network.trace import load_trace
 
 DASH = "\N{EN DASH}"
@@ -27,7 +28,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return DASH if value is None else f"{value:.{digits}f}"
 
 
-def quantity(value: float | None, metric: Measure) -> str:
+def quantity(value: float | None, metric: Metric) -> str:
     """Return a metric's value as people read it: delays in milliseconds, loss in per cent, ratios with three decimals."""
     if value is None:
         return DASH
@@ -36,7 +37,7 @@ def quantity(value: float | None, metric: Measure) -> str:
     return f"{value * 100:.2f}" if metric.name == "loss_fraction" else f"{value:.3f}"
 
 
-def shown_unit(metric: Measure) -> str:
+def shown_unit(metric: Metric) -> str:
     """Return the unit that ``quantity`` uses."""
     return "ms" if metric.unit == "s" else "%" if metric.name == "loss_fraction" else metric.unit
 
@@ -44,6 +45,12 @@ def shown_unit(metric: Measure) -> str:
 def rank(first: int, last: int) -> str:
     """Return a range of ranks."""
     return str(first) if first == last else f"{first}{DASH}{last}"
+
+
+def metrics_of(board: Board) -> list[Metric]:
+    """Return the metrics that the board's suites measure, each once, without the flows and windows that a suite adds."""
+    names = {parse_metric(name)[0] for table in board.tables for name in table.suite.metrics}
+    return [metric for name, metric in METRICS.items() if name in names]
 
 
 def suite_page(table: Table) -> str:
@@ -192,7 +199,7 @@ def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _scenario_rows(result: Result, metrics: list[Measure]) -> list[tuple[str, str, int, list[tuple[Measure, float | None]]]]:
+def _scenario_rows(result: Result, metrics: list[Metric]) -> list[tuple[str, str, int, list[tuple[Metric, float | None]]]]:
     groups: dict[tuple[str, str], list[dict[str, float | None]]] = {}
     for cell in result.cells:
         groups.setdefault((cell.scenario, cell.adversary), []).append(cell.metrics)

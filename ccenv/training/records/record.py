@@ -52,7 +52,7 @@ def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) ->
 
     by = read_code(result.folder)
     if by != [code_hash()]:
-        raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --restart trains it again")
+        raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --fresh trains it again")
     entry = {name: value for name, value in asdict(result).items() if name not in _SKIPPED}
     entry |= {"seed": config.seed, "code": code_hash()}
     if isinstance(config, TrainConfig):

@@ -7,10 +7,10 @@ from typing import Any
 
 from ccenv.engine.fluid.sweep import Sweep
 from ccenv.errors import InputError
+from ccenv.metrics.table import FLUID_METRICS
 
 # What a step of 0.05 ms should stay within against 0.01 ms: Jain, loss in points, occupancy in points.
 TOLERANCES = {"jain": 0.01, "loss_pct": 0.13, "occupancy_pct": 1.6}
-METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms")
 
 
 def convergence(sweep: Sweep, steps_ms: Sequence[float], threads: int | None = None) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def convergence(sweep: Sweep, steps_ms: Sequence[float], threads: int | None = N
     rows = []
     for step in steps[1:]:
         row: dict[str, Any] = {"step_ms": step, "reference_ms": steps[0]}
-        for metric in METRICS:
+        for metric in FLUID_METRICS:
             off = [abs(a[metric] - b[metric]) for a, b in zip(runs[step], finest, strict=True)]
             row |= {f"{metric}_largest": max(off), f"{metric}_mean": sum(off) / len(off)}
         inside = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.engine.fluid.analysis.reduced import Bottleneck, Model, check_model, derivatives, limited, window_factor
+from ccenv.engine.fluid.analysis.reduced import Bottleneck, Model, derivatives, known_model, limited, window_factor
 from ccenv.errors import EngineError, InputError
 
 _TOLERANCE = 1e-8  # residual relative to C at which a state counts as an equilibrium
@@ -57,7 +57,7 @@ def equilibrium(model: Model, path: Bottleneck) -> Equilibrium:
     Deviation: with one flow theorem 1's "only if" does not hold: eqs. 55 and 56 then agree for every Delta >= 1, so any
     queue up to d C rests; the one given is the empty queue's limit for shallow and d C for deep buffers.
     """
-    check_model(model)
+    known_model(model)
     n, c, d, b = path.flows, path.capacity_Bps, path.common_rtt_s, path.buffer_bytes
     if model == "bbr2":
         queue = (n - 1) / (4 * n + 1) * d * c
@@ -118,7 +118,7 @@ def find_equilibrium(model: Model, path: Bottleneck, tries: int = 8, seed: int =
     Raises:
         EngineError: if no state comes to rest; names the smallest residual seen.
     """
-    check_model(model)
+    known_model(model)
     if tries < 1:
         raise InputError(f"tries must be at least 1 (got {tries})")
     random = np.random.Generator(np.random.Philox(seed))

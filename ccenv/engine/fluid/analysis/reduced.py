@@ -14,7 +14,7 @@ import numpy as np
 from ccenv.errors import InputError, unknown_name
 
 Model = Literal["bbr1", "bbr2"]
-MODELS = ("bbr1", "bbr2")
+MODELS: tuple[Model, ...] = ("bbr1", "bbr2")
 REGIONS = ("pacing", "between", "window")
 PROBE_GAIN = 1.25
 
@@ -59,10 +59,12 @@ class Bottleneck:
         return self.rtt_s[0]
 
 
-def check_model(model: str) -> None:
-    """Raise UnknownNameError unless a reduced model of that name exists."""
-    if model not in MODELS:
-        raise unknown_name("reduced model", model, MODELS)
+def known_model(name: str) -> Model:
+    """Return the reduced model of a name. Raises UnknownNameError."""
+    for model in MODELS:
+        if model == name:
+            return model
+    raise unknown_name("reduced model", name, MODELS)
 
 
 def window_factor(model: Model, rtt_s: np.ndarray, queue_delay_s: complex | float) -> np.ndarray:

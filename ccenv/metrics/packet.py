@@ -1,20 +1,15 @@
-"""Metrics of a run of the packet engine, each a documented function of a window of its logs, and one table that names them."""
+"""Metrics of a run of the packet engine, each a documented function of a window of it; ``ccenv.metrics.table`` names them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.errors import unknown_name
 from ccenv.metrics import measures
 from ccenv.metrics.measures import UNDEFINED
-from ccenv.metrics.trace import Measure
+from ccenv.metrics.packet_window import PacketRun, RunWindow
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.simulation.result import Result
-from ccenv.simulation.window import RunWindow
 
 
 def utilisation(window: RunWindow) -> float:
@@ -55,7 +50,7 @@ def rtt_mean_s(window: RunWindow) -> float:
 
 
 def _newest_rtts(window: RunWindow) -> np.ndarray:
-    log = window.result.flow_log["rtt_s"]
+    log = window.run.flow_log["rtt_s"]
     found = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
     return np.asarray(found[found > 0])
 
@@ -84,19 +79,18 @@ def loss_fraction(window: RunWindow) -> float:
 
 def loss_packets_per_rtt(window: RunWindow) -> float:
     """Return the mean number of packets lost per Rm. Reference: [CCmatic] figure 16."""
-    seconds = sum(last - first for first, last in window.rows()) * window.result.scenario.log_s
-    rtt_s = min(window.result.scenario.flows[flow].rtt_s for flow in window.flows)
-    return _lost_bytes(window) / window.result.scenario.mss_bytes / (seconds / rtt_s)
+    rtt_s = min(window.run.flows[flow].rtt_s for flow in window.flows)
+    return _lost_bytes(window) / window.run.mss_bytes / (window.span_s / rtt_s)
 
 
 def loss_events_per_s(window: RunWindow) -> float:
     """Return the loss events per second and flow; losses within one Rm are one event. Reference: RFC 5348 s.5.2."""
-    log, log_s = window.result.flow_log, window.result.scenario.log_s
+    log, log_s = window.run.flow_log, window.run.log_s
     events, seconds = 0, 0.0
     for flow in window.flows:
         for first, last in window.rows(flow):
             lost = np.diff((log["dropped_bytes"] + log["random_lost_bytes"])[first : last + 1, flow])
-            events += measures.loss_events(np.arange(len(lost)) * log_s, lost, window.result.scenario.flows[flow].rtt_s)
+            events += measures.loss_events(np.arange(len(lost)) * log_s, lost, window.run.flows[flow].rtt_s)
             seconds += (last - first) * log_s
     return events / seconds if seconds > 0 else UNDEFINED
 
@@ -104,7 +98,7 @@ def loss_events_per_s(window: RunWindow) -> float:
 def loss_event_rate(window: RunWindow) -> float:
     """Return the loss events over the packets sent, what TCP formulas call p. Reference: [4CP] s.2.1.1; RFC 5348 s.5.2."""
     seconds = sum(window.seconds(flow) for flow in window.flows)
-    packets = window.total("sent_bytes") / window.result.scenario.mss_bytes
+    packets = window.total("sent_bytes") / window.run.mss_bytes
     return loss_events_per_s(window) * seconds / packets if packets > 0 else UNDEFINED
 
 
@@ -113,17 +107,14 @@ def queue_max_bdp(window: RunWindow) -> float:
 
     Reference: [CCmatic] figure 15.
     """
-    rtt_s = min(flow.rtt_s for flow in window.result.scenario.flows)
+    rtt_s = min(flow.rtt_s for flow in window.run.flows)
     return float((window.link("queue_bytes") / (window.link("rate_Bps") * rtt_s)).max())
 
 
 def queue_mean_share(window: RunWindow) -> float:
     """Return the mean queue of the first link over its buffer; not a number where the buffer is infinite."""
-    log = window.result.link_log["queue_byte_s"][:, 0]
-    seconds = sum(last - first for first, last in window.rows()) * window.result.scenario.log_s
-    mean_bytes = sum(log[last] - log[first] for first, last in window.rows()) / seconds
-    buffer_bytes = window.result.scenario.links[0].buffer_bytes
-    return float(mean_bytes) / buffer_bytes if math.isfinite(buffer_bytes) else UNDEFINED
+    mean_bytes, buffer_bytes = window.link_grown("queue_byte_s") / window.span_s, window.run.buffer_bytes
+    return mean_bytes / buffer_bytes if math.isfinite(buffer_bytes) else UNDEFINED
 
 
 def jain_index(window: RunWindow) -> float:
@@ -139,7 +130,7 @@ def starvation_ratio(window: RunWindow) -> float:
     """
     seconds = np.array([window.seconds(flow) for flow in window.flows])
     took_part = seconds > 0
-    least = window.result.scenario.mss_bytes / seconds[took_part]
+    least = window.run.mss_bytes / seconds[took_part]
     return measures.starvation_ratio(np.maximum(window.rates_Bps[took_part], least)) if took_part.any() else UNDEFINED
 
 
@@ -148,8 +139,8 @@ def s_fairness(window: RunWindow) -> float:
 
     Reference: [Starvation] s.4.2 (``ccenv.metrics.measures.s_fairness``).
     """
-    delivered = window.result.flow_log["goodput_bytes"][:, list(window.flows)]
-    return measures.s_fairness(window.result.time_s, np.maximum(delivered, window.result.scenario.mss_bytes))
+    delivered = window.run.flow_log["goodput_bytes"][:, list(window.flows)]
+    return measures.s_fairness(window.run.time_s, np.maximum(delivered, window.run.mss_bytes))
 
 
 def power(window: RunWindow) -> float:
@@ -176,9 +167,9 @@ def convergence_time_s(window: RunWindow) -> float:
 
     Reference: settling time (``ccenv.metrics.measures.convergence_time_s``), of rates averaged over half a second.
     """
-    flow = max(window.flows, key=lambda f: window.result.scenario.flows[f].start_s)
-    times, rates, capacity = _half_seconds(window.result, flow)
-    start_s, share = window.result.scenario.flows[flow].start_s, float(capacity[-1]) / len(window.result.scenario.flows)
+    flow = max(window.flows, key=lambda f: window.run.flows[f].start_s)
+    times, rates, capacity = _half_seconds(window.run, flow)
+    start_s, share = window.run.flows[flow].start_s, float(capacity[-1]) / len(window.run.flows)
     return measures.convergence_time_s(np.append(start_s, times), np.append(0.0, rates), share)
 
 
@@ -197,7 +188,7 @@ def time_to_40_s(window: RunWindow) -> float:
 
 def _time_to(window: RunWindow, share: float) -> float:
     begin = window.spans_s[0][0]
-    times, rates, capacity = _half_seconds(window.result, window.flows[0])
+    times, rates, capacity = _half_seconds(window.run, window.flows[0])
     inside = times > begin
     shares = rates[inside] / capacity[inside]
     return measures.time_to_reach_s(np.append(begin, times[inside]), np.append(0.0, shares), share)
@@ -211,7 +202,7 @@ def settling_time_s(window: RunWindow) -> float:
     Reference: settling time; [CCmatic] figures 18 and 19.
     """
     begin, end = window.spans_s[0]
-    times, rates, _ = _half_seconds(window.result, window.flows[0])
+    times, rates, _ = _half_seconds(window.run, window.flows[0])
     inside = (times > begin) & (times <= end)
     last = rates[inside & (times > end - (end - begin) / 4)]
     if len(last) == 0 or last.mean() <= 0:
@@ -226,18 +217,18 @@ def open_window_share(window: RunWindow) -> float:
 
     Reference: [4CP] s.5.1, figure 16.
     """
-    log, least = window.result.flow_log["cwnd_bytes"], 2 * window.result.scenario.mss_bytes
+    log, least = window.run.flow_log["cwnd_bytes"], 2 * window.run.mss_bytes
     seen = np.concatenate([log[first:last, flow] for flow in window.flows for first, last in window.rows(flow)])
     return float((seen > least * (1 + 1e-9)).mean()) if len(seen) else UNDEFINED
 
 
-def _half_seconds(result: Result, flow: int, step_s: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _half_seconds(run: PacketRun, flow: int, step_s: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ends of half seconds from the flow's start on, its throughput and the link's rate in them."""
-    every = max(1, round(step_s / result.scenario.log_s))
-    first = round(result.scenario.flows[flow].start_s / result.scenario.log_s)
-    rows = np.arange(first, len(result.flow_log), every)
-    rates = np.diff(result.flow_log["goodput_bytes"][rows, flow]) / (every * result.scenario.log_s)
-    return rows[1:] * result.scenario.log_s, rates, result.link_log["rate_Bps"][rows[1:] - 1, 0]
+    every = max(1, round(step_s / run.log_s))
+    first = round(run.flows[flow].start_s / run.log_s)
+    rows = np.arange(first, len(run.flow_log), every)
+    rates = np.diff(run.flow_log["goodput_bytes"][rows, flow]) / (every * run.log_s)
+    return rows[1:] * run.log_s, rates, run.link_log["rate_Bps"][rows[1:] - 1, 0]
 
 
 def response_time_s(window: RunWindow) -> float:
@@ -248,87 +239,58 @@ def response_time_s(window: RunWindow) -> float:
     Reference: flow completion time (Dukkipati, McKeown 2006); [4CP] s.4.3.2.
     """
     found: list[float] = []
-    scenario = window.result.scenario
-    for flow in window.flows:
-        spec, work = scenario.flows[flow], scenario.flows[flow].workload
-        if work.kind == "finite":
-            done = float(window.result.finished_s[flow])
-            times = [(spec.start_s, done - spec.start_s)] if math.isfinite(done) else []
-        elif work.kind == "batches":
-            got = window.result.flow_log["goodput_bytes"][:, flow]
-            size = math.ceil(work.size_bytes / scenario.mss_bytes - 1e-9) * scenario.mss_bytes
-            took = measures.completion_times_s(window.result.time_s, got, size, work.every_s, spec.start_s)
-            times = [(spec.start_s + k * work.every_s, seconds) for k, seconds in enumerate(took)]
+    run = window.run
+    for index in window.flows:
+        flow = run.flows[index]
+        if flow.workload == "finite":
+            times = [(flow.start_s, flow.finished_s - flow.start_s)] if math.isfinite(flow.finished_s) else []
+        elif flow.workload == "batches":
+            got = run.flow_log["goodput_bytes"][:, index]
+            size = math.ceil(flow.size_bytes / run.mss_bytes - 1e-9) * run.mss_bytes
+            took = measures.completion_times_s(run.time_s, got, size, flow.every_s, flow.start_s)
+            times = [(flow.start_s + k * flow.every_s, seconds) for k, seconds in enumerate(took)]
         else:
             continue
         found += [seconds for at, seconds in times if any(low <= at < high for low, high in window.spans_s)]
     return sum(found) / len(found) if found else UNDEFINED
 
 
-@dataclass(frozen=True)
-class RunMetric(Measure):
-    """One line of the table: a measure with the function that computes it; its docstring is the definition.
+def sending_rates_Bps(window: RunWindow) -> np.ndarray:
+    """Return the bytes that each flow sent, retransmissions included, over the length of the window: (N,) bytes/s."""
+    return np.array([window.grown(flow, "sent_bytes") for flow in window.flows]) / window.span_s
 
-    Attributes:
-        compute: of a window of a run.
+
+def sending_jain(window: RunWindow) -> float:
+    """Return Jain's index of the rates at which the flows send, 1 if none sends. Reference: [BBR-fluid] s.4.3.1."""
+    return measures.jain_or_one(sending_rates_Bps(window))
+
+
+def link_loss_pct(window: RunWindow) -> float:
+    """Return the bytes that the first link dropped over the bytes that arrived at it. Reference: [BBR-fluid] s.4.3.2."""
+    return measures.percent(window.link_grown("dropped_bytes"), window.link_grown("arrived_bytes"))
+
+
+def link_occupancy_pct(window: RunWindow) -> float:
+    """Return the mean queue of the first link over its buffer. Reference: [BBR-fluid] s.4.3.3."""
+    return measures.percent(window.link_grown("queue_byte_s"), window.run.buffer_bytes * window.span_s)
+
+
+def link_utilisation_pct(window: RunWindow) -> float:
+    """Return the bytes that the first link served over the bytes that it could have carried. Reference: [BBR-fluid] s.4.3.4."""
+    return measures.percent(window.link_grown("served_bytes"), float(window.link("rate_Bps").mean()) * window.span_s)
+
+
+def jitter_ms(window: RunWindow) -> float:
+    """Return the mean difference of neighbouring RTTs in the log, whose interval is to be N packets at the link's rate.
+
+    Reference: [BBR-fluid] s.4.3.5.
     """
-
-    compute: Callable[[RunWindow], float]
-
-
-RUN_METRICS: dict[str, RunMetric] = {
-    metric.name: metric
-    for metric in (
-        RunMetric("utilisation", "utilisation", "", "higher", utilisation),
-        RunMetric("throughput_mbps", "throughput", "Mbit/s", "higher", throughput_mbps),
-        RunMetric("queueing_delay_mean_s", "mean queueing delay", "s", "lower", queueing_delay_mean_s),
-        RunMetric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower", queueing_delay_p95_s),
-        RunMetric("one_way_delay_s", "one-way delay", "s", "lower", one_way_delay_s),
-        RunMetric("rtt_mean_s", "mean RTT", "s", "lower", rtt_mean_s),
-        RunMetric("rtt_min_s", "smallest RTT", "s", "lower", rtt_min_s),
-        RunMetric("rtt_max_s", "largest RTT", "s", "lower", rtt_max_s),
-        RunMetric("loss_fraction", "loss", "", "lower", loss_fraction),
-        RunMetric("loss_packets_per_rtt", "loss per Rm", "packets", "lower", loss_packets_per_rtt),
-        RunMetric("loss_events_per_s", "loss events", "1/s", "lower", loss_events_per_s),
-        RunMetric("loss_event_rate", "loss event rate", "", "lower", loss_event_rate),
-        RunMetric("queue_max_bdp", "largest queue", "BDP", "lower", queue_max_bdp),
-        RunMetric("queue_mean_share", "mean share of the buffer", "", "lower", queue_mean_share),
-        RunMetric("jain_index", "Jain index", "", "higher", jain_index),
-        RunMetric("starvation_ratio", "largest : smallest throughput", "", "lower", starvation_ratio),
-        RunMetric("s_fairness", "s of s-fairness", "", "lower", s_fairness),
-        RunMetric("power", "power", "", "higher", power),
-        RunMetric("fair_power", "fair power", "", "higher", fair_power),
-        RunMetric("convergence_time_s", "convergence time", "s", "lower", convergence_time_s),
-        RunMetric("time_to_90_s", "time to 90 % of the link", "s", "lower", time_to_90_s),
-        RunMetric("time_to_40_s", "time to 40 % of the link", "s", "lower", time_to_40_s),
-        RunMetric("settling_time_s", "settling time", "s", "lower", settling_time_s),
-        RunMetric("open_window_share", "time with a window above 2 segments", "", "lower", open_window_share),
-        RunMetric("response_time_s", "response time", "s", "lower", response_time_s),
-    )
-}
+    log = window.run.flow_log["rtt_s"]
+    steps = [np.abs(np.diff(log[first : last + 1].take(window.flows, axis=1), axis=0)) for first, last in window.rows()]
+    return 1e3 * float(np.mean(np.concatenate(steps)))
 
 
-def get_run_metric(name: str) -> RunMetric:
-    """Return the metric of a name, without ``[flows]`` and ``@window``. Raises UnknownNameError with suggestions."""
-    if name not in RUN_METRICS:
-        raise unknown_name("metric of the packet engine", name, RUN_METRICS)
-    return RUN_METRICS[name]
-
-
-def measure_run(result: Result, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
-    """Return a metric over some flows and spans.
-
-    Args:
-        result: the run.
-        name: of the metric.
-        spans_s: (from, to) in seconds.
-        group: name of the flows, as in the scenario; None: all.
-
-    Raises:
-        InputError: if there is no such metric or no such flow.
-    """
-    names = [flow.name or flow.sender for flow in result.scenario.flows]
-    flows = tuple(i for i, own in enumerate(names) if group is None or own == group)
-    if not flows:
-        raise unknown_name("flow", str(group), set(names))
-    return get_run_metric(name).compute(RunWindow(result, tuple(spans_s), flows))
+def first_share_pct(window: RunWindow) -> float:
+    """Return the share of the first half of the flows in all that is sent. Reference: [BBR-fluid] s.4.3, mixes of two CCAs."""
+    rates = sending_rates_Bps(window)
+    return measures.percent(float(rates[: len(rates) // 2].sum()), float(rates.sum()))

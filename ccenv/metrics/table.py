@@ -1,0 +1,207 @@
+"""The one table of metrics: name, unit, direction, meaning, and how each is computed from a trace and from a packet run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ccenv.errors import InputError, unknown_name
+from ccenv.metrics import packet, trace
+from ccenv.metrics.packet_window import PacketRun, RunWindow
+from ccenv.metrics.trace import Window
+
+Direction = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of the table.
+
+    Attributes:
+        name: how suites and records call it.
+        label: for tables and plots.
+        unit: of the value, ``""`` for a ratio.
+        direction: whether higher or lower is better; ``neither`` where the value is only a description.
+        meaning: one line.
+        of_trace: computes it from a window of a trace; None where a trace does not define it. Its docstring names the source.
+        of_run: computes it from a window of a packet run; None where a packet run does not define it.
+    """
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    meaning: str
+    of_trace: Callable[[Window], float] | None = None
+    of_run: Callable[[RunWindow], float] | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return what it is computed from: ``trace``, ``packets`` or both."""
+        functions = {"trace": self.of_trace, "packets": self.of_run}
+        return tuple(name for name, function in functions.items() if function is not None)
+
+    @property
+    def axis(self) -> str:
+        """Return the label with the unit, for axes and heads of columns."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+    @property
+    def sign(self) -> float:
+        """Return 1 where higher is better and -1 where lower is better. Raises InputError where neither is."""
+        if self.direction == "neither":
+            raise InputError(f"metric {self.name!r} has no better or worse value: nothing can be ranked by it")
+        return 1.0 if self.direction == "higher" else -1.0
+
+    def worse(self, a: float, b: float) -> bool:
+        """Tell whether a is worse than b. Raises InputError where neither direction is better."""
+        return self.sign * a < self.sign * b
+
+
+_TABLE = (
+    Metric("utilisation", "utilisation", "", "higher",
+           "bytes delivered over the bytes that the link could have carried",
+           trace.utilisation, packet.utilisation),
+    Metric("throughput_mbps", "throughput", "Mbit/s", "higher",
+           "mean over the flows of the new bytes per second, while the flow was to send",
+           None, packet.throughput_mbps),
+    Metric("queueing_delay_mean_s", "mean queueing delay", "s", "lower",
+           "mean queueing plus jitter delay of the delivered bytes; per ACK in a packet run",
+           trace.queueing_delay_mean_s, packet.queueing_delay_mean_s),
+    Metric("queueing_delay_p95_s", "p95 queueing delay", "s", "lower",
+           "smallest delay that 95 % of the delivered bytes do not exceed (queueing plus jitter); of ACKs in a packet run",
+           trace.queueing_delay_p95_s, packet.queueing_delay_p95_s),
+    Metric("one_way_delay_s", "one-way delay", "s", "lower",
+           "mean time of a packet from sender to receiver",
+           None, packet.one_way_delay_s),
+    Metric("rtt_mean_s", "mean RTT", "s", "lower",
+           "mean round-trip time per ACK",
+           None, packet.rtt_mean_s),
+    Metric("rtt_min_s", "smallest RTT", "s", "lower",
+           "smallest of the newest RTT samples at the log's times",
+           None, packet.rtt_min_s),
+    Metric("rtt_max_s", "largest RTT", "s", "lower",
+           "largest of the newest RTT samples at the log's times",
+           None, packet.rtt_max_s),
+    Metric("loss_fraction", "loss", "", "lower",
+           "bytes lost, for congestion or not, over the bytes sent",
+           trace.loss_fraction, packet.loss_fraction),
+    Metric("loss_packets_per_rtt", "loss per Rm", "packets", "lower",
+           "mean number of packets lost per Rm",
+           None, packet.loss_packets_per_rtt),
+    Metric("loss_events_per_s", "loss events", "1/s", "lower",
+           "loss events per second and flow; losses within one Rm are one event",
+           None, packet.loss_events_per_s),
+    Metric("loss_event_rate", "loss event rate", "", "lower",
+           "loss events over the packets sent, the p of TCP formulas",
+           None, packet.loss_event_rate),
+    Metric("queue_max_bdp", "largest queue", "BDP", "lower",
+           "largest logged queue of the first link",
+           None, packet.queue_max_bdp),
+    Metric("queue_mean_share", "mean share of the buffer", "", "lower",
+           "mean queue of the first link over its buffer",
+           None, packet.queue_mean_share),
+    Metric("jain_index", "Jain index", "", "higher",
+           "(sum x)^2 / (N sum x^2) of what the N flows got: 1 if all got the same, 1/N if one got all",
+           trace.jain_index, packet.jain_index),
+    Metric("starvation_ratio", "largest : smallest throughput", "", "lower",
+           "largest throughput over the smallest; a flow that got nothing counts as having got one segment",
+           trace.starvation_ratio, packet.starvation_ratio),
+    Metric("s_fairness", "s of s-fairness", "", "lower",
+           "largest ratio of throughputs over the second half of the run",
+           None, packet.s_fairness),
+    Metric("power", "power", "", "higher",
+           "utilisation * Rm / (Rm + mean queueing delay): 1 for a full link with an empty queue",
+           trace.power, packet.power),
+    Metric("fair_power", "fair power", "", "higher",
+           "power times Jain's index over the flows",
+           None, packet.fair_power),
+    Metric("convergence_time_s", "convergence time", "s", "lower",
+           "when the newest flow is within 20 % of an equal share of the link for one second, after its start",
+           None, packet.convergence_time_s),
+    Metric("time_to_90_s", "time to 90 % of the link", "s", "lower",
+           "when the first flow first has 90 % of the link's rate over half a second",
+           None, packet.time_to_90_s),
+    Metric("time_to_40_s", "time to 40 % of the link", "s", "lower",
+           "when the first flow first has 40 % of the link's rate over half a second",
+           None, packet.time_to_40_s),
+    Metric("settling_time_s", "settling time", "s", "lower",
+           "when the first flow comes within 20 % of its mean rate of the window's last quarter, to stay a second",
+           None, packet.settling_time_s),
+    Metric("open_window_share", "time with a window above 2 segments", "", "lower",
+           "share of the log's times at which a flow's window is above two segments",
+           None, packet.open_window_share),
+    Metric("response_time_s", "response time", "s", "lower",
+           "mean time of the finite transfers that were offered in the window and have ended",
+           None, packet.response_time_s),
+    # The five metrics of [BBR-fluid] s.4.3 and the share of the first CCA of a mix: the fluid model computes them from its own
+    # sums (ccenv.engine.fluid.metrics), in the paper's units.
+    Metric("jain", "Jain fairness", "", "higher",
+           "Jain's index of the rates at which the flows send",
+           None, packet.sending_jain),
+    Metric("loss_pct", "loss", "%", "lower",
+           "bytes that the link dropped over the bytes that arrived at it",
+           None, packet.link_loss_pct),
+    Metric("occupancy_pct", "buffer occupancy", "%", "lower",
+           "mean queue of the first link over its buffer",
+           None, packet.link_occupancy_pct),
+    Metric("utilisation_pct", "utilisation", "%", "higher",
+           "bytes that the first link served over the bytes that it could have carried",
+           None, packet.link_utilisation_pct),
+    Metric("jitter_ms", "jitter", "ms", "lower",
+           "mean difference of neighbouring RTTs, sampled at the virtual packet rate",
+           None, packet.jitter_ms),
+    Metric("first_share_pct", "share of first half", "%", "neither",
+           "share of the first half of the flows in all that is sent",
+           None, packet.first_share_pct),
+)  # fmt: skip
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
+"""All metrics by name."""
+OF_TRACE: Mapping[str, Callable[[Window], float]] = {m.name: m.of_trace for m in _TABLE if m.of_trace is not None}
+"""How a trace defines a metric, by name."""
+OF_RUN: Mapping[str, Callable[[RunWindow], float]] = {m.name: m.of_run for m in _TABLE if m.of_run is not None}
+"""How a packet run defines a metric, by name."""
+FLUID_METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms")
+"""Names of the five metrics of [BBR-fluid] s.4.3."""
+MIX_METRICS = (*FLUID_METRICS, "first_share_pct")
+"""Names of what a sweep of the fluid model and the same sweep packet by packet are compared by."""
+
+
+def trace_metric(name: str) -> Metric:
+    """Return the metric of a name that a trace defines. Raises UnknownNameError with suggestions."""
+    if name not in OF_TRACE:
+        raise unknown_name("metric", name, OF_TRACE)
+    return METRICS[name]
+
+
+def run_metric(name: str) -> Metric:
+    """Return the metric of a name that a packet run defines. Raises UnknownNameError with suggestions."""
+    if name not in OF_RUN:
+        raise unknown_name("metric of the packet engine", name, OF_RUN)
+    return METRICS[name]
+
+
+def measure(window: Window, names: Iterable[str]) -> dict[str, float]:
+    """Return the named metrics of a window of a trace; not a number where one is undefined. Raises UnknownNameError."""
+    return {name: OF_TRACE[trace_metric(name).name](window) for name in names}
+
+
+def measure_run(run: PacketRun, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
+    """Return a metric of a packet run over some flows and spans.
+
+    Args:
+        run: what is measured.
+        name: of the metric.
+        spans_s: (from, to) in seconds.
+        group: name of the flows; None: all.
+
+    Raises:
+        UnknownNameError: if there is no such metric or no such flow.
+        InputError: for a span without a row of the log.
+    """
+    flows = tuple(i for i, flow in enumerate(run.flows) if group is None or flow.name == group)
+    if not flows:
+        raise unknown_name("flow", str(group), {flow.name for flow in run.flows})
+    return OF_RUN[run_metric(name).name](RunWindow(run, tuple(spans_s), flows))

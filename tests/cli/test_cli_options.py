@@ -1,0 +1,106 @@
+"""Options that several commands share: one name each, and values with units."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from ccenv.cli.main import GROUPS, build_app, main
+from ccenv.cli.options import MBPS, SECONDS, STEPS, quantity
+from ccenv.errors import InputError
+
+OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "--duration-s", "--rate-mbps", "--link-rate-mbps"}
+
+
+@pytest.mark.parametrize(
+    ("given", "units", "value"),
+    [
+        ("10", SECONDS, 10.0),
+        ("10s", SECONDS, 10.0),
+        ("500ms", SECONDS, 0.5),
+        ("1.5 min", SECONDS, 90.0),
+        ("1e-6", SECONDS, 1e-6),
+        (".5h", SECONDS, 1800.0),
+        (120.0, SECONDS, 120.0),
+        ("48", MBPS, 48.0),
+        ("48Mbit/s", MBPS, 48.0),
+        ("1.5Gbit/s", MBPS, 1500.0),
+        ("250kbit/s", MBPS, 0.25),
+        ("4000000steps", STEPS, 4_000_000),
+        (20_000_000, STEPS, 20_000_000),
+    ],
+)
+def test_quantities(given: str | float, units: Any, value: float) -> None:
+    found = quantity("--x", given, units)
+    assert found == pytest.approx(value, rel=1e-12)
+    assert isinstance(found, int if units is STEPS else float)
+
+
+@pytest.mark.parametrize(
+    ("given", "units"),
+    [
+        *[(text, SECONDS) for text in ("", "s", "-1", "nan", "inf", "1e999", "10 parsecs", "10S", "1 2", "10s s", "0x10")],
+        *[(text, MBPS) for text in ("48s", "48MBit/s", "48 mbps")],
+        *[(text, STEPS) for text in ("60s", "0.5", "1.5steps")],
+    ],
+)
+def test_refused_quantities(given: str, units: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"^--x is .*; allowed: a .*number of at least 0 with a unit of .*; without a unit it is in "
+    ):
+        quantity("--x", given, units)
+
+
+def commands(group: typer.Typer | Any) -> Iterator[tuple[str, Any]]:
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command) if getattr(command, "commands", None) else [(name, command)]
+
+
+def options_of(group: str) -> Iterator[tuple[str, Any]]:
+    whole = typer.main.get_command(build_app(group))
+    chosen = whole.commands[group]  # type: ignore[attr-defined]
+    for name, command in [*commands(chosen)] or [(group, chosen)]:
+        for parameter in command.params:
+            yield name, parameter
+
+
+@pytest.mark.parametrize("group", [group.name for group in GROUPS if group.name != "verify"])
+def test_one_name_for_one_thing(group: str) -> None:
+    for name, parameter in options_of(group):
+        assert not OTHER_NAMES & set(parameter.opts), f"{group} {name}"
+        if "--out" in parameter.opts:
+            assert "-o" in parameter.opts, f"{group} {name}"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("bench run quick --workers 2", "No such option: --workers. Did you mean '--jobs'?"),
+        ("train quick_sender --restart", "No such option: --restart. Did you mean '--fresh'?"),
+        ("gap vegas --output x.json", "No such option: --output. Did you mean '--out'?"),
+        ("ode run trace_bbr1_red --duration-s 2", "No such option: --duration-s. Did you mean '--duration'?"),
+        ("ode equilibrium bbr1 --rate-mbps 2", "No such option: --rate-mbps. Did you mean '--rate'?"),
+        ("attack vegas --link-rate-mbps 2", "No such option: --link-rate-mbps. Did you mean '--rate'?"),
+        ("sim reno_delack4 --workers 2", "No such option: --workers"),
+        ("attack vegas --budget 60s", "--budget is '60s'; allowed: a whole number of at least 0 with a unit of steps;"),
+        ("sim reno_delack4 --duration 2x", "--duration is '2x'; allowed: a number of at least 0 with a unit of ms, s, min, h;"),
+        (
+            "ode equilibrium bbr1 --rate 5s",
+            "--rate is '5s'; allowed: a number of at least 0 with a unit of kbit/s, Mbit/s,",
+        ),
+    ],
+)
+def test_other_words_and_units_are_refused_in_one_line(line: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"ccenv: error: {told}") and error.count("\n") == 1
+    if told.endswith("--workers"):
+        assert "Did you mean" not in error  # sim has no workers
+
+
+def test_units_reach_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ode", "equilibrium", "bbr1", "--rate", "0.1Gbit/s", "--json"]) == 0
+    with_unit = capsys.readouterr().out
+    assert main(["ode", "equilibrium", "bbr1", "--rate", "100", "--json"]) == 0
+    assert capsys.readouterr().out == with_unit
