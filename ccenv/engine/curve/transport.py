@@ -36,7 +36,7 @@ def offered_bytes(fl, k, dt_s):
     return np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def send(fl, k, dt_s, tie_bytes):
     """Send what pacing, windows and workload allow in step k."""
     room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
@@ -48,7 +48,7 @@ def send(fl, k, dt_s, tie_bytes):
     fl.sent_bytes = sent
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def acknowledge(ev, fl, flow, rings, n, k, dt_s, tie_bytes):
     """Take in S(n); return the newly acknowledged bytes."""
     ring, mask, e_at = rings.ring, rings.mask, rings.e_at
@@ -95,7 +95,7 @@ def adjust_hold(fl, k):
         fl.hold_until_step = k + fl.hold_window_steps
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def find_losses(fl, rings, n, k, oracle, rto_min_steps, mss_bytes):
     """Advance fl.loss_step; return (newly found bytes, newest step with a found loss, whether an RTO found them)."""
     ring, mask, e_at, l_at = rings.ring, rings.mask, rings.e_at, rings.l_at
