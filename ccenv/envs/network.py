@@ -16,13 +16,12 @@ from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
-from ccenv.network.adversary import ExternalAdversary
+from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, ExternalAdversary, moves_width
 from ccenv.network.model import get_model
 from ccenv.network.path import Path
 from ccenv.network.sender import ExternalSender
 
 _ID = "ccenv/Network-v0"
-_WASTE, _RATE, _SERVICE = 0, 1, 2
 DEFAULTS: dict[str, Any] = {
     "senders": ("cc_probe_drain",),
     "adversary": EXTERNAL,
@@ -43,23 +42,23 @@ class NetworkAction:
         if len(settings.models) != 1:
             raise InputError(f"models {list(settings.models)}: an agent that plays the network needs exactly one model")
         model = get_model(settings.models[0])
-        columns = [(_WASTE, "waste")] if model.hoards_tokens else []
-        columns += [(_RATE, "rate")] if model.varies_rate and _rate_varies(settings.paths) else []
+        columns = [(WASTE, "waste")] if model.hoards_tokens else []
+        columns += [(RATE, "rate")] if model.varies_rate and _rate_varies(settings.paths) else []
         if model.hoards_tokens:
-            columns += [(_SERVICE, "service")]
+            columns += [(FIRST_SERVICE, "service")]
         elif model.has_jitter:
-            columns += [(_SERVICE + i, f"service_{i}") for i in range(n_flows)]
+            columns += [(FIRST_SERVICE + i, f"service_{i}") for i in range(n_flows)]
         paths = settings.paths
         fixed = (paths,) if isinstance(paths, Path) else paths if isinstance(paths, tuple) else ()
         for i in range(n_flows):
             if any(path.flows[i].loss_budget > 0 for path in fixed):
-                columns += [(_SERVICE + n_flows + i, f"loss_{i}")]
+                columns += [(FIRST_SERVICE + n_flows + i, f"loss_{i}")]
         if not columns:
             raise InputError(f"model {model.name!r} without loss budget leaves the network no choice: nothing to control")
         self.names = tuple(name for _, name in columns)
         self.columns = tuple(column for column, _ in columns)
-        self._default = np.ones(2 + 2 * n_flows)
-        self._default[_SERVICE + n_flows :] = 0.0
+        self._default = np.ones(moves_width(n_flows))
+        self._default[FIRST_SERVICE + n_flows :] = 0.0
         self.levels = levels
         if levels == 0:
             self.space: spaces.Space[Any] = spaces.Box(0.0, 1.0, (len(columns),), np.float32)

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.compiled.network_observation import FLOW_ELEMENTS, PATH_ELEMENTS
-from ccenv.engine.compiled.observation import Element
+from ccenv.engine.compiled.network_observation import (
+    BDP_SEGMENTS,
+    BUFFER,
+    FLOW_ELEMENTS,
+    IN_JITTER_BOX,
+    LARGEST_JITTER,
+    N_FLOW,
+    N_PATH,
+    PATH_ELEMENTS,
+    PATH_QUEUE,
+    SHARE_OVER,
+    SPARE_TOKENS,
+    TRUE_C_L,
+    TRUE_RATE,
+)
+from ccenv.engine.compiled.observation import N_OBSERVATION, Element
 from ccenv.envs.core import Core
 
 
@@ -21,22 +35,21 @@ def observe_network(core: Core) -> np.ndarray:
     link_rate = core.env("link_rate_now_Bps")
     bdp = link_rate * rtt_s.min(axis=1)
     tokens, enqueued, served = (core.env(name) for name in ("tokens_bytes", "enqueued_bytes", "served_bytes"))
-    path = np.stack(
-        [
-            np.maximum(enqueued - tokens, 0.0) / bdp,
-            np.maximum(tokens - enqueued, 0.0) / bdp,
-            np.maximum(np.minimum(tokens, enqueued) - served, 0.0) / bdp,
-            np.log2(core.env("buffer_bytes") / bdp),
-            core.flow("jitter_s").max(axis=1) / rtt_s.min(axis=1),
-            np.log2(bdp / core.env("mss_bytes")),
-            core.elapsed / core.episode_steps,
-        ],
-        axis=1,
-    )
-    true = np.stack([np.log2(core.flow(name) / link_rate[:, None]) for name in ("rate_Bps", "C_L_Bps")], axis=2)
-    flows = np.concatenate([core.observations(), true], axis=2)
+    out = np.empty((B, N_PATH + N * N_FLOW))
+    out[:, PATH_QUEUE] = np.maximum(enqueued - tokens, 0.0) / bdp
+    out[:, SPARE_TOKENS] = np.maximum(tokens - enqueued, 0.0) / bdp
+    out[:, IN_JITTER_BOX] = np.maximum(np.minimum(tokens, enqueued) - served, 0.0) / bdp
+    out[:, BUFFER] = np.log2(core.env("buffer_bytes") / bdp)
+    out[:, LARGEST_JITTER] = core.flow("jitter_s").max(axis=1) / rtt_s.min(axis=1)
+    out[:, BDP_SEGMENTS] = np.log2(bdp / core.env("mss_bytes"))
+    out[:, SHARE_OVER] = core.elapsed / core.episode_steps
+    flows = np.empty((B, N, N_FLOW))
+    flows[:, :, :N_OBSERVATION] = core.observations()
+    flows[:, :, TRUE_RATE] = np.log2(core.flow("rate_Bps") / link_rate[:, None])
+    flows[:, :, TRUE_C_L] = np.log2(core.flow("C_L_Bps") / link_rate[:, None])
+    out[:, N_PATH:] = flows.reshape(B, -1)
     low, high = network_limits(N)
-    seen: np.ndarray = np.clip(np.concatenate([path, flows.reshape(B, -1)], axis=1), low, high).astype(np.float32)
+    seen: np.ndarray = np.clip(out, low, high).astype(np.float32)
     return seen
 
 

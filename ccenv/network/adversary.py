@@ -8,6 +8,14 @@ from typing import Any
 
 import numpy as np
 
+# Columns of a row of moves: waste, rate, then service per flow, then loss per flow.
+WASTE, RATE, FIRST_SERVICE = range(3)
+
+
+def moves_width(n_flows: int) -> int:
+    """Return the length of a row of moves."""
+    return FIRST_SERVICE + 2 * n_flows
+
 
 @dataclass(frozen=True)
 class ScriptedAdversary:

@@ -1,4 +1,4 @@
-"""One flow of the plain reference engine: its history, transport, beliefs and sender. See ``curve_reference``."""
+"""One flow of the plain reference engine: its history, transport, beliefs and sender. See ``oracles.curve``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccenv.engine.compiled.beliefs import TIE, ReferenceBeliefs
+from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.network.path import FlowPath
 from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class ReferenceFlow:
         self.next_decision = k + hold * self.rtt
 
     def find_losses(self, n: int, k: int) -> tuple[Any, int, bool]:
-        """Return newly found lost bytes, the newest step with one, and whether a time-out found them."""
+        """Return newly found lost bytes, the newest step with one, and whether the RTO found them."""
         engine, reach, timeout = self.engine, self.loss_step, False
         if engine.oracle:
             reach = n

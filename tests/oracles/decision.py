@@ -1,4 +1,4 @@
-"""Decisions of programs and policies in plain Python, for the references of both engines; the kernel is ``curve_decision``."""
+"""Decisions of programs and policies in plain Python, for the references of both engines; the kernel: ``curve.decision``."""
 
 from __future__ import annotations
 

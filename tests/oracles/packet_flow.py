@@ -1,4 +1,4 @@
-"""Senders, jitter boxes and receivers of the plain packet reference (``packet_reference``)."""
+"""Senders, jitter boxes and receivers of the plain packet reference (``oracles.packet``)."""
 
 from __future__ import annotations
 

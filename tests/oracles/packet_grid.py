@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ccenv.engine.compiled.beliefs import BeliefSettings, ReferenceBeliefs
+from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.sender import HeldSender, MlpSender, ProgramSender, Sender
+from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.packet_flow import ReferenceFlow
 
@@ -19,7 +20,7 @@ class ReferenceGrid:
     def __init__(self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | MlpSender, network: NetworkSpec) -> None:
         self.flow, self.sender = flow, inner
         spec, mss = flow.spec, network.mss_bytes
-        self.path_rtt_s = spec.told_rtt_s or spec.rtt_s
+        self.path_rtt_s = spec.sender_rtt_s
         self.rtt_s = sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else self.path_rtt_s
         self.dt_s = self.rtt_s / STEPS_PER_RTT
         self.next_s = spec.start_s

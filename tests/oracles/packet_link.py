@@ -1,4 +1,4 @@
-"""Packets and links of the plain packet reference (``packet_reference``)."""
+"""Packets and links of the plain packet reference (``oracles.packet``)."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -74,6 +73,26 @@ def belief_settings(preset: str) -> BeliefSettings:
     if preset not in PRESETS:
         raise unknown_name("belief preset", preset, PRESETS)
     return PRESETS[preset]
+
+
+def require_segment_per_rtt(slowest_Bps: np.ndarray, rtt_s: np.ndarray, mss_bytes: np.ndarray, without: str) -> None:
+    """Raise InputError for a link that carries less than one segment per Rm: each belief starts from C >= MSS/Rm.
+
+    Args:
+        slowest_Bps: (B,) smallest link rates, bytes/s.
+        rtt_s: (B, N) Rm that the flows go by.
+        mss_bytes: (B,) segment sizes.
+        without: how to go on without beliefs, for the message.
+    """
+    carried_bytes = slowest_Bps[:, None] * rtt_s
+    wrong = np.argwhere(carried_bytes < mss_bytes[:, None] * (1 - 1e-9))
+    if len(wrong):
+        b, flow = wrong[0]
+        raise InputError(
+            f"path {b}: a link rate of {slowest_Bps[b]:g} bytes/s carries {carried_bytes[b, flow]:g} bytes per Rm of flow "
+            f"{flow}, less than a segment ({mss_bytes[b]:g} bytes); belief bounds start from C >= MSS/Rm, which is wrong there: "
+            f"take a faster link, smaller segments or a longer Rm, or {without}"
+        )
 
 
 # Longest window plus jitter of the table of reciprocals, which stands in descending order: entry i is 1 / (RECIPROCALS - i).
@@ -173,18 +192,14 @@ def timed_out(lower, upper, first_lower, first_upper, fresh_lower, floor, tight_
 
 
 @njit(cache=True, error_model="numpy")
-def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):
+def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves, settings, reciprocals):
     """Bring a flow's beliefs up to what S(n) and L(n) prove. Call once per step; n grows by 1, behind a proxy by any number >= 0.
 
     Args:
         fl: the flow's record (FLOW_DTYPE); rtt_now_steps and delay_floor_steps are already those of the newest
             acknowledged byte.
-        ring: address of the flat float64 array of rings.
-        s_at: where this flow's ring of S (stored twice) starts in it.
-        e_at: the same for E.
-        l_at: the same for L.
+        rings: the flow's FlowRings.
         n: network step whose S and L the sender now knows, >= 1.
-        mask: ring length - 1.
         dt_s: length of a step.
         inv_dt: 1 / dt_s.
         mss_bytes: segment size.
@@ -193,6 +208,7 @@ def update_beliefs(fl, ring, s_at, e_at, l_at, n, mask, dt_s, inv_dt, mss_bytes,
         settings: SETTINGS_DTYPE record.
         reciprocals: address of ``reciprocal_table()``.
     """
+    ring, mask, s_at, e_at, l_at = rings.ring, rings.mask, rings.s_at, rings.e_at, rings.l_at
     rtt = fl.rtt_steps
     jitter = fl.jitter_steps
     rtt_extra = 0.0  # what the sender's Rm exceeds the true one by
@@ -275,127 +291,3 @@ def update_queue_bound(fl, sent_bytes, inflight_bytes, dt_s):
     """Advance q_U by one step in which sent_bytes were sent ([CCmatic] s.6.2.1)."""
     bound = max(0.0, fl.q_U_bytes + sent_bytes - fl.C_L_lambda_Bps * dt_s)
     fl.q_U_bytes = min(bound, max(0.0, inflight_bytes))
-
-
-@dataclass
-class ReferenceBeliefs:
-    """The same bounds, recomputed from all of the history with plain loops.
-
-    Attributes:
-        rtt_steps: Rm in steps.
-        jitter_steps: D in steps.
-        dt_s: length of a step.
-        mss_bytes: segment size; the smallest lower bound is one segment per Rm.
-        settings: time-outs and windows.
-        probe_window_steps: T*.
-        window_steps: longest window.
-        initial_C_L_Bps: seed of C_L.
-        loss_proves: see :func:`update_beliefs`.
-        tie_bytes: curves closer than this are equal; the engine sets it at each step.
-    """
-
-    rtt_steps: int
-    jitter_steps: int
-    dt_s: float
-    mss_bytes: float
-    settings: BeliefSettings
-    probe_window_steps: int
-    window_steps: int
-    initial_C_L_Bps: float = 0.0
-    loss_proves: bool = True
-    start_step: int = 0
-    tie_bytes: float = 0.0
-    C_L: float = field(init=False)
-    C_U: float = field(init=False, default=math.inf)
-    C_L_lambda: float = field(init=False)
-    timeout_step: int = field(init=False)
-    period_bounds: tuple[float, float] = field(init=False)
-    ends: list[int] = field(init=False, default_factory=list)  # last steps that the sender has learned
-
-    def __post_init__(self) -> None:
-        """Start from the seed."""
-        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
-        self.timeout_step = self.start_step
-        self.period_bounds = self.C_L, self.C_U
-
-    def forget(self, n: int) -> None:
-        """Go back to what is known before anything was seen; only what follows step n counts."""
-        self.C_L = self.C_L_lambda = max(self.initial_C_L_Bps, self._floor)
-        self.C_U = math.inf
-        self.timeout_step = self.start_step = n
-        self.period_bounds = self.C_L, self.C_U
-
-    @property
-    def _floor(self) -> float:
-        return self.mss_bytes / (self.rtt_steps * self.dt_s)
-
-    def update(self, E: list[Any], L: list[Any], S: list[Any]) -> tuple[float, float, float]:
-        """Return (C_L, C_U, C_L_lambda) after the sender has learned S and L up to their last entry.
-
-        Args:
-            E: cumulative bytes that entered the queue, at least as long as S.
-            L: cumulative bytes lost.
-            S: cumulative bytes delivered; one entry longer at each call, behind a proxy any number of entries.
-        """
-        n = len(S) - 1
-        self.ends.append(n)
-        self.C_L = max(self.C_L, self._lower(S, n, self.timeout_step))
-        self.C_U = min(self.C_U, self._upper(E, L, S, n, self.timeout_step))
-        first = self.ends[-2] + 1 if len(self.ends) > 1 else n
-        for x in range(first - self.jitter_steps, n - self.jitter_steps + 1):
-            self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, x, self.timeout_step))
-        empty = self.C_L > self.C_U * MARGIN
-        due = n - self.timeout_step >= self.settings.period_rtts * self.rtt_steps
-        if empty or due:
-            self._time_out(E, L, S, n, due)
-        return self.C_L, self.C_U, self.C_L_lambda
-
-    def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int, due: bool) -> None:
-        since = self.timeout_step
-        fresh = max([self._lower(S, t, since) for t in self.ends if t > since] + [self._floor])
-        tight, expand = self.settings.tight_ratio, self.settings.expand_ratio
-        lower, upper, changed = timed_out.py_func(self.C_L, self.C_U, *self.period_bounds, fresh, self._floor, tight, expand)
-        self.C_L, self.C_U = lower, upper
-        if changed:
-            judged = range(since - self.jitter_steps + 1, n - self.jitter_steps + 1)
-            self.C_L_lambda = max([self._lambda(E, L, S, x, since) for x in judged] + [self._floor])
-        if changed or due:
-            self.period_bounds = lower, upper
-            self.timeout_step = n
-
-    def _lags(self, n: int, since: int) -> range:
-        return range(1, min(self.window_steps, n - since) + 1)
-
-    def _lower(self, S: list[Any], n: int, since: int) -> float:
-        inv_dt = 1 / self.dt_s
-        one = inv_dt / inv_dt  # a fraction where the history is made of fractions
-        return max(((S[n] - S[n - j]) * (one / (j + self.jitter_steps)) for j in self._lags(n, since)), default=0) * inv_dt
-
-    def _upper(self, E: list[Any], L: list[Any], S: list[Any], n: int, since: int) -> float:
-        best: float = math.inf
-        inv_dt = 1 / self.dt_s
-        one = inv_dt / inv_dt
-        for j in self._lags(n, since):
-            if j > self.jitter_steps and all(self.is_utilised(E, L, S, x) for x in range(n - j + 1, n - self.jitter_steps + 1)):
-                best = min(best, (S[n] - S[n - j]) * (one / (j - self.jitter_steps)))
-        return best * inv_dt
-
-    def _lambda(self, E: list[Any], L: list[Any], S: list[Any], x: int, since: int) -> float:
-        first = x - self.probe_window_steps
-        if first < since or first <= self.start_step:
-            return 0.0
-        if any(self._late(E, S, y) or self._lost(L, y) for y in range(first, x + 1)):
-            return 0.0
-        inv_dt = 1 / self.dt_s
-        return (E[x] - E[first]) * inv_dt * ((inv_dt / inv_dt) / (self.probe_window_steps + self.jitter_steps))
-
-    def is_utilised(self, E: list[Any], L: list[Any], S: list[Any], x: int) -> bool:
-        """Tell whether step x is known to have been utilised; S must reach x + D."""
-        return x > self.start_step and (self._late(E, S, x) or (self.loss_proves and self._lost(L, x)))
-
-    def _late(self, E: list[Any], S: list[Any], x: int) -> bool:
-        return E[x] > S[x + self.jitter_steps] + self.tie_bytes
-
-    @staticmethod
-    def _lost(L: list[Any], x: int) -> bool:
-        return L[x] > L[x - 1]

@@ -123,6 +123,26 @@ def load(typing_context, address, index):
 
 
 @intrinsic
+def unowned(typing_context, arrays):
+    """Return a named tuple of arrays over the same memory that own nothing; their owners must outlive them.
+
+    Numba counts references to an array each time that it is passed on, with atomic operations. Of arrays without an owner it
+    counts none, so the parts of a step may take them as arguments.
+    """
+
+    def generate(context, builder, signature, arguments):
+        null = cgutils.get_null_value(cgutils.voidptr_t)
+        views = []
+        for index, array_type in enumerate(arrays):
+            view = context.make_array(array_type)(context, builder, value=builder.extract_value(arguments[0], index))
+            view.meminfo = view.parent = null
+            views.append(view._getvalue())
+        return context.make_tuple(builder, signature.return_type, views)
+
+    return arrays(arrays), generate
+
+
+@intrinsic
 def pointer_at(typing_context, address):
     """Return an address as what ``numba.carray`` takes."""
 

@@ -25,9 +25,11 @@ FLOW_ELEMENTS = (
     Element("log2(C_L / C)", "1", -20.0, 8.0),
 )
 N_PATH, N_FLOW = len(PATH_ELEMENTS), len(FLOW_ELEMENTS)
-_LOW = np.array([e.low for e in PATH_ELEMENTS])
-_HIGH = np.array([e.high for e in PATH_ELEMENTS])
-_RATE_LOW, _RATE_HIGH = FLOW_ELEMENTS[-1].low, FLOW_ELEMENTS[-1].high
+# Index of each element of the path, and of each that a flow has beyond its own observation.
+PATH_QUEUE, SPARE_TOKENS, IN_JITTER_BOX, BUFFER, LARGEST_JITTER, BDP_SEGMENTS, SHARE_OVER = range(N_PATH)
+TRUE_RATE, TRUE_C_L = range(N_OBSERVATION, N_FLOW)
+_PATH_LOW, _PATH_HIGH = (np.array([getattr(e, end) for e in PATH_ELEMENTS]) for end in ("low", "high"))
+_FLOW_LOW, _FLOW_HIGH = (np.array([getattr(e, end) for e in FLOW_ELEMENTS]) for end in ("low", "high"))
 
 
 @njit(cache=True, error_model="numpy")
@@ -47,18 +49,20 @@ def fill_network_observation(ev, flow, first_row, n_flows, share_over, out):
         rtt_s = min(rtt_s, flow[first_row + i].rtt_s)
         jitter_s = max(jitter_s, flow[first_row + i].jitter_s)
     bdp_bytes = ev.link_rate_now_Bps * rtt_s
-    out[0] = max(ev.enqueued_bytes - ev.tokens_bytes, 0.0) / bdp_bytes
-    out[1] = max(ev.tokens_bytes - ev.enqueued_bytes, 0.0) / bdp_bytes
-    out[2] = max(min(ev.tokens_bytes, ev.enqueued_bytes) - ev.served_bytes, 0.0) / bdp_bytes
-    out[3] = np.log2(ev.buffer_bytes / bdp_bytes)
-    out[4] = jitter_s / rtt_s
-    out[5] = np.log2(bdp_bytes / ev.mss_bytes)
-    out[6] = share_over
+    out[PATH_QUEUE] = max(ev.enqueued_bytes - ev.tokens_bytes, 0.0) / bdp_bytes
+    out[SPARE_TOKENS] = max(ev.tokens_bytes - ev.enqueued_bytes, 0.0) / bdp_bytes
+    out[IN_JITTER_BOX] = max(min(ev.tokens_bytes, ev.enqueued_bytes) - ev.served_bytes, 0.0) / bdp_bytes
+    out[BUFFER] = np.log2(ev.buffer_bytes / bdp_bytes)
+    out[LARGEST_JITTER] = jitter_s / rtt_s
+    out[BDP_SEGMENTS] = np.log2(bdp_bytes / ev.mss_bytes)
+    out[SHARE_OVER] = share_over
     for j in range(N_PATH):
-        out[j] = min(_HIGH[j], max(_LOW[j], out[j]))
+        out[j] = min(_PATH_HIGH[j], max(_PATH_LOW[j], out[j]))
     for i in range(n_flows):
         fl = flow[first_row + i]
         own = out[N_PATH + i * N_FLOW : N_PATH + (i + 1) * N_FLOW]
         fill_observation(ev, fl, own)
-        own[N_OBSERVATION] = min(_RATE_HIGH, max(_RATE_LOW, np.log2(fl.rate_Bps / ev.link_rate_now_Bps)))
-        own[N_OBSERVATION + 1] = min(_RATE_HIGH, max(_RATE_LOW, np.log2(fl.C_L_Bps / ev.link_rate_now_Bps)))
+        own[TRUE_RATE] = np.log2(fl.rate_Bps / ev.link_rate_now_Bps)
+        own[TRUE_C_L] = np.log2(fl.C_L_Bps / ev.link_rate_now_Bps)
+        for j in range(N_OBSERVATION, N_FLOW):
+            own[j] = min(_FLOW_HIGH[j], max(_FLOW_LOW[j], own[j]))

@@ -40,30 +40,41 @@ OBSERVATION = (
     Element("bytes in flight / (C_L Rm)", "1", 0.0, 32.0),
 )
 N_OBSERVATION = len(OBSERVATION)
+# Index of each element.
+(
+    BOUNDS_RATIO,
+    QDEL_L,
+    QDEL_U,
+    LOST_SHARE,
+    RATE_RATIO,
+    SEGMENT,
+    LAMBDA_RATIO,
+    QUEUE,
+    UTILISED,
+    INFLIGHT,
+) = range(N_OBSERVATION)
 OBSERVATION_LOW = np.array([e.low for e in OBSERVATION], dtype=np.float32)
 OBSERVATION_HIGH = np.array([e.high for e in OBSERVATION], dtype=np.float32)
-
-
-@njit(cache=True, inline="always")
-def _clip(x, low, high):
-    return min(high, max(low, x))
+_LOW = OBSERVATION_LOW.astype(np.float64)
+_HIGH = OBSERVATION_HIGH.astype(np.float64)
 
 
 @njit(cache=True, error_model="numpy")
 def fill_observation(ev, fl, out):
     """Write the observation of a flow into out, a float array of length N_OBSERVATION; elements as in OBSERVATION."""
     bdp_bytes = fl.C_L_Bps * fl.rtt_s
-    ratio = fl.C_U_Bps / fl.C_L_Bps
-    out[0] = _clip(np.log2(max(ratio, 1.0)), 0.0, 8.0)
-    out[1] = _clip(fl.qdel_L_s / fl.rtt_s, 0.0, 16.0)
-    out[2] = _clip(fl.qdel_U_s / fl.rtt_s, 0.0, 16.0)
-    out[3] = _clip(fl.lost_last_interval_bytes / max(fl.sent_last_interval_bytes, 1.0), 0.0, 1.0)
-    out[4] = _clip(np.log2(max(min(fl.rate_Bps, 1e15) / fl.C_L_Bps, 1e-9)), -8.0, 8.0)
-    out[5] = _clip(np.log2(1.0 + 4.0 * ev.mss_bytes / bdp_bytes), 0.0, 4.0)
-    out[6] = _clip(np.log2(max(fl.C_L_lambda_Bps / fl.C_L_Bps, 1e-9)), -8.0, 8.0)
-    out[7] = _clip(fl.q_U_bytes / bdp_bytes, 0.0, 16.0)
-    out[8] = float(fl.utilised)
-    out[9] = _clip((fl.A - fl.acked_bytes - fl.found_lost_bytes) / bdp_bytes, 0.0, 32.0)
+    out[BOUNDS_RATIO] = np.log2(max(fl.C_U_Bps / fl.C_L_Bps, 1.0))
+    out[QDEL_L] = fl.qdel_L_s / fl.rtt_s
+    out[QDEL_U] = fl.qdel_U_s / fl.rtt_s
+    out[LOST_SHARE] = fl.lost_last_interval_bytes / max(fl.sent_last_interval_bytes, 1.0)
+    out[RATE_RATIO] = np.log2(max(min(fl.rate_Bps, 1e15) / fl.C_L_Bps, 1e-9))
+    out[SEGMENT] = np.log2(1.0 + 4.0 * ev.mss_bytes / bdp_bytes)
+    out[LAMBDA_RATIO] = np.log2(max(fl.C_L_lambda_Bps / fl.C_L_Bps, 1e-9))
+    out[QUEUE] = fl.q_U_bytes / bdp_bytes
+    out[UTILISED] = float(fl.utilised)
+    out[INFLIGHT] = (fl.A - fl.acked_bytes - fl.found_lost_bytes) / bdp_bytes
+    for j in range(N_OBSERVATION):
+        out[j] = min(_HIGH[j], max(_LOW[j], out[j]))
 
 
 @njit(cache=True, error_model="numpy")

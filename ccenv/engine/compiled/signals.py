@@ -19,6 +19,10 @@ import numpy as np
 STATE_SLOTS = 64
 ADVERSARY_SLOTS = 16
 
+# Columns of a row of addresses: of a CCA; of an adversary.
+INIT, ON_ACK, ON_LOSS, ON_TICK = range(4)
+PLAY = 1  # after INIT
+
 _F8 = "<f8"
 
 
@@ -56,7 +60,7 @@ LOSS = record(
     "lost_bytes",  # newly found lost by this signal, > 0
     "inflight_bytes",  # after this signal
     "delivered_bytes",  # cumulative
-    "timeout",  # 1 if found by a retransmission time-out
+    "timeout",  # 1 if found by the RTO
     "new_episode",  # 1 if the lost bytes were sent after the previous episode was found: one reduction per episode
     "mss_bytes",
 )

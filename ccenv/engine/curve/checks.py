@@ -43,26 +43,6 @@ def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
     return array.reshape(n_envs, 1) if array.ndim == 1 else array
 
 
-def require_segment_per_rtt(slowest_Bps: np.ndarray, rtt_s: np.ndarray, mss_bytes: np.ndarray, without: str) -> None:
-    """Raise InputError for a link that carries less than one segment per Rm: each belief starts from C >= MSS/Rm.
-
-    Args:
-        slowest_Bps: (B,) smallest link rates, bytes/s.
-        rtt_s: (B, N) Rm that the flows go by.
-        mss_bytes: (B,) segment sizes.
-        without: how to go on without beliefs, for the message.
-    """
-    carried_bytes = slowest_Bps[:, None] * rtt_s
-    wrong = np.argwhere(carried_bytes < mss_bytes[:, None] * (1 - 1e-9))
-    if len(wrong):
-        b, flow = wrong[0]
-        raise InputError(
-            f"path {b}: a link rate of {slowest_Bps[b]:g} bytes/s carries {carried_bytes[b, flow]:g} bytes per Rm of flow "
-            f"{flow}, less than a segment ({mss_bytes[b]:g} bytes); belief bounds start from C >= MSS/Rm, which is wrong there: "
-            f"take a faster link, smaller segments or a longer Rm, or {without}"
-        )
-
-
 def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:
     """Return the error of the first environment that has one.
 

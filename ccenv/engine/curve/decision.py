@@ -12,6 +12,7 @@ from ccenv.engine.compiled.observation import fill_observation
 from ccenv.engine.compiled.program import evaluate_at
 from ccenv.engine.curve.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
 from ccenv.engine.curve.network import ERROR_SENDER, fail
+from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 from ccenv.network.sender import LARGE_LOSS_SEGMENTS
 from ccenv.programs import INPUT_INDEX
 
@@ -125,11 +126,11 @@ def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outp
             value = min(1.0, max(0.0, scratch[row, j]))
         else:
             value = mlp_level(scratch[row], j, outputs[which, MLP_LEVELS])
-        if column == 0:
+        if column == WASTE:
             moves[first_row].waste = value
-        elif column == 1:
+        elif column == RATE:
             moves[first_row].rate = value
-        elif column < 2 + n_flows:
-            moves[first_row + column - 2].service = value
+        elif column < FIRST_SERVICE + n_flows:
+            moves[first_row + column - FIRST_SERVICE].service = value
         else:
-            moves[first_row + column - 2 - n_flows].loss = value
+            moves[first_row + column - FIRST_SERVICE - n_flows].loss = value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,42 +9,34 @@ from typing import Any
 import numba
 import numpy as np
 
-from ccenv.engine.compiled.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
+from ccenv.engine.compiled.beliefs import (
+    RECIPROCALS,
+    BeliefSettings,
+    reciprocal_table,
+    require_segment_per_rtt,
+    settings_record,
+)
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
-from ccenv.engine.curve.checks import (
-    engine_error,
-    flow_matrix,
-    one_density,
-    require_choice,
-    require_seed,
-    require_segment_per_rtt,
-)
-from ccenv.engine.curve.initial import reset_envs, reset_flows
-from ccenv.engine.curve.kernel import RUN_DTYPE, advance_parallel, advance_range
-from ccenv.engine.curve.layout import (
-    ENV_DTYPE,
-    ENV_RINGS,
-    FLOW_DTYPE,
-    FLOW_RINGS,
-    SENDER_KINDS,
-    ring_length,
-)
+from ccenv.engine.curve.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
+from ccenv.engine.curve.history import least_ring, needed_ring
+from ccenv.engine.curve.initial import reset_envs, reset_flows, reset_views
+from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
+from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
 from ccenv.engine.curve.tracing import Recorder, build_trace
 from ccenv.errors import InputError, did_you_mean
-from ccenv.network.adversary import Adversary
+from ccenv.network.adversary import Adversary, moves_width
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
 from ccenv.network.sender import Sender
-from ccenv.network.trace import Trace
+from ccenv.network.trace import Trace, TraceHeader
 from ccenv.programs import INPUTS
 
 STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
-RTO_MIN_S = 0.2  # smallest retransmission time-out; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
-DEEP_BUFFER_RTTS = 24  # queue that an infinite buffer can show: the receive window keeps it within the rings
+RTO_MIN_S = 0.2  # smallest retransmission time-out (RTO); RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
 PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more than they bring
 DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
@@ -71,7 +62,7 @@ class CurveEngine:
         steps_per_rtt: K, steps per smallest Rm; one value for the whole batch.
         seed: keys all random numbers together with environment, flow and step.
         timing: ``engine`` or ``smt`` (proof timing, needs K = 1: the rate of step k + 1 is decided on S(k + 1 - Rm)).
-        loss_detection: ``acks`` (three segments past the loss, or a time-out) or ``oracle`` (L one Rm ago).
+        loss_detection: ``acks`` (three segments past the loss, or the RTO) or ``oracle`` (L one Rm ago).
         beliefs: settings of the belief bounds; None: not computed (C_L and the rest stay at their seeds).
         initial_C_L_Bps: seed of C_L, scalar or (B,) or (B, N); at least one segment per Rm is always believed.
         history_rtts: length of the rings in units of the longest Rm; default: what belief windows and buffers need.
@@ -120,13 +111,14 @@ class CurveEngine:
         self._check_beliefs(self._arrays)
         self._senders = SenderTable(senders, self.n_envs, self.n_flows)
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
-        self._H = self._ring_length(history_rtts)
+        window_rtts = beliefs.window_rtts if beliefs else 1
+        self._H = needed_ring(self._arrays, self._senders, window_rtts, history_rtts)
         if 4 * self._H > RECIPROCALS:
             raise InputError(
                 f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
             )
         self._allocate()
-        self._set_run()
+        self._kernel_arrays = self._gather(self._new_run())
         self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
 
@@ -135,28 +127,6 @@ class CurveEngine:
         if self.belief_settings is not None and not self.model.varies_rate:
             rtt_s = p.rtt_steps * p.dt_s[:, None]
             require_segment_per_rtt(p.slowest_rate_Bps(), rtt_s, p.mss_bytes, "compute no beliefs (beliefs=None)")
-
-    def _ring_length(self, history_rtts: float | None) -> int:
-        p = self._arrays
-        rtt = self._longest_lag_steps(p)
-        jitter = int(p.jitter_steps.max())
-        window = (self.belief_settings.window_rtts if self.belief_settings else 1) * rtt
-        need = max(window + rtt, self._reach_steps(p))
-        if history_rtts is not None:
-            return ring_length(max(need, math.ceil(history_rtts * rtt)))
-        slowest = p.slowest_rate_Bps()
-        queue_s = np.minimum(p.buffer_bytes, DEEP_BUFFER_RTTS * p.link_rate_Bps * p.dt_s * rtt) / slowest
-        queue_steps = math.ceil(float((queue_s / p.dt_s).max()))
-        return ring_length(max(need, min(queue_steps, 4 * DEEP_BUFFER_RTTS * rtt) + 4 * rtt + 2 * jitter + 3))
-
-    def _reach_steps(self, p: PathArrays) -> int:
-        """Return how many steps back a step on some paths reads, queues and belief windows aside: those fit the rings."""
-        probe = int(self._senders.probe_rtts.max()) * self._longest_lag_steps(p)
-        return 2 * self._longest_lag_steps(p) + int(p.jitter_steps.max()) + probe + 2
-
-    def _longest_lag_steps(self, p: PathArrays) -> int:
-        """Return the longest time from delivery to feedback that the senders can have on some paths."""
-        return int((p.rtt_steps.max(axis=1) + np.ceil(self._senders.hold_s.max() / p.dt_s)).max())
 
     def _allocate(self) -> None:
         B, N, H = self.n_envs, self.n_flows, self._H
@@ -169,7 +139,7 @@ class CurveEngine:
         self._observations = np.zeros((B, N_PATH + N * N_FLOW))  # the longer of the two kinds
         self._reciprocals = reciprocal_table()
         self._settings = settings_record(self.belief_settings or DEFAULT_BELIEFS)
-        self._moves = np.ones((1, 2 + 2 * N))
+        self._moves = np.ones((B, moves_width(N)))
         self._recorder = Recorder(B, N, self.recording)
         self._observation_out = np.zeros((B, N, N_OBSERVATION), np.float32)
         self._states = np.zeros(B * N if self._senders.has_classics else 1, STATE_DTYPE)
@@ -180,7 +150,7 @@ class CurveEngine:
         self._views = np.zeros(B if scripted else 1, VIEW)
         self._flow_moves = np.zeros(B * N, MOVE)
 
-    def _set_run(self) -> None:
+    def _new_run(self) -> np.ndarray:
         run = np.zeros(1, RUN_DTYPE)
         m = self.model
         run["n_flows"], run["ring_length"] = self.n_flows, self._H
@@ -193,25 +163,51 @@ class CurveEngine:
         run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data
         run["reciprocals_at"], run["nodes_at"] = self._reciprocals.ctypes.data, self._senders.nodes.ctypes.data
         run["inputs_at"], run["inputs_bytes"] = self._inputs.ctypes.data, self._inputs.strides[0]
-        for name, array, size in (
-            ("states", self._states, STATE_DTYPE.itemsize),
-            ("adversary_states", self._adversary_states, 8 * ADVERSARY_SLOTS),
-            ("ack", self._acks, ACK.itemsize),
-            ("loss", self._losses, LOSS.itemsize),
-            ("tick", self._ticks, TICK.itemsize),
-            ("view", self._views, VIEW.itemsize),
-            ("move", self._flow_moves, MOVE.itemsize),
+        for name, array in (
+            ("states", self._states),
+            ("adversary_states", self._adversary_states),
+            ("ack", self._acks),
+            ("loss", self._losses),
+            ("tick", self._ticks),
+            ("view", self._views),
+            ("move", self._flow_moves),
         ):
-            run[f"{name}_at"] = array.ctypes.data
-            run[
-                "state_bytes" if name == "states" else "adversary_state_bytes" if name == "adversary_states" else f"{name}_bytes"
-            ] = size
-        self._run = run
-        self._kernel_arrays = (
-            run, self._env, self._flow, self._arrays.rate_changes, self._states, self._state_words,
-            self._senders.templates, self._acks, self._losses, self._ticks, self._views, self._flow_moves, self._senders.calls,
-            self._players.calls,
-        )  # fmt: skip
+            run[f"{name}_at"], run[f"{name}_bytes"] = array.ctypes.data, array.strides[0]
+        run["recorded_period"] = self._players.periodic
+        self._n_steps = run["n_steps"]
+        return run
+
+    def _gather(self, run: np.ndarray) -> KernelArrays:
+        senders, players, log = self._senders, self._players, self._recorder
+        return KernelArrays(
+            run=run,
+            env=self._env,
+            flow=self._flow,
+            rate_changes=self._arrays.rate_changes,
+            states=self._states,
+            state_words=self._state_words,
+            templates=senders.templates,
+            sender_calls=senders.calls,
+            acks=self._acks,
+            losses=self._losses,
+            ticks=self._ticks,
+            views=self._views,
+            flow_moves=self._flow_moves,
+            adversary_calls=players.calls,
+            moves=self._moves,
+            recorded=players.recorded,
+            first_rows=senders.first_rows,
+            observations=self._observations,
+            mlp_weights=senders.mlp_weights,
+            mlp_shapes=senders.mlp_shapes,
+            mlp_scratch=self._mlp_scratch,
+            adversary_weights=players.mlp_weights,
+            adversary_shapes=players.mlp_shapes,
+            adversary_outputs=players.mlp_moves,
+            settings=self._settings,
+            flow_log=log.flow_log,
+            env_log=log.env_log,
+        )
 
     def reset(self, mask: np.ndarray | None = None, paths: PathArrays | None = None, keys: np.ndarray | None = None) -> None:
         """Start environments anew.
@@ -226,7 +222,7 @@ class CurveEngine:
         if paths is not None:
             self._check_beliefs(put := paths.for_model(self.model))
             self._arrays.put(which, put, self._fits)
-            self._kernel_arrays = (*self._kernel_arrays[:3], self._arrays.rate_changes, *self._kernel_arrays[4:])
+            self._kernel_arrays = self._kernel_arrays._replace(rate_changes=self._arrays.rate_changes)
         self._reset_records(which, which if keys is None else keys)
 
     def _reset_records(self, which: np.ndarray, keys: np.ndarray) -> None:
@@ -237,24 +233,13 @@ class CurveEngine:
         self._env_ring.reshape(self.n_envs, -1)[which] = 0.0
         if self._players.has_scripted:
             self._adversary_states[rows] = np.repeat(self._players.words[self._players.index[which]], N, axis=0)
-            self._write_views(which)
+            reset_views(self._views, which, self._arrays, self.seed, keys)
         if self.recording:
             self._recorder.clear(which)
 
     def _fits(self, paths: PathArrays) -> None:
-        need = max(2 * (2 * self._longest_lag_steps(paths) + int(paths.jitter_steps.max()) + 2), self._reach_steps(paths))
-        if need > self._H:
+        if (need := least_ring(paths, self._senders)) > self._H:
             raise InputError(f"paths need rings of {need} steps; the engine was built with {self._H}")
-
-    def _write_views(self, which: np.ndarray) -> None:
-        p = self._arrays
-        self._views["dt_s"][which] = p.dt_s[which]
-        self._views["steps_per_rtt"] = self.steps_per_rtt
-        self._views["n_flows"] = self.n_flows
-        self._views["buffer_bytes"][which] = p.buffer_bytes[which]
-        self._views["mss_bytes"][which] = p.mss_bytes[which]
-        self._views["seed"] = self.seed
-        self._views["env"][which] = self._env["env_key"][which]
 
     def set_initial_C_L(self, C_L_Bps: np.ndarray, mask: np.ndarray | None = None) -> None:
         """Set the seed of C_L that the next reset uses. Shape (B,) or (B, N), bytes/s."""
@@ -304,24 +289,20 @@ class CurveEngine:
         if actions is not None:
             self._take_actions(actions)
         if moves is not None:
-            if moves.shape != (self.n_envs, 2 + 2 * self.n_flows) or not np.isfinite(moves).all():
-                raise InputError(f"moves of shape {moves.shape}; finite {(self.n_envs, 2 + 2 * self.n_flows)} is needed")
-            self._moves = np.ascontiguousarray(moves, dtype=np.float64)
+            if moves.shape != self._moves.shape or not np.isfinite(moves).all():
+                raise InputError(f"moves of shape {moves.shape}; finite {self._moves.shape} is needed")
+            self._moves[:] = moves
         if self.recording:
             self._recorder.make_room(int(self._env["step"].max()) + n_steps)
-        arguments = (
-            *self._kernel_arrays, self._moves, self._players.recorded, self._players.periodic,
-            self._senders.first_rows, self._observations,
-            self._senders.mlp_weights, self._senders.mlp_shapes, self._mlp_scratch,
-            self._players.mlp_weights, self._players.mlp_shapes, self._players.mlp_moves, self._settings,
-            self._recorder.flow_log, self._recorder.env_log, n_steps,
-        )  # fmt: skip
+            log = self._recorder
+            self._kernel_arrays = self._kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
+        self._n_steps[0] = n_steps
         if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
             threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
             numba.set_num_threads(threads)
-            advance_parallel(min(threads, self.n_envs), *arguments)
+            advance_parallel(min(threads, self.n_envs), self._kernel_arrays)
         else:
-            advance_range(0, self.n_envs, *arguments)
+            advance_range(0, self.n_envs, self._kernel_arrays)
         if self._env["error"].any():
             raise engine_error(self._env, self.senders, self.adversaries, self._H)
 
@@ -385,8 +366,19 @@ class CurveEngine:
         """Return what environment env has done since its reset. Needs ``record=True``."""
         if not self.recording:
             raise InputError("the engine was built without record=True: there is no trace")
-        log = self._recorder
-        return build_trace(self, env, log.flow_log[env], log.env_log[env], int(self._env["step"][env]))
+        header = TraceHeader(
+            path=self.path(env),
+            model=self.model.name,
+            timing=self.timing,  # type: ignore[arg-type]
+            steps_per_rtt=self.steps_per_rtt,
+            dt_s=float(self._env["dt_s"][env]),
+            history="empty",
+            senders=tuple(sender.name for sender in self.senders[env]),
+            adversary=self.adversaries[env].name,
+            seed=self.seed,
+        )
+        flow_log, env_log = self._recorder.flow_log[env], self._recorder.env_log[env]
+        return build_trace(header, flow_log, env_log, self.flow("start_step")[env], int(self._env["step"][env]))
 
     @property
     def senders(self) -> list[list[Sender]]:

@@ -104,3 +104,22 @@ def reset_flows(
     for name in ("C_U_Bps", "period_C_U_Bps"):
         flow[name][rows] = np.inf
     return rows
+
+
+def reset_views(views: np.ndarray, which: np.ndarray, p: PathArrays, seed: int, keys: np.ndarray) -> None:
+    """Write what does not change of what scripted adversaries see in the environments ``which``.
+
+    Args:
+        views: (B,) VIEW.
+        which: indices.
+        p: paths of the whole batch.
+        seed: of the run.
+        keys: one per environment in ``which``.
+    """
+    views["dt_s"][which] = p.dt_s[which]
+    views["steps_per_rtt"] = p.steps_per_rtt
+    views["n_flows"] = p.rtt_steps.shape[1]
+    views["buffer_bytes"][which] = p.buffer_bytes[which]
+    views["mss_bytes"][which] = p.mss_bytes[which]
+    views["seed"] = seed
+    views["env"][which] = keys

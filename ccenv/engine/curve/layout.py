@@ -128,6 +128,44 @@ FLOW_DTYPE = np.dtype(
     ]
 )
 
+# Everything a run needs besides the records, one record. Addresses are of the first element of the named arrays.
+RUN_DTYPE = np.dtype(
+    [
+        ("n_steps", "<i8"),  # of the next call
+        ("n_flows", "<i8"),
+        ("ring_length", "<i8"),
+        ("hoards_tokens", "<i8"),
+        ("varies_rate", "<i8"),
+        ("has_jitter", "<i8"),
+        ("early_feedback", "<i8"),  # 1 in proof timing: the rate of step k + 1 is decided on S(k + 1 - Rm)
+        ("oracle_loss", "<i8"),
+        ("rto_min_s", "<f8"),
+        ("recorded_period", "<i8"),  # 1: recorded moves start over after their last step
+        ("recording", "<i8"),
+        ("compute_beliefs", "<i8"),
+        ("ring_at", "<i8"),
+        ("env_ring_at", "<i8"),
+        ("reciprocals_at", "<i8"),
+        ("nodes_at", "<i8"),
+        ("inputs_at", "<i8"),
+        ("inputs_bytes", "<i8"),
+        ("states_at", "<i8"),
+        ("states_bytes", "<i8"),
+        ("adversary_states_at", "<i8"),
+        ("adversary_states_bytes", "<i8"),
+        ("ack_at", "<i8"),
+        ("ack_bytes", "<i8"),
+        ("loss_at", "<i8"),
+        ("loss_bytes", "<i8"),
+        ("tick_at", "<i8"),
+        ("tick_bytes", "<i8"),
+        ("view_at", "<i8"),
+        ("view_bytes", "<i8"),
+        ("move_at", "<i8"),
+        ("move_bytes", "<i8"),
+    ]
+)
+
 # Per flow: S twice, E, L, P. Per environment: G, total E.
 FLOW_RINGS = 5
 ENV_RINGS = 2
@@ -152,6 +190,10 @@ RECORD_ENV = ("G", "link_rate_Bps")
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3}
 SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3}
 ADVERSARY_KINDS = {"external": 0, "recorded": 1, "scripted": 2, "mlp": 3}
+# Columns of a rate change: step after which it holds, bytes/s.
+CHANGE_STEP, CHANGE_RATE = range(2)
+# Rows of a sender's belief programs: of the one that it starts with, and of the one that follows.
+START_ROW, MAIN_ROW = range(2)
 # Columns of a row of adversary policies: for how many steps moves are kept (0: one Rm), length of an episode in Rm, number of
 # outputs, then the move that each output is.
 MLP_STEPS, MLP_EPISODE, MLP_MOVES, MLP_LEVELS, MLP_FIRST_COLUMN = range(5)

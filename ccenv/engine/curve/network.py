@@ -1,4 +1,4 @@
-"""The network's half of a step: moves, link rate, tokens, losses, departures, service. Compiled; see ``curve_kernel``."""
+"""The network's half of a step: moves, link rate, tokens, losses, departures, service. Compiled; see ``step``."""
 
 from __future__ import annotations
 
@@ -153,22 +153,22 @@ def fifo_position(ev, env_ring, e_total_at, k, mask, departed):
 
 
 @njit(cache=True, error_model="numpy")
-def fifo_share(fl, ring, e_at, t, mask, fraction):
+def fifo_share(fl, rings, t, fraction):
     """Return how many bytes of a flow have departed when those before place ``fraction`` of step t have."""
-    left = load(ring, at(e_at, t, mask))
+    left = load(rings.ring, at(rings.e_at, t, rings.mask))
     if fraction < 1.0:
-        before = load(ring, at(e_at, t - 1, mask))
+        before = load(rings.ring, at(rings.e_at, t - 1, rings.mask))
         left = before + fraction * (left - before)
     return max(left, fl.P)
 
 
 @njit(cache=True, error_model="numpy")
-def served_by_jitter(fl, ring, p_at, k, mask, d, left, u):
+def served_by_jitter(fl, rings, k, d, left, u):
     """Return a flow's service at step k where each byte may be held for up to d steps after it departed."""
-    store(ring, at(p_at, k, mask), left)
+    store(rings.ring, at(rings.p_at, k, rings.mask), left)
     lower = fl.S
     if k > d:
-        lower = max(lower, load(ring, at(p_at, k - d, mask)))
+        lower = max(lower, load(rings.ring, at(rings.p_at, k - d, rings.mask)))
     return left if u >= 1.0 else max(lower, min(left, lower + u * (left - lower)))
 
 

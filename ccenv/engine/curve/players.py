@@ -15,7 +15,14 @@ from ccenv.engine.compiled.program import compile_program, stack_programs
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.errors import InputError, did_you_mean
-from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
+from ccenv.network.adversary import (
+    Adversary,
+    ExternalAdversary,
+    MlpAdversary,
+    RecordedAdversary,
+    ScriptedAdversary,
+    moves_width,
+)
 from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender, bare
 
 PlayerT = TypeVar("PlayerT")
@@ -136,7 +143,7 @@ class AdversaryTable:
 
     def __init__(self, adversary: Adversary | Sequence[Adversary] | None, n_envs: int, n_flows: int) -> None:
         """Build the tables from one adversary for all environments or one per environment; None: deliver everything at once."""
-        width = 2 + 2 * n_flows
+        width = moves_width(n_flows)
         if adversary is None:
             adversary = RecordedAdversary("kind", np.ones((1, width)))
         players: list[Adversary] = list(adversary) if isinstance(adversary, Sequence) else [adversary] * n_envs
@@ -160,7 +167,7 @@ class AdversaryTable:
 
 def _policy_moves(policy: MlpAdversary, n_flows: int) -> list[int]:
     """Check an adversary policy against the number of flows; return its row of mlp_moves."""
-    width = 2 + 2 * n_flows
+    width = moves_width(n_flows)
     n_in, n_out = policy.weights[0].shape[0], policy.weights[-1].shape[1]
     if policy.observation_version != OBSERVATION_VERSION or n_in != N_PATH + n_flows * N_FLOW:
         raise InputError(

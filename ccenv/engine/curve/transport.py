@@ -1,4 +1,4 @@
-"""The sender's half of a step: sending, acknowledgements, loss detection, classic CCAs. Compiled; see ``curve_kernel``."""
+"""The sender's half of a step: sending, acknowledgements, loss detection, classic CCAs. Compiled; see ``step``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ccenv.engine.compiled.rings import at, oldest_cursor
 from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.engine.curve.network import ERROR_RINGS, ERROR_SENDER, fail
 
-# A loss is found when so many segments past it are acknowledged (RFC 5681 s.3.2), when a byte sent one Rm after it is
-# (as the time-based rule of RFC 8985 does for thin flows), or by a time-out.
+# A loss is found by SACK, when so many segments past it are acknowledged (RFC 6675 s.4); by RACK, when a byte sent one Rm
+# after it is (RFC 8985 s.6.2); or by the RTO (RFC 6298).
 LOSS_DETECTION_SEGMENTS = 3.0
 CRUMB_TIES = 2.0  # room in a window below so many ties is round-off: bytes too few for an ACK would get no RTT of their own
 PHASE_TIE = 1e-9  # in steps: a phase that ends on a grid point ends there, whatever the round-off
@@ -36,9 +36,9 @@ def offered_bytes(fl, k, dt_s):
     return np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def send(fl, k, dt_s, tie_bytes):
-    """Send what rate, windows and workload allow in step k."""
+    """Send what pacing, windows and workload allow in step k."""
     room = min(fl.cwnd_bytes, fl.receive_window_bytes) - (fl.A - fl.acked_bytes - fl.found_lost_bytes)
     if room <= CRUMB_TIES * tie_bytes:
         room = 0.0
@@ -48,10 +48,11 @@ def send(fl, k, dt_s, tie_bytes):
     fl.sent_bytes = sent
 
 
-@njit(cache=True, error_model="numpy")
-def acknowledge(ev, fl, flow, ring, s_at, e_at, n, k, mask, dt_s, tie_bytes):
+@njit(cache=True, error_model="numpy", forceinline=True)
+def acknowledge(ev, fl, flow, rings, n, k, dt_s, tie_bytes):
     """Take in S(n); return the newly acknowledged bytes."""
-    served = load(ring, at(s_at, n, mask))
+    ring, mask, e_at = rings.ring, rings.mask, rings.e_at
+    served = load(ring, at(rings.s_at, n, mask))
     newly = served - fl.acked_bytes
     if newly <= tie_bytes:
         return 0.0
@@ -94,11 +95,12 @@ def adjust_hold(fl, k):
         fl.hold_until_step = k + fl.hold_window_steps
 
 
-@njit(cache=True, error_model="numpy")
-def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_bytes):
-    """Advance fl.loss_step; return (newly found bytes, newest step with a found loss, whether a time-out found them)."""
+@njit(cache=True, error_model="numpy", forceinline=True)
+def find_losses(fl, rings, n, k, oracle, rto_min_steps, mss_bytes):
+    """Advance fl.loss_step; return (newly found bytes, newest step with a found loss, whether an RTO found them)."""
+    ring, mask, e_at, l_at = rings.ring, rings.mask, rings.e_at, rings.l_at
     reach = fl.loss_step
-    timeout = False
+    by_rto = False
     if oracle:
         reach = n
     else:
@@ -111,7 +113,7 @@ def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_byt
             outstanding = fl.A - fl.acked_bytes - fl.found_lost_bytes
             overdue = k - fl.last_ack_step > fl.srtt_steps + 4.0 * fl.rttvar_steps
             if overdue and outstanding > TIE * fl.A and n > reach:
-                timeout = True
+                by_rto = True
                 reach = n
                 fl.last_ack_step = k
     newest = np.int64(-1)
@@ -128,7 +130,7 @@ def find_losses(fl, ring, e_at, l_at, n, k, mask, oracle, rto_min_steps, mss_byt
             fl.found_lost_bytes = all_lost
         fl.unfound_loss_step = -1
         fl.loss_step = reach
-    return lost, newest, timeout
+    return lost, newest, by_rto
 
 
 @njit(cache=True, error_model="numpy")
@@ -144,7 +146,7 @@ def take_decision(ev, fl, state, flow, k):
 
 
 @njit(cache=True, error_model="numpy")
-def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, newly, inflight):
+def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, inflight):
     """Describe newly acknowledged bytes to a CCA."""
     ack.now_s = k * dt_s
     ack.acked_bytes = newly
@@ -152,8 +154,8 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
     ack.rtt_s = fl.rtt_now_steps * dt_s
     ack.min_rtt_s = fl.rtt_min_steps * dt_s
     # Delivery rate since the newest acknowledged byte was sent (draft-cheng-iccrg-delivery-rate-estimation s.2.2).
-    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, oldest_cursor(k, mask))  # older: bytes fewer than a tie
-    known = load(ring, at(s_at, earlier, mask)) if earlier > 0 else 0.0
+    earlier = max(fl.ack_sent_step - fl.lag_steps + early_feedback, oldest_cursor(k, rings.mask))  # older: bytes fewer than a tie
+    known = load(rings.ring, at(rings.s_at, earlier, rings.mask)) if earlier > 0 else 0.0
     ack.delivery_rate_Bps = (fl.acked_bytes - known) / (max(1, n - earlier) * dt_s)
     ack.inflight_bytes = inflight
     ack.round_start = 0.0
@@ -167,13 +169,13 @@ def fill_ack(ack, fl, ring, s_at, n, k, mask, early_feedback, dt_s, mss_bytes, n
 
 
 @njit(cache=True, error_model="numpy")
-def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, timeout, inflight):
+def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, by_rto, inflight):
     """Describe newly found losses to a CCA."""
     loss.now_s = k * dt_s
     loss.lost_bytes = lost
     loss.inflight_bytes = inflight
     loss.delivered_bytes = fl.acked_bytes
-    loss.timeout = 1.0 if timeout else 0.0
+    loss.timeout = 1.0 if by_rto else 0.0
     loss.new_episode = 0.0
     if newest_loss > fl.recovery_step:
         loss.new_episode = 1.0

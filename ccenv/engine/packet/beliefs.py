@@ -6,7 +6,7 @@ MSS/C later than its bytes would. Without jitter, one step of D covers that wher
 with jitter D stays what it is, and the bounds hold up to one packet per window. D holds all that may delay feedback: the jitter
 box, the receiver's ACK policy, ACKs collected on their way. The first packet of a flow finds none of its own in the path: where
 its RTT exceeds Rm + D, the Rm that the flow was told is refuted. The true one is that RTT less at most D, so the flow goes by
-that RTT less D, and D counts twice, from then on. Decisions are those of ``curve_decision``, once per Rm.
+that RTT less D, and D counts twice, from then on. Decisions are those of ``ccenv.engine.curve.decision``, once per Rm.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numba.core.errors import NumbaExperimentalFeatureWarning
 from ccenv.engine.compiled.beliefs import (
     BeliefSettings,
     reciprocal_table,
+    require_segment_per_rtt,
     reset_beliefs,
     settings_record,
     update_beliefs,
@@ -31,9 +32,8 @@ from ccenv.engine.compiled.beliefs import (
 from ccenv.engine.compiled.calls import address_of, load, pointer_at, store
 from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
 from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.engine.compiled.rings import keep_flow_cursors
+from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import state_record
-from ccenv.engine.curve.checks import require_segment_per_rtt
 from ccenv.engine.curve.decision import choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.layout import ring_length
@@ -112,30 +112,29 @@ def take_step(beliefs, flow):
         beliefs.rate_Bps = beliefs.C_L_Bps
     beliefs.step += 1
     k = beliefs.step
-    ring, mask = beliefs.ring_at, beliefs.mask
-    e_at, l_at = 2 * (mask + 1), 3 * (mask + 1)
+    rings = flow_rings(beliefs.ring_at, 0, beliefs.mask)
+    ring, mask = rings.ring, rings.mask
     lost_bytes = flow.dropped_bytes + flow.random_lost_bytes
     beliefs.sent_bytes = flow.sent_bytes - beliefs.A
     beliefs.A = flow.sent_bytes
     beliefs.acked_bytes = flow.acked_count * beliefs.mss_bytes
-    keep_flow_cursors(beliefs, ring, l_at, k, mask)
-    store(ring, e_at + (k & mask), flow.sent_bytes - lost_bytes)
-    store(ring, l_at + (k & mask), lost_bytes)
+    keep_flow_cursors(beliefs, rings, k)
+    store(ring, at(rings.e_at, k, mask), flow.sent_bytes - lost_bytes)
+    store(ring, at(rings.l_at, k, mask), lost_bytes)
     # What a proxy holds ACKs for beyond (or below) the Rm that the sender goes by: known, as in the curve engine.
     shift_s = beliefs.path_rtt_s + beliefs.shortfall_s + flow.hold_s - beliefs.rtt_s
     n = k - beliefs.rtt_steps - np.int64(math.ceil(shift_s / beliefs.dt_s - ROUNDING))
     if n > beliefs.heard_step:
         served = beliefs.acked_bytes
         first = beliefs.heard_step + 1
-        before = load(ring, (first - 1) & mask)
+        before = load(ring, at(rings.s_at, first - 1, mask))
         for x in range(first, n + 1):  # more than one where a hold has become shorter
             value = served if x == n else before + (served - before) * (x - first + 1) / (n - first + 1)
-            store(ring, x & mask, value)
-            store(ring, (x & mask) + mask + 1, value)
+            store_served(rings, x, value)
         beliefs.heard_step = n
         if served > before:  # else the newest byte is that of an earlier step, and so is its delay
             p = beliefs.ack_sent_step
-            while p < n and load(ring, e_at + (p & mask)) < served:
+            while p < n and load(ring, at(rings.e_at, p, mask)) < served:
                 p += 1
             beliefs.ack_sent_step = p
             beliefs.delay_floor_steps = max(0, n - p - beliefs.rounding_steps)
@@ -153,12 +152,12 @@ def take_step(beliefs, flow):
                 beliefs.timeout_step = n
                 beliefs.judged_step = n
         beliefs.rtt_min_steps = flow.min_rtt_s / beliefs.dt_s
-        known = load(ring, l_at + (n & mask))
+        known = load(ring, at(rings.l_at, n, mask))
         beliefs.lost_since_decision_bytes += known - beliefs.found_lost_bytes
         beliefs.found_lost_bytes = known
         update_beliefs(
-            beliefs, ring, 0, e_at, l_at, n, mask, beliefs.dt_s, 1.0 / beliefs.dt_s, beliefs.mss_bytes, beliefs.mss_bytes,
-            beliefs.loss_proves == 1, beliefs, beliefs.reciprocals_at,
+            beliefs, rings, n, beliefs.dt_s, 1.0 / beliefs.dt_s, beliefs.mss_bytes, beliefs.mss_bytes, beliefs.loss_proves == 1,
+            beliefs, beliefs.reciprocals_at,
         )  # fmt: skip
     update_queue_bound(beliefs, beliefs.sent_bytes, flow.inflight_bytes, beliefs.dt_s)
     return k
@@ -251,7 +250,7 @@ class Grids:
         for name in settings.dtype.names or ():
             beliefs[name] = settings[name]
         # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
-        path_rtt_s = spec.told_rtt_s or spec.rtt_s
+        path_rtt_s = spec.sender_rtt_s
         held_s = path_rtt_s + float(self._flows["hold_s"][index]) - rtt_s
         lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
         beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps

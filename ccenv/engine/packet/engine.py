@@ -10,10 +10,11 @@ import numpy as np
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.packet.beliefs import RATE_HOLDER, STEPS_PER_RTT, Grids
-from ccenv.engine.packet.kernel import advance
+from ccenv.engine.packet.kernel import PacketArrays, advance
 from ccenv.engine.packet.layout import (
     AGGREGATIONS,
     BOX_DTYPE,
+    CHANGE_TIME,
     DISCIPLINES,
     ERROR_ADVERSARY,
     ERROR_EVENTS,
@@ -34,13 +35,14 @@ from ccenv.engine.packet.layout import (
     WORKLOADS,
 )
 from ccenv.engine.packet.log import MAX_ROWS, ordered
+from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.errors import EngineError, InputError, did_you_mean
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender, bare
 
 TICK_S = 0.01  # of CCAs and adversaries
-RTO_MIN_S = 0.2  # as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
+RTO_MIN_S = 0.2  # smallest RTO, as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
 SLICE_S = 1.0  # simulated time per call of the kernel, so that a run can be interrupted
 DEEPEST_S = 8.0  # queueing delay that the windows of an infinite buffer can build up, at most
 MIN_RING, MAX_RING = 1 << 10, 1 << 17
@@ -62,7 +64,7 @@ class PacketEngine:
         duration_s: how long the run may become.
         seed: keys all random numbers.
         max_events: a run that takes more is ended with an error; by default far above what the links can carry.
-        packet_log: rows that the packet log keeps, at most MAX_ROWS of ``packet_log``; 0: none.
+        packet_log: rows that the packet log keeps, at most MAX_ROWS of ``log``; 0: none.
 
     Raises:
         InputError: for senders that cannot run per packet, or parameters that they do not have.
@@ -120,7 +122,7 @@ class PacketEngine:
             sum(self._fastest_Bps(link) for link in range(len(self.network.links))) * self.duration_s / self.network.mss_bytes
         )
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
-        steps = sum(STEPS_PER_RTT * self.duration_s / (flow.told_rtt_s or flow.rtt_s) for flow in self.network.flows)
+        steps = sum(STEPS_PER_RTT * self.duration_s / flow.sender_rtt_s for flow in self.network.flows)
         events = EVENTS_PER_PACKET * packets + 4 * ticks + steps + 1_000_000
         if not events <= MAX_EVENTS:
             raise InputError(
@@ -238,7 +240,7 @@ class PacketEngine:
             self._flows[row]["sender_index"] = row
         self._n_grids = len(gridded)
         seen_rtts_s = [
-            sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.told_rtt_s or spec.rtt_s
+            sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.sender_rtt_s
             for sender, spec in zip(self.senders, self.network.flows, strict=True)
         ]
         self._grids = Grids(gridded, self.network, self._flows, seen_rtts_s)
@@ -283,19 +285,17 @@ class PacketEngine:
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
         self.flow_log = np.zeros((rows, n_flows), [(name, "<f8") for name in FLOW_LOG])
         self.link_log = np.zeros((rows, n_links), [(name, "<f8") for name in LINK_LOG])
-        sources = 1 + n_links + n_flows + self._n_pipes + self._n_boxes + self._n_grids + 2
-        leaves = 1 << math.ceil(math.log2(sources))
+        sources = sources_of.py_func(n_links, n_flows, self._n_pipes, self._n_boxes, self._n_grids)
+        leaves = 1 << math.ceil(math.log2(sources.log + 1))
         self._tree = tree = np.full(4 * leaves, np.inf)
         tree[2 * leaves :] = 0.0
         tree[3 * leaves :] = np.arange(leaves)
-        tree[leaves] = self._changes[0, 0] if len(self._changes) else np.inf
-        first_flow = leaves + 1 + n_links
-        tree[first_flow : first_flow + n_flows] = self._flows["start_s"]
-        first_box = first_flow + n_flows + self._n_pipes
-        tree[first_box : first_box + self._n_boxes] = 0.0
-        first_grid = first_box + self._n_boxes
-        tree[first_grid : first_grid + self._n_grids] = self._grids.grids["next_s"][: self._n_grids]
-        tree[first_grid + self._n_grids : first_grid + self._n_grids + 2] = TICK_S, 0.0
+        times_s = tree[leaves : 2 * leaves]
+        times_s[RATE_CHANGES] = self._changes[0, CHANGE_TIME] if len(self._changes) else np.inf
+        times_s[sources.flows : sources.pipes] = self._flows["start_s"]
+        times_s[sources.boxes : sources.grids] = 0.0
+        times_s[sources.grids : sources.tick] = self._grids.grids["next_s"][: self._n_grids]
+        times_s[sources.tick], times_s[sources.log] = TICK_S, 0.0
         for node in range(leaves - 1, 0, -1):
             best = 2 * node if tree[2 * node] <= tree[2 * node + 1] else 2 * node + 1
             tree[node], tree[2 * leaves + node] = tree[best], tree[2 * leaves + best]
@@ -308,6 +308,27 @@ class PacketEngine:
         run["route_at"], run["states_at"] = self._route.ctypes.data, self._states.ctypes.data
         for name, signal in zip(("ack_at", "loss_at", "tick_at", "view_at", "move_at"), self._signals, strict=True):
             run[name] = signal.ctypes.data
+        acks, losses, ticks, views, moves = self._signals
+        self._arrays = PacketArrays(
+            run=run,
+            links=self._links,
+            flows=self._flows,
+            pipes=self._pipes,
+            boxes=self._boxes,
+            grids=self._grids.grids,
+            states=self._states,
+            words=self._states.view("<f8").reshape(len(self._states), STATE_SLOTS),
+            templates=self._templates,
+            sender_calls=self._calls,
+            acks=acks,
+            losses=losses,
+            ticks=ticks,
+            views=views,
+            moves=moves,
+            changes=self._changes,
+            flow_log=self.flow_log,
+            link_log=self.link_log,
+        )
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -323,11 +344,7 @@ class PacketEngine:
         at_s = float(self._run["now_s"][0])
         while at_s < end_s:
             at_s = min(end_s, at_s + SLICE_S)
-            advance(
-                self._run, self._links, self._flows, self._pipes, self._boxes, self._grids.grids, self._states,
-                self._states.view("<f8").reshape(len(self._states), STATE_SLOTS), self._templates, self._calls, *self._signals,
-                self._changes, self.flow_log, self.link_log, at_s, self._max_events,
-            )  # fmt: skip
+            advance(self._arrays, at_s, self._max_events)
             self._check()
 
     def _check(self) -> None:
@@ -350,7 +367,7 @@ class PacketEngine:
             raise EngineError(f"the run passed {self._max_events} events at {now_s:.6g} s of {self.duration_s:g} s")
 
     def packet_log(self) -> np.ndarray:
-        """Return what happened to each packet so far, records of ``packet_log.LOG_DTYPE`` in the order of time."""
+        """Return what happened to each packet so far, records of ``log.LOG_DTYPE`` in the order of time."""
         return ordered(self._packet_log[: int(self._run["packet_log_rows"][0])], self._until_s)
 
     @property

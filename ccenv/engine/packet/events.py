@@ -1,114 +1,339 @@
-"""What events do: the winner tree of next times, arrivals at links, pipes, jitter boxes. Compiled."""
+"""The events of the packet engine, one function each. Compiled; ``kernel.advance`` calls them.
+
+``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` are the numbers of the sources. All of
+it is inlined.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.packet.layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
+from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
+from ccenv.engine.packet.layout import (
+    ACK_EVENT,
+    CHANGE_LINK,
+    CHANGE_RATE,
+    CHANGE_TIME,
+    DEPART,
+    DISCIPLINES,
+    DROP_EVENT,
+    ERROR_ADVERSARY,
+    ERROR_SENDER,
+    GRID_DTYPE,
+    JITTERS,
+    LOSS_COUNTER,
+    MAX_HOPS,
+    PIPE_STRIDE,
+    SEND,
+    TIME_S,
+    TX,
+)
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.queue import DROP, MARK, append, count_queue, serve_head, verdict
-from ccenv.engine.packet.receiver import receive
+from ccenv.engine.packet.queue import codel_drops_head, count_queue, serve_head
+from ccenv.engine.packet.receiver import receive, release_time_s, send_ack
+from ccenv.engine.packet.sources import (
+    RATE_CHANGES,
+    arrive,
+    box_time_s,
+    flow_time_s,
+    put_pipe,
+    release_box,
+    set_source,
+    start_service,
+)
+from ccenv.engine.packet.transport import (
+    NO_SEGMENT,
+    WINDOW_FULL,
+    WINDOW_SLACK_BYTES,
+    adjust_hold,
+    find_losses,
+    next_segment,
+    pace_on,
+    put_transmission,
+    take_ack,
+)
+from ccenv.engine.packet.workload import begin_application, offer
+
+STATE_BYTES = 8 * STATE_SLOTS
+GRID_BYTES = GRID_DTYPE.itemsize
+_CODEL = DISCIPLINES["codel"]
+_ADVERSARY = JITTERS["adversary"]
 
 
 @njit(cache=True, error_model="numpy")
-def set_source(tree, leaves, source, time_s):
-    """Set the next time of an event source and play its matches up to the root."""
-    node = leaves + source
-    store(tree, node, time_s)
-    winner = float(source)
-    node >>= 1
-    while node >= 1:
-        left, right = 2 * node, 2 * node + 1
-        first, second = load(tree, left), load(tree, right)
-        if first <= second:
-            time_s = first
-            winner = load(tree, 2 * leaves + left)
-        else:
-            time_s = second
-            winner = load(tree, 2 * leaves + right)
-        store(tree, node, time_s)
-        store(tree, 2 * leaves + node, winner)
-        node >>= 1
+def take_cca(run, fl, state):
+    """Read what a CCA has set; one that leaves the positive numbers ends the run."""
+    if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
+        fl.cwnd_bytes = state.cwnd_bytes
+        fl.rate_Bps = state.pacing_rate_Bps
+    elif run.error == 0:
+        run.error = ERROR_SENDER
+        run.error_flow = fl.index
 
 
-@njit(cache=True, error_model="numpy")
-def flow_time_s(fl):
-    """Return when a flow has something to do next."""
-    if fl.started == 0:
-        return fl.start_s
-    time_s = min(fl.wake_s, fl.rto_deadline_s)
-    if fl.ack_head < fl.ack_tail:
-        return min(time_s, load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TIME_S) + fl.hold_s)
-    return min(time_s, fl.ack_deadline_s + fl.return_s)
+@njit(cache=True, inline="always")
+def link_at(a, run, flow, hop):
+    """Return the link at a hop of a flow's route."""
+    return a.links[int(load(run.route_at, flow * MAX_HOPS + hop))]
 
 
-@njit(cache=True, error_model="numpy")
-def start_service(ln, now_s, mss_bytes):
-    """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
-    count_queue(ln, now_s, mss_bytes)
-    if ln.head < ln.tail:
-        serve_head(ln, now_s, mss_bytes)
-    else:
-        ln.busy = 0
-        ln.finish_s = np.inf
-        ln.idle_since_s = now_s
+@njit(cache=True, inline="always")
+def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
+    """Let a packet arrive at a hop at time_s."""
+    p = int(load(run.route_at, (run.n_flows + flow) * MAX_HOPS + hop))
+    if put_pipe(a.pipes[p], tx, time_s):
+        set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
 
 
-@njit(cache=True, error_model="numpy")
-def arrive(run, ln, fl, tx, hop, now_s):
-    """Bring a packet to a link: drop, mark, queue or serve it."""
+@njit(cache=True, inline="always")
+def change_rate(a, run):
+    """Change the rate of a link: of packets whose service begins after it."""
+    row = run.next_change
+    a.links[int(a.changes[row, CHANGE_LINK])].rate_Bps = a.changes[row, CHANGE_RATE]
+    row += 1
+    run.next_change = row
+    next_s = a.changes[row, CHANGE_TIME] if row < a.changes.shape[0] else np.inf
+    set_source(run.tree_at, run.tree_leaves, RATE_CHANGES, next_s)
+
+
+@njit(cache=True, inline="always")
+def end_service(a, run, sources, link, now_s):
+    """End the service of a packet at a link: the next one's begins, and it goes on to the next hop, its box or its receiver."""
     mss_bytes = run.mss_bytes
-    ln.arrived_bytes += mss_bytes
-    decision = verdict(ln, now_s, mss_bytes, run.seed)
-    if decision == DROP:
-        ln.dropped_bytes += mss_bytes
-        fl.dropped_bytes += mss_bytes
-        fl.in_network -= 1
-        note(run, DROP_EVENT, now_s, fl, ln.index, tx)
-        return
-    note(run, ENQUEUE, now_s, fl, ln.index, tx)
-    if decision == MARK:
-        ln.marked_bytes += mss_bytes
-        store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
-    if ln.busy == 1:
+    ln = a.links[link]
+    fl = a.flows[ln.serving_flow]
+    tx, hop = ln.serving_tx, ln.serving_hop
+    ln.served_bytes += mss_bytes
+    note(run, DEPART, now_s, fl, ln.index, tx)
+    if ln.discipline == _CODEL:
         count_queue(ln, now_s, mss_bytes)
-        append(ln, fl.index, tx, hop, now_s)
+        first = True
+        while codel_drops_head(ln, now_s, first):
+            first = False
+            serve_head(ln, now_s, mss_bytes)
+            ln.dropped_bytes += mss_bytes
+            a.flows[ln.serving_flow].dropped_bytes += mss_bytes
+            a.flows[ln.serving_flow].in_network -= 1
+            note(run, DROP_EVENT, now_s, a.flows[ln.serving_flow], ln.index, ln.serving_tx)
+    start_service(ln, now_s, mss_bytes)
+    set_source(run.tree_at, run.tree_leaves, sources.links + link, ln.finish_s)
+    arrival_s = now_s + ln.delay_s
+    if hop + 1 < fl.n_hops:
+        put_on_pipe(a, run, sources, fl.index, hop + 1, tx, arrival_s)
+    elif fl.jitter_kind == _ADVERSARY:
+        box = a.boxes[fl.box]
+        put_pipe(box, tx, now_s)
+        set_source(run.tree_at, run.tree_leaves, sources.boxes + fl.box, box_time_s(box, fl))
     else:
-        ln.busy = 1
-        ln.serving_flow = fl.index
-        ln.serving_tx = tx
-        ln.serving_hop = hop
-        ln.finish_s = now_s + mss_bytes / ln.rate_Bps
-        set_source(run.tree_at, run.tree_leaves, 1 + ln.index, ln.finish_s)
+        waited = fl.ack_head < fl.ack_tail or fl.pending_acks > 0
+        receive(run, fl, tx, release_time_s(fl, arrival_s, run.seed))
+        if not waited or fl.ack_tail - fl.ack_head == 1:
+            set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
 
 
-@njit(cache=True, error_model="numpy")
-def put_pipe(pipe, tx, time_s):
-    """Append a packet to a pipe or box; return whether it was empty."""
-    at = (pipe.tail & pipe.mask) * PIPE_STRIDE
-    store(pipe.ring_at, at + TIME_S, time_s)
-    store(pipe.ring_at, at + TX, float(tx))
-    pipe.tail += 1
-    return pipe.tail - pipe.head == 1
+@njit(cache=True, inline="always")
+def start_flow(a, run, i):
+    """Start a flow: the state of its CCA and its application."""
+    fl = a.flows[i]
+    state = a.states[i]
+    fl.started = 1
+    for word in range(a.words.shape[1]):
+        a.words[i, word] = a.templates[fl.sender_index, word]
+    state.mss_bytes = run.mss_bytes
+    state.seed = run.seed
+    state.flow = i
+    call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
+    take_cca(run, fl, state)
+    begin_application(fl, run.mss_bytes)
 
 
-@njit(cache=True, error_model="numpy")
-def release_box(run, box, fl, now_s, share):
-    """Deliver from a box what is due, and of the rest the share that the adversary lets go (rounded)."""
-    while box.head < box.tail and load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s <= now_s:
-        receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
-        box.head += 1
-    count = int(share * (box.tail - box.head) + 0.5)
-    for _ in range(count):
-        receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
-        box.head += 1
+@njit(cache=True, inline="always")
+def take_feedback(a, run, i, now_s):
+    """Take the ACK that has arrived at a flow, or its RTO; tell its CCA what was acknowledged and lost."""
+    fl = a.flows[i]
+    state_at = run.states_at + i * STATE_BYTES
+    if fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
+        send_ack(run, fl, fl.ack_deadline_s)
+    lost_bytes = 0.0
+    ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
+    if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
+        last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
+        fl.ack_head += 1
+        note(run, ACK_EVENT, now_s, fl, -1, last_tx)
+        acked_bytes = take_ack(fl, a.acks[0], last_tx, now_s, run.mss_bytes, run.rto_min_s)
+        if fl.hold_window_s > 0.0:
+            adjust_hold(fl, now_s)
+        if acked_bytes > 0.0:
+            call_2(a.sender_calls[fl.sender_index, ON_ACK], state_at, run.ack_at)
+            take_cca(run, fl, a.states[i])
+        if fl.loss_scan < fl.ack_next_tx:
+            lost_bytes = find_losses(fl, a.losses[0], False, now_s, run.mss_bytes)
+    elif fl.rto_deadline_s <= now_s:
+        fl.rto_deadline_s = np.inf
+        if fl.inflight_bytes > 0.0:
+            lost_bytes = find_losses(fl, a.losses[0], True, now_s, run.mss_bytes)
+            fl.timeouts += 1.0
+            fl.rto_backoff *= 2.0
+    if lost_bytes > 0.0:
+        call_2(a.sender_calls[fl.sender_index, ON_LOSS], state_at, run.loss_at)
+        take_cca(run, fl, a.states[i])
+        if fl.inflight_bytes <= 0.0:
+            fl.rto_deadline_s = np.inf
 
 
-@njit(cache=True, error_model="numpy")
-def box_time_s(box, fl):
-    """Return when a box has something to do next: a decision, or a packet that may be held no longer."""
-    if box.head < box.tail:
-        return min(box.decision_s, load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s)
-    return box.decision_s
+@njit(cache=True, inline="always")
+def leave_pipe(a, run, sources, p, now_s):
+    """Let the first packet of a pipe arrive at its hop."""
+    pipe = a.pipes[p]
+    tx = int(load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TX))
+    pipe.head += 1
+    time_s = np.inf
+    if pipe.head < pipe.tail:
+        time_s = load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
+    set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
+    arrive(run, link_at(a, run, pipe.flow, pipe.hop), a.flows[pipe.flow], tx, pipe.hop, now_s)
+
+
+@njit(cache=True, inline="always")
+def open_box(a, run, sources, row, now_s):
+    """Let an adversary decide at its instants; deliver what leaves its box."""
+    box = a.boxes[row]
+    fl = a.flows[box.flow]
+    share = 0.0
+    if box.decision_s <= now_s:
+        view, move = a.views[0], a.moves[0]
+        view.now_s = now_s
+        view.step = box.decisions
+        view.dt_s = run.tick_s
+        view.steps_per_rtt = box.rtt_s / run.tick_s
+        view.flow = box.flow
+        view.rtt_s = box.rtt_s
+        view.jitter_s = fl.jitter_s
+        view.link_rate_Bps = box.link_rate_Bps
+        view.buffer_bytes = box.buffer_bytes
+        view.held_bytes = (box.tail - box.head) * run.mss_bytes
+        ln = link_at(a, run, box.flow, fl.n_hops - 1)
+        view.queue_bytes = (ln.tail - ln.head) * run.mss_bytes
+        if box.decisions == 0:
+            call_2(box.init_at, box.state_at, run.view_at)
+        call_3(box.play_at, box.state_at, run.view_at, run.move_at)
+        share = move.service
+        if not share >= 0.0:
+            run.error = ERROR_ADVERSARY
+            run.error_flow = box.flow
+        share = min(1.0, max(0.0, share))
+        box.decisions += 1
+        box.decision_s = box.decisions * run.tick_s
+    release_box(run, box, fl, now_s, share)
+    set_source(run.tree_at, run.tree_leaves, sources.boxes + row, box_time_s(box, fl))
+    set_source(run.tree_at, run.tree_leaves, sources.flows + box.flow, flow_time_s(fl))
+
+
+@njit(cache=True, inline="always")
+def step_grid(a, run, sources, row, now_s):
+    """Take a step of the grid of a belief program or policy."""
+    grid = a.grids[row]
+    fl, state = a.flows[grid.flow], a.states[grid.flow]
+    call_3(grid.step_at, run.grids_at + row * GRID_BYTES, grid.beliefs_at, grid.flow_at)
+    state.cwnd_bytes = np.inf
+    state.pacing_rate_Bps = grid.rate_Bps
+    pace_on(fl, grid.rate_Bps, now_s)
+    take_cca(run, fl, state)
+    set_source(run.tree_at, run.tree_leaves, sources.grids + row, grid.next_s)
+
+
+@njit(cache=True, inline="always")
+def tick_flows(a, run, sources, now_s):
+    """Tell all CCAs that time has passed."""
+    tick = a.ticks[0]
+    tick.now_s = now_s
+    for i in range(run.n_flows):
+        fl = a.flows[i]
+        if fl.started == 1 and now_s < fl.stop_s:
+            tick.inflight_bytes = fl.inflight_bytes
+            tick.delivered_bytes = fl.delivered_bytes
+            tick.min_rtt_s = fl.min_rtt_s
+            call_2(a.sender_calls[fl.sender_index, ON_TICK], run.states_at + i * STATE_BYTES, run.tick_at)
+            take_cca(run, fl, a.states[i])
+    run.ticks += 1
+    set_source(run.tree_at, run.tree_leaves, sources.tick, run.ticks * run.tick_s)
+
+
+@njit(cache=True, inline="always")
+def write_log(a, run, sources, now_s):
+    """Write a row of the log."""
+    row = run.log_rows
+    for i in range(run.n_flows):
+        fl, log = a.flows[i], a.flow_log[row, i]
+        log.cwnd_bytes = fl.cwnd_bytes
+        log.rate_Bps = fl.rate_Bps
+        log.inflight_bytes = fl.inflight_bytes
+        log.rtt_s = fl.rtt_s
+        log.sent_bytes = fl.sent_bytes
+        log.resent_bytes = fl.resent_bytes
+        log.found_lost_bytes = fl.found_lost_bytes
+        log.dropped_bytes = fl.dropped_bytes
+        log.random_lost_bytes = fl.random_lost_bytes
+        log.goodput_bytes = fl.goodput_bytes
+        log.rtt_sum_s = fl.rtt_sum_s
+        log.rtt_samples = fl.rtt_samples
+        log.one_way_sum_s = fl.one_way_sum_s
+        log.one_way_samples = fl.one_way_samples
+        log.marked_bytes = fl.marked_bytes
+        log.timeouts = fl.timeouts
+    for index in range(run.n_links):
+        ln, entry = a.links[index], a.link_log[row, index]
+        count_queue(ln, now_s, run.mss_bytes)
+        entry.queue_bytes = (ln.tail - ln.head) * run.mss_bytes
+        entry.queue_byte_s = ln.queue_byte_s
+        entry.arrived_bytes = ln.arrived_bytes
+        entry.dropped_bytes = ln.dropped_bytes
+        entry.marked_bytes = ln.marked_bytes
+        entry.served_bytes = ln.served_bytes
+        entry.rate_Bps = ln.rate_Bps
+    run.log_rows = row + 1
+    next_s = (row + 1) * run.log_s if row + 1 < a.flow_log.shape[0] else np.inf
+    set_source(run.tree_at, run.tree_leaves, sources.log, next_s)
+
+
+@njit(cache=True, inline="always")
+def send_packets(a, run, sources, i, now_s):
+    """Send what window, pacing and application of a flow allow now; set when it may go on."""
+    mss_bytes = run.mss_bytes
+    fl = a.flows[i]
+    fl.wake_s = np.inf
+    while now_s < fl.stop_s and run.error == 0:
+        if fl.app_next_s <= now_s:
+            offer(fl, now_s, mss_bytes, run.seed)
+        # One packet may always be in flight: no window is smaller than a segment.
+        if fl.inflight_bytes > 0.0 and fl.inflight_bytes + mss_bytes > fl.cwnd_bytes + WINDOW_SLACK_BYTES:
+            break
+        segment = next_segment(fl)
+        if segment in (NO_SEGMENT, WINDOW_FULL):
+            if segment == NO_SEGMENT:  # draft-cheng-iccrg-delivery-rate-estimation s.3.4
+                fl.app_limited_until_bytes = max(fl.delivered_bytes + fl.inflight_bytes, mss_bytes)
+                fl.wake_s = fl.app_next_s
+                if fl.inflight_bytes <= 0.0 and fl.app_next_s == np.inf and fl.finished_s == np.inf:
+                    fl.finished_s = now_s
+            break
+        oldest_tx = min(fl.loss_scan, fl.ack_next_tx) if fl.in_network > 0 else fl.loss_scan
+        if fl.next_tx - oldest_tx > fl.mask:  # its entry is still needed
+            break
+        if fl.next_send_s > now_s:
+            fl.wake_s = fl.next_send_s
+            break
+        tx = put_transmission(fl, segment, now_s, mss_bytes, run.rto_min_s)
+        note(run, SEND, now_s, fl, -1, tx)
+        if fl.loss_rate > 0.0 and uniform(run.seed, 0.0, float(i), LOSS_COUNTER + tx) < fl.loss_rate:
+            fl.random_lost_bytes += mss_bytes
+            note(run, DROP_EVENT, now_s, fl, -1, tx)
+            continue
+        fl.in_network += 1
+        if fl.access_s > 0.0:
+            put_on_pipe(a, run, sources, i, 0, tx, now_s + fl.access_s)
+        else:
+            arrive(run, link_at(a, run, i, 0), fl, tx, 0, now_s)
+    set_source(run.tree_at, run.tree_leaves, sources.flows + i, flow_time_s(fl))

@@ -23,7 +23,8 @@ TIME_S, TX = range(2)
 PIPE_STRIDE = 2
 
 # Entry of the packet log.
-EVENT_STRIDE = 6  # time, event, flow, link or -1, transmission, segment
+LOG_TIME, LOG_EVENT, LOG_FLOW, LOG_LINK, LOG_TX, LOG_SEGMENT = range(6)  # LOG_LINK: -1 at the ends
+EVENT_STRIDE = 6
 EVENTS = ("send", "enqueue", "drop", "depart", "deliver", "ack")
 SEND, ENQUEUE, DROP_EVENT, DEPART, DELIVER, ACK_EVENT = range(len(EVENTS))
 
@@ -32,6 +33,9 @@ Q_FLOW, Q_TX, Q_ENQUEUED_S, Q_HOP = range(4)
 QUEUE_STRIDE = 4
 
 MAX_HOPS = 8
+
+# Columns of a rate change.
+CHANGE_TIME, CHANGE_LINK, CHANGE_RATE = range(3)
 
 RUN_DTYPE = np.dtype(
     [
@@ -147,7 +151,7 @@ FLOW_DTYPE = np.dtype(
         ("started", "<i8"),
         ("next_tx", "<i8"),
         ("ack_next_tx", "<i8"),  # transmissions below it were covered by an ACK
-        ("loss_scan", "<i8"),  # transmissions below it are acknowledged or found lost
+        ("loss_scan", "<i8"),  # SACK scoreboard: transmissions below it are acknowledged or found lost
         ("acked_count", "<i8"),
         ("acked_below_scan", "<i8"),
         ("recovery_tx", "<i8"),
@@ -162,7 +166,7 @@ FLOW_DTYPE = np.dtype(
         ("inflight_bytes", "<f8"),
         ("cwnd_bytes", "<f8"),
         ("rate_Bps", "<f8"),
-        ("next_send_s", "<f8"),
+        ("next_send_s", "<f8"),  # pacing: no packet before it
         ("wake_s", "<f8"),  # pacing or application timer
         ("rto_deadline_s", "<f8"),
         ("rto_backoff", "<f8"),

@@ -6,9 +6,19 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.packet.layout import EVENT_STRIDE, SEGMENT, TX_STRIDE
+from ccenv.engine.packet.layout import (
+    EVENT_STRIDE,
+    LOG_EVENT,
+    LOG_FLOW,
+    LOG_LINK,
+    LOG_SEGMENT,
+    LOG_TIME,
+    LOG_TX,
+    SEGMENT,
+    TX_STRIDE,
+)
 
-# Rows of a packet log as users see it; ``event`` is an index into packet_layout.EVENTS, ``link`` is -1 at the ends.
+# Rows of a packet log as users see it; ``event`` is an index into layout.EVENTS, ``link`` is -1 at the ends.
 LOG_DTYPE = np.dtype(
     [("time_s", "<f8"), ("event", "<i1"), ("flow", "<i2"), ("link", "<i2"), ("transmission", "<i8"), ("segment", "<i8")]
 )
@@ -22,12 +32,12 @@ def note(run, event, time_s, fl, link, tx):
     if run.packet_log_limit > 0:
         if run.packet_log_rows < run.packet_log_limit:
             at = run.packet_log_rows * EVENT_STRIDE
-            store(run.packet_log_at, at, time_s)
-            store(run.packet_log_at, at + 1, float(event))
-            store(run.packet_log_at, at + 2, float(fl.index))
-            store(run.packet_log_at, at + 3, float(link))
-            store(run.packet_log_at, at + 4, float(tx))
-            store(run.packet_log_at, at + 5, load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + SEGMENT))
+            store(run.packet_log_at, at + LOG_TIME, time_s)
+            store(run.packet_log_at, at + LOG_EVENT, float(event))
+            store(run.packet_log_at, at + LOG_FLOW, float(fl.index))
+            store(run.packet_log_at, at + LOG_LINK, float(link))
+            store(run.packet_log_at, at + LOG_TX, float(tx))
+            store(run.packet_log_at, at + LOG_SEGMENT, load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + SEGMENT))
         run.packet_log_rows += 1
 
 
@@ -38,8 +48,8 @@ def ordered(rows: np.ndarray, until_s: float) -> np.ndarray:
         rows: (n, EVENT_STRIDE) as the kernel wrote them: deliveries are known before their time.
         until_s: end of the run.
     """
-    rows = rows[rows[:, 0] <= until_s]
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    rows = rows[rows[:, LOG_TIME] <= until_s]
+    rows = rows[np.argsort(rows[:, LOG_TIME], kind="stable")]
     log = np.zeros(len(rows), LOG_DTYPE)
     for name, column in zip(LOG_DTYPE.names or (), rows.T, strict=True):
         log[name] = column

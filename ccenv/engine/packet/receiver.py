@@ -1,8 +1,8 @@
 """Jitter boxes and receivers of the packet engine.
 
 A jitter box turns the time a packet leaves its last link into the time it is delivered: in order, and at most D later. The
-receiver acknowledges every n-th packet, or after a time-out, and at once where something is missing (RFC 5681 s.4.2). On their
-way back ACKs may be collected and come in bursts, or merged into one each.
+receiver acknowledges every n-th packet, or when the delayed-ACK timer ends, and at once where something is missing
+(RFC 5681 s.4.2). On their way back ACKs may be collected and come in bursts, or merged into one each.
 """
 
 from __future__ import annotations

@@ -250,6 +250,11 @@ class FlowSpec(StrictModel):
         """Return D as the sender sees it: the jitter box, the receiver's ACK policy and what holds ACKs on their way."""
         return self.jitter.max_s + self.receiver.longest_wait_s
 
+    @property
+    def sender_rtt_s(self) -> float:
+        """Return Rm as belief programs and policies are told it."""
+        return self.told_rtt_s or self.rtt_s
+
     @model_validator(mode="after")
     def _starts(self) -> FlowSpec:
         if self.stop_s <= self.start_s:

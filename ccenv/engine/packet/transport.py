@@ -1,8 +1,8 @@
 """The sender's transport in the packet engine: acknowledgements, loss detection, timers, samples, what to send next.
 
-Every transmission has its own number, so RTT samples are never ambiguous. Losses are found as RFC 6675 finds them: three
-later transmissions were acknowledged; or by a time-out (RFC 6298), which finds everything outstanding. Lost segments are
-sent again before new ones.
+Every transmission has its own number, so RTT samples are never ambiguous. The SACK scoreboard is the ring of transmissions: a
+loss is found as RFC 6675 finds it, when three later transmissions were acknowledged, or by the RTO (RFC 6298), which finds
+everything outstanding. Lost segments are sent again before new ones. Pacing leaves a gap of one segment at the CCA's rate.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from ccenv.engine.packet.layout import (
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
 MAX_RTO_S = 60.0  # RFC 6298 (2.5)
+NO_SEGMENT, WINDOW_FULL = -1, -2  # instead of a segment to send: the application has none; the receive window is full
 WINDOW_SLACK_BYTES = 1e-6  # round-off of windows that are whole segments
 
 
 @njit(cache=True, error_model="numpy")
 def rto_s(fl, rto_min_s):
-    """Return the retransmission time-out (RFC 6298 s.2) with its back-off (s.5.5)."""
+    """Return the RTO (RFC 6298 s.2) with its back-off (s.5.5)."""
     if fl.srtt_s == 0.0:
         return min(INITIAL_RTO_S * fl.rto_backoff, MAX_RTO_S)
     return min(max(rto_min_s, fl.srtt_s + 4.0 * fl.rttvar_s) * fl.rto_backoff, MAX_RTO_S)
@@ -144,16 +145,16 @@ def mark_lost(fl, tx, mss_bytes):
 
 
 @njit(cache=True, error_model="numpy")
-def find_losses(fl, loss, timeout, now_s, mss_bytes):
-    """Find losses below the newest acknowledged transmission, or by time-out all; fill the signal; return lost bytes."""
+def find_losses(fl, loss, by_rto, now_s, mss_bytes):
+    """Find losses below the newest acknowledged transmission, or by RTO all; fill the signal; return lost bytes."""
     lost_bytes = 0.0
     newest = np.int64(-1)
-    end = fl.next_tx if timeout else fl.ack_next_tx
+    end = fl.next_tx if by_rto else fl.ack_next_tx
     tx = fl.loss_scan
     while tx < end:
         status = load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + STATUS)
         if status == OUTSTANDING:
-            if not timeout and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
+            if not by_rto and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
                 break
             mark_lost(fl, tx, mss_bytes)
             lost_bytes += mss_bytes
@@ -167,7 +168,7 @@ def find_losses(fl, loss, timeout, now_s, mss_bytes):
         loss.lost_bytes = lost_bytes
         loss.inflight_bytes = fl.inflight_bytes
         loss.delivered_bytes = fl.delivered_bytes
-        loss.timeout = 1.0 if timeout else 0.0
+        loss.timeout = 1.0 if by_rto else 0.0
         loss.new_episode = 0.0
         if newest > fl.recovery_tx:
             loss.new_episode = 1.0
@@ -177,16 +178,16 @@ def find_losses(fl, loss, timeout, now_s, mss_bytes):
 
 @njit(cache=True, error_model="numpy")
 def next_segment(fl):
-    """Return the segment to send next, lost ones first; -1: the application has none; -2: the receive window is full."""
+    """Return the segment to send next, lost ones first; or NO_SEGMENT, or WINDOW_FULL."""
     while fl.resend_head < fl.resend_tail:
         segment = int(load(fl.resend_at, fl.resend_head & fl.mask))
         if load(fl.segment_at, (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED) != segment + 1.0:
             return segment
         fl.resend_head += 1
     if fl.next_segment >= fl.app_segments:
-        return -1
+        return NO_SEGMENT
     if fl.next_segment - fl.confirmed_below > fl.mask:
-        return -2
+        return WINDOW_FULL
     return fl.next_segment
 
 

@@ -1,0 +1,333 @@
+"""The parts of a step of the curve engine in the order of docs/curve-engine.md. Compiled; ``kernel.advance_range`` calls them.
+
+``a`` holds the arrays of the batch (``kernel.KernelArrays``), without owners; k is the step. All of it is inlined.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
+from ccenv.engine.compiled.calls import call_1, load, store
+from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
+from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
+from ccenv.engine.curve.decision import choose_rate, close_interval, decide_by_program, play_policy
+from ccenv.engine.curve.layout import (
+    ADVERSARY_KINDS,
+    CHANGE_RATE,
+    CHANGE_STEP,
+    ENV_RINGS,
+    FLOW_RINGS,
+    MAIN_ROW,
+    SENDER_KINDS,
+    START_ROW,
+)
+from ccenv.engine.curve.network import (
+    admit_tokens,
+    early_drop_share,
+    fifo_position,
+    fifo_share,
+    look,
+    lose_on_the_way,
+    overflow_of,
+    play,
+    served_by_jitter,
+    served_by_tokens,
+    unit,
+)
+from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
+from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
+
+_PROGRAM, _CLASSIC, _MLP = SENDER_KINDS["program"], SENDER_KINDS["classic"], SENDER_KINDS["mlp"]
+_RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", "scripted", "mlp"))
+
+
+class Here(NamedTuple):
+    """One environment: its rows in the arrays, and what stays the same during a call.
+
+    Attributes:
+        b: row of the environment.
+        first_flow: row of its first flow.
+        n_flows: N.
+        scratch: row of the scratch arrays.
+        inputs_at: address of the scratch for the inputs of belief programs.
+        ring: address of the flows' rings.
+        env_ring: address of the environments' rings.
+        g_at: where the ring of G starts in env_ring.
+        e_total_at: where that of the total E starts.
+        mask: length of a ring - 1.
+        dt_s: length of a step.
+        inv_dt: 1 / dt_s.
+        mss_bytes: segment size.
+        D: jitter bound of flow 0 in steps: in CCAC that of all flows.
+        hoards: the network keeps spare tokens.
+        loss_proves: a loss proves that its step was utilised.
+        rto_min_steps: smallest RTO.
+    """
+
+    b: int
+    first_flow: int
+    n_flows: int
+    scratch: int
+    inputs_at: int
+    ring: int
+    env_ring: int
+    g_at: int
+    e_total_at: int
+    mask: int
+    dt_s: float
+    inv_dt: float
+    mss_bytes: float
+    D: int
+    hoards: bool
+    loss_proves: bool
+    rto_min_steps: float
+
+
+@njit(cache=True, inline="always")
+def locate(a, run, ev, b, scratch):
+    """Return what stays the same of environment b during a call."""
+    N, H = run.n_flows, run.ring_length
+    has_budget = False
+    for i in range(N):
+        has_budget = has_budget or a.flow[b * N + i].loss_budget > 0.0
+    return Here(
+        b, b * N, N, scratch, run.inputs_at + scratch * run.inputs_bytes,
+        run.ring_at, run.env_ring_at, b * ENV_RINGS * H, b * ENV_RINGS * H + H, H - 1,
+        ev.dt_s, 1.0 / ev.dt_s, ev.mss_bytes, ev.jitter_steps, run.hoards_tokens == 1 and ev.jitter_steps > 0,
+        ev.has_red == 0 and not has_budget, run.rto_min_s / ev.dt_s,
+    )  # fmt: skip
+
+
+@njit(cache=True, inline="always")
+def rings_of(here, i):
+    """Return the rings of flow i."""
+    return flow_rings(here.ring, (here.first_flow + i) * FLOW_RINGS * (here.mask + 1), here.mask)
+
+
+@njit(cache=True, inline="always")
+def move_network(a, run, ev, here, k, first_of_call):
+    """Let the network's player choose its moves; those from outside hold for a whole call."""
+    N = here.n_flows
+    if ev.adversary_kind == _SCRIPTED:
+        view = a.views[here.b]
+        look(ev, view, k)
+        for i in range(N):
+            r = here.first_flow + i
+            play(
+                ev, a.flow[r], i, k, here.hoards, view, a.flow_moves[r],
+                a.adversary_calls[ev.adversary_index, INIT], a.adversary_calls[ev.adversary_index, PLAY],
+                run.adversary_states_at + r * run.adversary_states_bytes, run.view_at + here.b * run.view_bytes,
+                run.move_at + r * run.move_bytes,
+            )  # fmt: skip
+    elif ev.adversary_kind == _POLICY:
+        play_policy(
+            ev, a.flow, a.flow_moves, here.first_flow, N, k - 1, a.adversary_weights, a.adversary_shapes, a.adversary_outputs,
+            a.observations[here.scratch], a.mlp_scratch[here.scratch],
+        )  # fmt: skip
+    elif ev.adversary_kind == _RECORDED:
+        rows = a.recorded.shape[1]
+        row = (k - 1) % rows if run.recorded_period == 1 else min(k - 1, rows - 1)
+        take_moves(a.flow_moves, here.first_flow, N, a.recorded[here.b % a.recorded.shape[0]], row)
+    elif first_of_call:
+        take_moves(a.flow_moves, here.first_flow, N, a.moves, here.b)
+
+
+@njit(cache=True, inline="always")
+def take_moves(flow_moves, first_flow, N, moves, row):
+    """Copy a row of moves to an environment's flows."""
+    for i in range(N):
+        move = flow_moves[first_flow + i]
+        move.waste = moves[row, WASTE]
+        move.rate = moves[row, RATE]
+        move.service = moves[row, FIRST_SERVICE + i]
+        move.loss = moves[row, FIRST_SERVICE + N + i]
+
+
+@njit(cache=True, inline="always")
+def set_link_rate(a, run, ev, here, k):
+    """Set the link rate of the step: the path's, or in ``strong`` the network's choice."""
+    while ev.next_rate_change < ev.n_rate_changes and a.rate_changes[here.b, ev.next_rate_change, CHANGE_STEP] < k:
+        ev.link_rate_Bps = a.rate_changes[here.b, ev.next_rate_change, CHANGE_RATE]
+        ev.next_rate_change += 1
+    rate_Bps = ev.link_rate_Bps
+    if run.varies_rate == 1:
+        chosen = unit(a.flow_moves[here.first_flow].rate)
+        rate_Bps = ev.link_rate_min_Bps + chosen * (ev.link_rate_max_Bps - ev.link_rate_min_Bps)
+    ev.link_rate_now_Bps = rate_Bps
+
+
+@njit(cache=True, inline="always")
+def send_flows(a, run, ev, here, k):
+    """Send; non-congestive loss and RED take their share on the way to the queue.
+
+    Returns:
+        tuple: X, bytes that have arrived so far and were not lost before this step's overflow; of these the bytes of this step.
+    """
+    early_drop = early_drop_share(ev) if ev.has_red == 1 else 0.0
+    X = ev.enqueued_bytes
+    tie_bytes = TIE * X
+    arrived_bytes = 0.0
+    for i in range(here.n_flows):
+        fl = a.flow[here.first_flow + i]
+        keep_flow_cursors(fl, rings_of(here, i), k)
+        if k == fl.start_step + 1:
+            start_flow(a, run, ev, fl, here, i, k)
+        send(fl, k, here.dt_s, tie_bytes)
+        kept_bytes = lose_on_the_way(fl, a.flow_moves[here.first_flow + i], early_drop)
+        arrived_bytes += kept_bytes
+        X += kept_bytes
+        if run.recording == 1:
+            log = a.flow_log[here.b, k, i]
+            log.rate_Bps = fl.rate_Bps
+            log.cwnd_bytes = min(fl.cwnd_bytes, fl.receive_window_bytes)
+    return X, arrived_bytes
+
+
+@njit(cache=True, inline="always")
+def start_flow(a, run, ev, fl, here, i, k):
+    """Begin flow i in step k: beliefs, the state of its CCA, its first decision."""
+    reset_beliefs(fl, here.mss_bytes)
+    fl.last_ack_step = k - 1
+    if fl.sender_kind == _CLASSIC:
+        row = here.first_flow + i
+        state = a.states[row]
+        for word in range(a.state_words.shape[1]):
+            a.state_words[row, word] = a.templates[fl.sender_index, word]
+        state.mss_bytes = here.mss_bytes
+        state.seed = ev.seed
+        state.env = ev.env_key
+        state.flow = i
+        call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + row * run.states_bytes)
+        take_decision(ev, fl, state, i, k)
+    decide(a, run, ev, fl, here, i, k - 1)
+
+
+@njit(cache=True, inline="always")
+def admit(a, run, ev, here, k, X):
+    """Expire and admit tokens; return G."""
+    G = admit_tokens(
+        ev, here.env_ring, here.g_at, k, here.mask, here.D, here.hoards, ev.link_rate_now_Bps, X,
+        unit(a.flow_moves[here.first_flow].waste),
+    )  # fmt: skip
+    if run.recording == 1:
+        a.env_log[here.b, k].link_rate_Bps = ev.link_rate_now_Bps
+        for j in range(max(k - here.D, 0), k + 1):  # later steps may still lower the newest D
+            a.env_log[here.b, j].G = load(here.env_ring, at(here.g_at, j, here.mask))
+    return G
+
+
+@njit(cache=True, inline="always")
+def drop_tail(a, ev, here, k, X, arrived_bytes, G):
+    """Lose what is above G + buffer, split over the flows in proportion to what each brought in the step."""
+    overflow = overflow_of(X, G, ev.buffer_bytes, arrived_bytes)
+    ev.enqueued_bytes = X - overflow
+    store(here.env_ring, at(here.e_total_at, k, here.mask), ev.enqueued_bytes)
+    for i in range(here.n_flows):
+        fl = a.flow[here.first_flow + i]
+        rings = rings_of(here, i)
+        E = fl.E + fl.kept_bytes
+        if overflow > 0.0:
+            share = overflow if here.n_flows == 1 else overflow * (fl.kept_bytes / arrived_bytes)
+            fl.L += share
+            E = E - share
+        fl.E = E
+        store(rings.ring, at(rings.e_at, k, rings.mask), E)
+        store(rings.ring, at(rings.l_at, k, rings.mask), fl.L)
+
+
+@njit(cache=True, inline="always")
+def serve(a, run, ev, here, k, G):
+    """Depart first in, first out; deliver within the legal band, at the place that the network chose."""
+    if here.hoards:
+        service = unit(a.flow_moves[here.first_flow].service)
+        departed = served_by_tokens(ev, here.env_ring, here.g_at, k, here.mask, here.D, service)
+    else:
+        departed = min(G, ev.enqueued_bytes)
+    fraction = 1.0
+    if here.n_flows > 1:
+        fraction = fifo_position(ev, here.env_ring, here.e_total_at, k, here.mask, departed)
+    total = 0.0
+    for i in range(here.n_flows):
+        fl = a.flow[here.first_flow + i]
+        rings = rings_of(here, i)
+        left = departed if here.n_flows == 1 else fifo_share(fl, rings, ev.fifo_step, fraction)
+        fl.P = left
+        if here.hoards:
+            fl.S = left
+        else:
+            d = fl.jitter_steps if run.has_jitter == 1 else 0
+            fl.S = served_by_jitter(fl, rings, k, d, left, unit(a.flow_moves[here.first_flow + i].service))
+        total += fl.S
+        store_served(rings, k, fl.S)
+        if run.recording == 1:
+            log = a.flow_log[here.b, k, i]
+            log.A = fl.A
+            log.L = fl.L
+            log.L_free = fl.L_free
+            log.S = fl.S
+    ev.served_bytes = departed if here.hoards else total
+
+
+@njit(cache=True, inline="always")
+def give_feedback(a, run, ev, fl, here, i, k):
+    """Tell flow i what the network did one Rm ago: acknowledgements, losses, beliefs; a classic CCA reacts."""
+    rings = rings_of(here, i)
+    tie_bytes = TIE * ev.enqueued_bytes
+    n = k - fl.lag_steps + run.early_feedback
+    if fl.hold_window_steps > 0:  # in order, also when the hold becomes longer
+        n = max(n, fl.heard_step)
+        fl.heard_step = n
+    newly, lost, newest_loss, by_rto = 0.0, 0.0, np.int64(-1), False
+    if n >= 1:
+        newly = acknowledge(ev, fl, i, rings, n, k, here.dt_s, tie_bytes)
+        if newly > 0.0 and fl.hold_window_steps > 0:
+            adjust_hold(fl, k)
+        lost, newest_loss, by_rto = find_losses(fl, rings, n, k, run.oracle_loss == 1, here.rto_min_steps, here.mss_bytes)
+        fl.lost_since_decision_bytes += lost
+        if run.compute_beliefs == 1 and n > fl.start_step:
+            update_beliefs(
+                fl, rings, n, here.dt_s, here.inv_dt, here.mss_bytes, tie_bytes, here.loss_proves, a.settings[0],
+                run.reciprocals_at,
+            )  # fmt: skip
+    inflight = max(0.0, fl.A - fl.acked_bytes - fl.found_lost_bytes)
+    update_queue_bound(fl, fl.sent_bytes, inflight, here.dt_s)
+    if fl.sender_kind == _CLASSIC:
+        b, row = here.b, here.first_flow + i
+        if newly > 0.0:
+            fill_ack(a.acks[b], fl, rings, n, k, run.early_feedback, here.dt_s, here.mss_bytes, newly, inflight)
+        if lost > 0.0:
+            fill_loss(a.losses[b], fl, k, here.dt_s, here.mss_bytes, lost, newest_loss, by_rto, inflight)
+        which = fl.sender_index
+        react(
+            ev, fl, a.states[row], a.ticks[b], i, k, newly, lost, inflight,
+            a.sender_calls[which, ON_ACK], a.sender_calls[which, ON_LOSS], a.sender_calls[which, ON_TICK],
+            run.states_at + row * run.states_bytes,
+            (run.ack_at + b * run.ack_bytes, run.loss_at + b * run.loss_bytes, run.tick_at + b * run.tick_bytes),
+        )  # fmt: skip
+    if run.recording == 1:
+        log = a.flow_log[here.b, k, i]
+        log.C_L = fl.C_L_Bps
+        log.C_U = fl.C_U_Bps
+        log.C_L_lambda = fl.C_L_lambda_Bps
+        log.q_U = fl.q_U_bytes
+        log.qdel_L = fl.qdel_L_s
+        log.qdel_U = fl.qdel_U_s
+        log.rtt_s = fl.rtt_now_steps * here.dt_s
+
+
+@njit(cache=True, inline="always")
+def decide(a, run, ev, fl, here, i, k):
+    """Let flow i's program or policy choose the rate of the next interval; for other senders only count intervals."""
+    if fl.sender_kind == _PROGRAM:
+        start_row, main_row = a.first_rows[fl.sender_index, START_ROW], a.first_rows[fl.sender_index, MAIN_ROW]
+        decide_by_program(ev, fl, i, k, start_row, main_row, run.nodes_at, here.inputs_at)
+    elif fl.sender_kind == _MLP:
+        fl.rate_Bps = choose_rate(
+            ev, fl, k, a.mlp_weights, a.mlp_shapes, a.observations[here.scratch], a.mlp_scratch[here.scratch]
+        )
+    else:
+        close_interval(fl, k)

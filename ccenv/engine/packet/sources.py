@@ -1,0 +1,158 @@
+"""Sources of events: the winner tree of their next times, and what events do to links, pipes and jitter boxes. Compiled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.packet.layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
+from ccenv.engine.packet.log import note
+from ccenv.engine.packet.queue import DROP, MARK, append, count_queue, serve_head, verdict
+from ccenv.engine.packet.receiver import receive
+
+
+class Sources(NamedTuple):
+    """The numbers of the event sources. Number 0 are the rate changes.
+
+    Attributes:
+        links: of the first link.
+        flows: of the first flow.
+        pipes: of the first pipe.
+        boxes: of the first jitter box with an adversary.
+        grids: of the first grid of a belief program or policy.
+        tick: of the tick of all CCAs.
+        log: of the log.
+    """
+
+    links: int
+    flows: int
+    pipes: int
+    boxes: int
+    grids: int
+    tick: int
+    log: int
+
+
+RATE_CHANGES, FIRST_LINK = 0, 1
+
+
+@njit(cache=True, inline="always")
+def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids):
+    """Return the numbers of the sources of a run."""
+    flows = FIRST_LINK + n_links
+    pipes = flows + n_flows
+    boxes = pipes + n_pipes
+    grids = boxes + n_boxes
+    tick = grids + n_grids
+    return Sources(FIRST_LINK, flows, pipes, boxes, grids, tick, tick + 1)
+
+
+@njit(cache=True, inline="always")
+def next_event(run):
+    """Return time and number of the source whose event comes next."""
+    return load(run.tree_at, 1), int(load(run.tree_at, 2 * run.tree_leaves + 1))
+
+
+@njit(cache=True, error_model="numpy")
+def set_source(tree, leaves, source, time_s):
+    """Set the next time of an event source and play its matches up to the root."""
+    node = leaves + source
+    store(tree, node, time_s)
+    winner = float(source)
+    node >>= 1
+    while node >= 1:
+        left, right = 2 * node, 2 * node + 1
+        first, second = load(tree, left), load(tree, right)
+        if first <= second:
+            time_s = first
+            winner = load(tree, 2 * leaves + left)
+        else:
+            time_s = second
+            winner = load(tree, 2 * leaves + right)
+        store(tree, node, time_s)
+        store(tree, 2 * leaves + node, winner)
+        node >>= 1
+
+
+@njit(cache=True, error_model="numpy")
+def flow_time_s(fl):
+    """Return when a flow has something to do next."""
+    if fl.started == 0:
+        return fl.start_s
+    time_s = min(fl.wake_s, fl.rto_deadline_s)
+    if fl.ack_head < fl.ack_tail:
+        return min(time_s, load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TIME_S) + fl.hold_s)
+    return min(time_s, fl.ack_deadline_s + fl.return_s)
+
+
+@njit(cache=True, error_model="numpy")
+def start_service(ln, now_s, mss_bytes):
+    """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
+    count_queue(ln, now_s, mss_bytes)
+    if ln.head < ln.tail:
+        serve_head(ln, now_s, mss_bytes)
+    else:
+        ln.busy = 0
+        ln.finish_s = np.inf
+        ln.idle_since_s = now_s
+
+
+@njit(cache=True, error_model="numpy")
+def arrive(run, ln, fl, tx, hop, now_s):
+    """Bring a packet to a link: drop, mark, queue or serve it."""
+    mss_bytes = run.mss_bytes
+    ln.arrived_bytes += mss_bytes
+    decision = verdict(ln, now_s, mss_bytes, run.seed)
+    if decision == DROP:
+        ln.dropped_bytes += mss_bytes
+        fl.dropped_bytes += mss_bytes
+        fl.in_network -= 1
+        note(run, DROP_EVENT, now_s, fl, ln.index, tx)
+        return
+    note(run, ENQUEUE, now_s, fl, ln.index, tx)
+    if decision == MARK:
+        ln.marked_bytes += mss_bytes
+        store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
+    if ln.busy == 1:
+        count_queue(ln, now_s, mss_bytes)
+        append(ln, fl.index, tx, hop, now_s)
+    else:
+        ln.busy = 1
+        ln.serving_flow = fl.index
+        ln.serving_tx = tx
+        ln.serving_hop = hop
+        ln.finish_s = now_s + mss_bytes / ln.rate_Bps
+        set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
+
+
+@njit(cache=True, error_model="numpy")
+def put_pipe(pipe, tx, time_s):
+    """Append a packet to a pipe or box; return whether it was empty."""
+    at = (pipe.tail & pipe.mask) * PIPE_STRIDE
+    store(pipe.ring_at, at + TIME_S, time_s)
+    store(pipe.ring_at, at + TX, float(tx))
+    pipe.tail += 1
+    return pipe.tail - pipe.head == 1
+
+
+@njit(cache=True, error_model="numpy")
+def release_box(run, box, fl, now_s, share):
+    """Deliver from a box what is due, and of the rest the share that the adversary lets go (rounded)."""
+    while box.head < box.tail and load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s <= now_s:
+        receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
+        box.head += 1
+    count = int(share * (box.tail - box.head) + 0.5)
+    for _ in range(count):
+        receive(run, fl, int(load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TX)), now_s)
+        box.head += 1
+
+
+@njit(cache=True, error_model="numpy")
+def box_time_s(box, fl):
+    """Return when a box has something to do next: a decision, or a packet that may be held no longer."""
+    if box.head < box.tail:
+        return min(box.decision_s, load(box.ring_at, (box.head & box.mask) * PIPE_STRIDE + TIME_S) + fl.jitter_s)
+    return box.decision_s
