@@ -113,7 +113,7 @@ def upward(files: dict[str, str]) -> list[str]:
     return [
         f"{module}:{line} ({room_of(module)}) imports {name}, which stands below it in LAYERS"
         for module, line, name, _ in edges(files)
-        if order[room_of(name)] > order[room_of(module)]
+        if {room_of(name), room_of(module)} <= set(order) and order[room_of(name)] > order[room_of(module)]
     ]
 
 

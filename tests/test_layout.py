@@ -65,8 +65,8 @@ def use_problems(rows: list[Row], imports: list[tuple[str, int, str, bool]]) -> 
     for module, line, name, _ in imports:
         user = room_of(module)
         parts = name.split(".")[1:] or ["__init__"]
-        used = next(".".join(parts[:length]) for length in (2, 1) if ".".join(parts[:length]) in allowed)
-        if user != room_of(name) and allowed[used] != ALL and user not in allowed[used].split(", "):
+        used = next((".".join(parts[:length]) for length in (2, 1) if ".".join(parts[:length]) in allowed), "")
+        if used and user != room_of(name) and allowed[used] != ALL and user not in allowed[used].split(", "):
             problems.append(f"{module}:{line} uses {name}; {used} may be used by {allowed[used]}")
     return problems
 
