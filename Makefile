@@ -1,5 +1,5 @@
 # make demo    install into .venv and run the main job end to end
-# make test    install into .venv and run the tests
+# make test    install into .venv and run the tests, in two processes
 # make lint    style and types
 # make bench   the engine's speed on this machine
 # make clean   remove .venv and what builds leave behind
@@ -18,7 +18,7 @@ demo: $(VENV)/.dev
 	$(BIN)/ccenv demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -11,9 +11,9 @@ from typing import Any
 from ccenv.errors import require_extra
 from ccenv.interrupts import claim_signals
 
-# Ray's own processes notice only after half a minute that the one that started them was killed. This program waits at a pipe that
-# closes at our end, however it comes, looks every second who is below us, and then ends those. Start times tell a process from a
-# later one with its number.
+# Ray's own processes notice only after half a minute that their parent was killed. This program waits at a pipe, which the system
+# closes when our process ends. Every second it lists the processes below ours; in the end it kills them. Start times tell a
+# process from a later process with the same number.
 _GUARD = """
 import os, select, signal, sys
 def below(top):
@@ -45,7 +45,7 @@ _guards: list[Any] = []  # of this process: none, or one
 
 
 def _guard_cluster() -> None:
-    """Have what Ray starts ended with this process (Linux; elsewhere Ray's own rules hold)."""
+    """End Ray's processes with this process (Linux; elsewhere Ray's own rules hold)."""
     if sys.platform == "linux" and not _guards:
         command = [sys.executable, "-c", _GUARD, str(os.getpid())]
         _guards.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))

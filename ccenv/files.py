@@ -12,7 +12,7 @@ from ccenv.errors import CcenvError
 
 
 def make_folder(folder: FilePath) -> None:
-    """Make a folder and those above it, if they are not there. Raises CcenvError if that cannot be."""
+    """Make a folder and its parents, if they do not exist. Raises CcenvError if one cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -25,11 +25,11 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(folder: FilePath, what: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold a folder against other processes; the system lets go of it when the process ends, however it ends.
+    """Hold a folder against other processes; the system frees it when the process ends, also when it is killed.
 
     Args:
-        folder: made if it is not there.
-        what: who holds it, for the other one's message, e.g. ``"training run"``.
+        folder: made if it does not exist.
+        what: the holder, for the message of the other process, e.g. ``"training run"``.
         wait: wait until it is free instead of raising.
 
     Raises:

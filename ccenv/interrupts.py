@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM: a command ends within a second whatever it is doing, and nothing outlives the process that started it.
+"""Ctrl-C and SIGTERM: every command ends within a second, and its processes end with it.
 
-The first signal raises KeyboardInterrupt in the main thread, so that what can be stored is stored. Where the main thread does
-not come back from a kernel, a solver or a library in time, a second thread ends the process: everything on disk is written at
-once or not at all, so nothing that was stored is lost. Kernels that run long release the interpreter (``nogil``), so that this
-thread runs.
+The first signal raises KeyboardInterrupt in the main thread, so that the command can store its finished work. Where the main
+thread does not come back from a kernel, a solver or a library in time, a second thread ends the process. Files are written at
+once or not at all, so no stored result is lost. Kernels that run long release the interpreter (``nogil``), so that this thread
+runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watch:
         self._said = False
         self._read, write = os.pipe()
         os.set_blocking(write, False)
-        # The C handler writes the number of the signal into the pipe at once, whatever Python code is doing.
+        # The C handler writes the number of the signal into the pipe at once, also while Python code runs.
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         self.claim()
         threading.Thread(target=self._watch, name="ccenv-interrupts", daemon=True).start()
@@ -101,7 +101,7 @@ def watch() -> Watch:
 
 
 def interrupted() -> bool:
-    """Tell whether a signal has come: what fails from here on was cut off."""
+    """Tell whether a signal has come: later failures are its consequence."""
     return any(each.signal is not None for each in _watches)
 
 
@@ -120,7 +120,7 @@ def python_handles_ctrl_c() -> bool:
 
 @contextmanager
 def stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Have a function called from another thread when a signal comes, to cut short the call in this block."""
+    """Let another thread call a function when a signal comes, to end the call in this block early."""
     _stops.append(stop)
     try:
         yield
@@ -129,16 +129,16 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Ask the system to end this process when the thread that started it ends (Linux; elsewhere the pipe alone has to do)."""
+    """Ask the system to end this process when the thread that started it ends (Linux; elsewhere there is the pipe alone)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def become_worker(parent: Any) -> None:
-    """Make this process a worker: it ends when its parent does, however that ends, and leaves Ctrl-C to the parent.
+    """Make this process a worker: it ends with its parent, also with a killed one, and leaves Ctrl-C to the parent.
 
     Args:
-        parent: reading end of a pipe (a multiprocessing connection) whose other end only the parent holds.
+        parent: reading end of a pipe (a multiprocessing connection); only the parent holds the other end.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

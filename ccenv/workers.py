@@ -1,4 +1,4 @@
-"""Work on several cores: worker processes, or Ray tasks. Results asked for in a fixed order do not depend on who was faster."""
+"""Work on several cores: worker processes, or Ray tasks. Results in a fixed order do not depend on the speed of a worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Workers:
     """
 
     def __init__(self, jobs: int = 1, backend: str = "processes") -> None:
-        """Remember what is wanted."""
+        """Remember backend and number of jobs."""
         if not 1 <= jobs <= MOST_JOBS:
             raise InputError(f"{jobs} jobs; it must be 1 to {MOST_JOBS}")
         if backend not in BACKENDS:
@@ -87,7 +87,7 @@ class Workers:
 
 
 class ProcessPool:
-    """Worker processes that end with this one, however it ends.
+    """Worker processes that end with this process, also when it is killed.
 
     Each holds the reading end of a pipe whose writing end only this process has: the system closes it at our end.
 
@@ -96,7 +96,7 @@ class ProcessPool:
     """
 
     def __init__(self, jobs: int) -> None:
-        """Prepare so many workers; they start with the tasks."""
+        """Prepare the workers; they start with the tasks."""
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
@@ -115,7 +115,7 @@ class ProcessPool:
         self.close()
 
     def close(self) -> None:
-        """Wait for what runs, drop what waits, and end the workers."""
+        """Wait for running tasks, drop waiting tasks, and end the workers."""
         self.executor.shutdown(wait=True, cancel_futures=True)
         self._writing.close()
 
@@ -143,7 +143,7 @@ class _Processes:
             raise CcenvError(DIED) from None
 
     def drop(self, tasks: list[Any]) -> bool:
-        """Cancel what waits; if something runs, end the whole pool. Returns whether the pool is gone."""
+        """Cancel waiting tasks; if a task runs, end the whole pool. Returns whether the pool is gone."""
         busy = [task for task in tasks if not task.done() and not task.cancel()]
         if not busy:
             return False

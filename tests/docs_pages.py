@@ -5,24 +5,36 @@
 What happens to a fenced block is decided by its language and by an HTML comment on the line before it:
 
 - ``python`` blocks run in one namespace per page;
-- in ``console`` blocks each line ``$ ccenv ...`` runs and must exit with code 0; other lines are output and are not compared;
+- in ``console`` blocks each line ``$ ccenv ...`` or ``$ python -m pytest ...`` runs and must exit with code 0; other lines are
+  output and are not compared;
 - ``<!-- file: NAME -->``: the block is the content of a file NAME that the blocks after it import, read or pass to a command;
 - ``<!-- exit: N -->``: the last command of a ``console`` block exits with code N;
+- ``<!-- change: FILE -->``: the block (``diff``) is a change of a file of the repository. A page with changes starts in a copy of
+  the repository in which all of them are made, and its commands run there;
 - ``<!-- not-run: REASON -->``: the block is left out.
+
+A change holds lines that begin with a space (they stay), ``-`` (they go) and ``+`` (they come); a line ``@@`` begins the next
+place. The lines that stay and go must stand in the file exactly once.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
+COPIED = ("ccenv", "tests", "docs", "README.md", "setup.cfg")
 RUN_LANGUAGES = ("python", "console")
+PYTEST = ["python", "-m", "pytest"]
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!-- (?P<kind>file|exit|not-run): (?P<value>.+?) -->\n\Z")
+_COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|not-run): (?P<value>.+?) -->\n\Z")
 
 
 @dataclass(frozen=True)
@@ -43,24 +55,56 @@ def read_blocks(text: str) -> list[Block]:
         comment = _COMMENT.search(text, 0, fence.start())
         kind, value = (comment["kind"], comment["value"]) if comment else ("", "")
         line = text.count("\n", 0, fence.start("code")) + 1
-        if kind != "not-run" and (kind == "file" or fence["language"] in RUN_LANGUAGES):
+        if kind != "not-run" and (kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES):
             blocks.append(Block(fence["language"], fence["code"], line, kind, value))
     return blocks
 
 
 def commands(block: Block) -> list[tuple[list[str], int]]:
-    """Return the arguments and the expected exit code of each command of a console block."""
+    """Return the words and the expected exit code of each command of a console block."""
     found: list[tuple[list[str], int]] = []
     for offset, line in enumerate(block.code.splitlines()):
         if not line.startswith("$ "):
             continue
         words = shlex.split(line[2:], comments=True)
-        if words[0] != "ccenv" or {"|", ">", "&&", ";"} & set(words):
-            raise ValueError(f"line {block.line + offset}: only plain ccenv commands can be run; mark the block not-run: {line}")
-        found.append((words[1:], 0))
+        if (words[0] != "ccenv" and words[:3] != PYTEST) or {"|", ">", "&&", ";"} & set(words):
+            raise ValueError(f"line {block.line + offset}: only ccenv and pytest can be run; mark the block not-run: {line}")
+        found.append((words, 0))
     if block.kind == "exit" and found:
         found[-1] = (found[-1][0], int(block.value))
     return found
+
+
+def changed(text: str, change: str) -> str:
+    """Return a file's text with a change made. Raises ValueError if a place is not there exactly once."""
+    for place in re.split(r"^@@.*\n", change, flags=re.MULTILINE):
+        lines = [line or " " for line in place.splitlines()]
+        if any(line[0] not in " +-" for line in lines):
+            raise ValueError(f"a line of a change begins with a space, + or -:\n{place}")
+        old, new = ("".join(f"{line[1:]}\n" for line in lines if line[0] in kept) for kept in (" -", " +"))
+        count = f"\n{text}".count(f"\n{old}")
+        if count != 1:
+            raise ValueError(f"these lines are in the file {count} times, not once:\n{old}")
+        text = f"\n{text}".replace(f"\n{old}", f"\n{new}")[1:]
+    return text
+
+
+def make_changes(blocks: list[Block]) -> None:
+    """Copy the repository into the current folder; make the changes and write the files of a page."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, name)
+    for block in blocks:
+        target = Path(block.value)
+        if block.kind == "file":
+            target.write_text(block.code, encoding="utf-8")
+        elif block.kind == "change":
+            try:
+                target.write_text(changed(target.read_text(encoding="utf-8"), block.code), encoding="utf-8")
+            except ValueError as error:
+                raise ValueError(f"line {block.line}, {block.value}: {error}") from None
 
 
 def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], int]) -> None:
@@ -69,7 +113,7 @@ def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], 
     Args:
         name: of the page, for tracebacks.
         blocks: as read.
-        run_command: runs ccenv with arguments and returns the exit code.
+        run_command: runs the words of a command and returns the exit code.
     """
     namespace: dict[str, object] = {"__name__": f"page_{Path(name).stem}"}
     for block in blocks:
@@ -77,20 +121,33 @@ def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], 
             target = Path(block.value)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.code, encoding="utf-8")
+        elif block.kind == "change":
+            continue
         elif block.language == "python":
             # Blank lines before the code make line numbers in tracebacks those of the page.
             exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), namespace)
         else:
-            for arguments, expected in commands(block):
-                code = run_command(arguments)
-                assert code == expected, f"{name}: ccenv {' '.join(arguments)}: exit code {code} instead of {expected}"
+            for words, expected in commands(block):
+                code = run_command(words)
+                assert code == expected, f"{name}: {' '.join(words)}: exit code {code} instead of {expected}"
+
+
+def run_words(words: list[str]) -> int:
+    """Run a command: ccenv in this process, pytest in one of its own."""
+    if words[0] == "ccenv":
+        from ccenv.cli.main import main
+
+        return main(words[1:])
+    return subprocess.run([sys.executable, *words[1:]], check=False).returncode
 
 
 if __name__ == "__main__":
-    from ccenv.cli.main import main
-
     page = Path(sys.argv[1])
     if any(Path.cwd().iterdir()):
         sys.exit(f"{Path.cwd()} is not empty")
+    found = read_blocks(page.read_text(encoding="utf-8"))
     sys.path.insert(0, str(Path.cwd()))
-    run_page(str(page), read_blocks(page.read_text(encoding="utf-8")), main)
+    if any(block.kind == "change" for block in found):
+        make_changes(found)
+        os.environ["PYTHONPATH"] = str(Path.cwd())
+    run_page(str(page), found, run_words)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs_pages import Block, commands, read_blocks, run_page
+from docs_pages import Block, changed, commands, read_blocks, run_page
 
 ROOT = Path(__file__).parents[1]
 PAGE_TIMEOUT_S = 300  # a page that hangs fails
@@ -73,13 +73,24 @@ def test_blocks_are_read_with_their_comments() -> None:
     )
     blocks = read_blocks(page)
     assert [(b.language, b.kind, b.line) for b in blocks] == [("python", "file", 3), ("python", "", 6), ("console", "exit", 14)]
-    assert commands(blocks[2]) == [(["list"], 0), (["x"], 2)]
+    assert commands(blocks[2]) == [(["ccenv", "list"], 0), (["ccenv", "x"], 2)]
 
 
-@pytest.mark.parametrize("code", ["$ make demo\n", "$ ccenv list envs | head\n", "$ cd x\n"])
+@pytest.mark.parametrize("code", ["$ make demo\n", "$ python x.py\n", "$ ccenv list envs | head\n", "$ cd x\n"])
 def test_what_cannot_be_run_must_say_so(code: str) -> None:
     with pytest.raises(ValueError, match="not-run"):
         commands(Block("console", code, 1))
+
+
+def test_a_change_is_made_in_each_of_its_places() -> None:
+    text = "a\nb\n\nc\nd\n"
+    assert changed(text, " a\n-b\n+x\n+y\n\n@@\n+z\n d\n") == "a\nx\ny\n\nc\nz\nd\n"
+
+
+@pytest.mark.parametrize("change", ["-e\n", "-a\n+b\n", " b\n-b\n", "x\n"])
+def test_a_change_that_does_not_fit_fails(change: str) -> None:
+    with pytest.raises(ValueError, match=r"times|begins with"):
+        changed("a\nb\na\n", change)
 
 
 def test_a_wrong_exit_code_fails() -> None:

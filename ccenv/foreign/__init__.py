@@ -1,7 +1,7 @@
 """The one door for data from outside: files, records, exports, reports and texts that somebody else may have written.
 
 Everything is bounded before it is built: bytes before parsing, nesting, counts and numbers before objects, sizes while unpacking.
-What is wrong becomes an :class:`ccenv.errors.InputError` of one line, whatever a parser underneath raises. Nothing here executes,
+Every problem, also one that a parser raises, becomes an :class:`ccenv.errors.InputError` of one line. Nothing here executes,
 imports or unpickles anything, and no name from data joins a folder except through :func:`resolve_inside`.
 
 - :mod:`ccenv.foreign.names`: :func:`shown`, :func:`resolve_inside`

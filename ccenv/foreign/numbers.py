@@ -16,14 +16,14 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", 
 
 
 def whole_of(text: str, where: str) -> int:
-    """Return the whole number that a text is. Raises InputError for anything but a sign and at most 40 digits."""
+    """Return the whole number in a text. Raises InputError for anything but a sign and at most 40 digits."""
     if not _WHOLE.fullmatch(text):
         raise InputError(f"{where}: number {shown(text, 32)} is not allowed: whole numbers have at most {MAX_DIGITS} digits")
     return int(text)
 
 
 def float_of(text: str, where: str) -> float:
-    """Return the number that a text is. Raises InputError if it is too long, no decimal, or beyond what a float can hold."""
+    """Return the number in a text. Raises InputError if it is too long, no decimal, or beyond what a float can hold."""
     number = float(text) if len(text) <= MAX_CHARS and _DECIMAL.fullmatch(text) else math.nan
     if not math.isfinite(number):
         raise InputError(

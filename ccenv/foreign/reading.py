@@ -49,7 +49,7 @@ def read_text(file: FilePath, max_bytes: int) -> str:
 
 
 def read_json(file: FilePath, rules: JsonRules = RULES) -> Any:
-    """Return what a JSON file holds; see :func:`ccenv.foreign.parse_json`."""
+    """Return the content of a JSON file; see :func:`ccenv.foreign.parse_json`."""
     return parse_json(read_bounded(file, rules.max_bytes), shown_path(file), rules)
 
 
@@ -73,7 +73,7 @@ def read_inside(folder: FilePath, name: Any, max_bytes: int, what: str = "file")
 def read_lines(file: FilePath, *, max_bytes: int, max_line_bytes: int, max_lines: int = 1_000_000) -> Iterator[tuple[int, bytes]]:
     """Yield number (from 1) and content of each line of a file, unpacked while it is read if its name ends in ``.xz``.
 
-    Never holds more than one line and a few pieces of 64 KiB, whatever the file unpacks to.
+    Never holds more than one line and a few pieces of 64 KiB, however large the unpacked file is.
 
     Args:
         file: the file.

@@ -1,4 +1,4 @@
-"""What a belief program is, and the plain exact reference of what it decides."""
+"""Belief programs as data, and the plain exact reference of their decisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ccenv.errors import ProgramError, did_you_mean
 
-# Unit of each numeric input; the order is that of the kernel's coefficient columns and input vector.
+# Unit of each numeric input, in the order of the kernel's coefficient columns and input vector.
 UNIT_OF = {
     "C_L": "bytes/s",
     "C_U": "bytes/s",
@@ -81,14 +81,14 @@ class Leaf:
 
     Attributes:
         rate: expression in bytes/s.
-        hold_rtts: keep the rate for so many decision intervals of one Rm, >= 1.
+        hold_rtts: number of decision intervals of one Rm that keep the rate, >= 1.
     """
 
     rate: Expression
     hold_rtts: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse an expression that is no rate and a hold below one interval."""
+        """Refuse an expression of another unit than a rate, and a hold below one interval."""
         if self.rate.unit != RATE_UNIT:
             raise ProgramError(f"a rate has the unit {RATE_UNIT}, this expression has {self.rate.unit}")
         if self.hold_rtts < 1:
@@ -155,7 +155,7 @@ class Program:
 
 
 class Decision(NamedTuple):
-    """What a program decided: a rate in bytes/s (or the unit of the rates given) and for how many intervals it holds."""
+    """A decision: a rate in bytes/s (or in the unit of the given rates), and the number of intervals for which it holds."""
 
     rate: Any
     hold_rtts: int
