@@ -39,7 +39,8 @@ from ccenv.errors import InputError, did_you_mean
 from ccenv.network.adversary import Adversary
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
-from ccenv.network.sender import Sender
+from ccenv.network.python_sender import bridge_of
+from ccenv.network.sender import Sender, bare
 from ccenv.network.trace import Trace
 from ccenv.programs import INPUTS
 
@@ -262,7 +263,14 @@ class CurveEngine:
         self._seed_C_L = values.copy() if mask is None else np.where(mask[:, None], values, self._seed_C_L)
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the complete state, to go back to with ``restore``."""
+        """Return a copy of the complete state, to go back to with ``restore``.
+
+        Raises:
+            InputError: with a sender in plain Python, whose state the engine does not hold.
+        """
+        for sender in (bare(s) for row in self.senders for s in row):
+            if bridge_of(sender) is not None:
+                raise InputError(f"sender {sender.name!r} is plain Python: its state cannot be copied; compiled senders can")
         arrays = {name: getattr(self, name).copy() for name in _STATE}
         if self.recording:
             arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
