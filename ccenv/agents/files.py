@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any
@@ -126,7 +126,7 @@ def _build(found: Any, given: dict[str, Any], label: str, where: str, sha256: st
         if key not in known:
             raise InputError(f"{where}: unknown parameter {shown(key)}.{did_you_mean(key, known) if known else ''}")
     if inspect.isclass(found) and issubclass(found, PythonSender):
-        return python_sender(found, label, sha256, **given)
+        return python_sender(found, given, label=label, source_sha256=sha256)
     try:
         sender = found(**given)
     except Exception as error:
@@ -146,25 +146,27 @@ def _constant(sender: ClassicSender) -> Callable[[], ClassicSender]:
     return lambda: sender
 
 
-def python_sender(kind: type[PythonSender], name: str = "", source_sha256: str = "", **parameters: Any) -> ClassicSender:
+def python_sender(
+    kind: type[PythonSender], parameters: Mapping[str, Any] | None = None, *, label: str = "", source_sha256: str = ""
+) -> ClassicSender:
     """Return the sender that runs a class of PythonSender in both engines.
 
     Args:
         kind: the class.
-        name: for tables; the name of the class by default.
-        source_sha256: hash of its file, where it came from one.
         parameters: keyword arguments of ``kind``.
+        label: for tables; the name of the class by default.
+        source_sha256: hash of its file, where it came from one.
 
     Raises:
         InputError: if an object cannot be built.
     """
-    source = inspect.getsourcefile(kind) or ""
-    bridge = Bridge(lambda: kind(**parameters), source)
+    source, given = inspect.getsourcefile(kind) or "", dict(parameters or {})
+    bridge = Bridge(lambda: kind(**given), source)
     try:
-        kind(**parameters)
+        kind(**given)
     except Exception as error:
         raise InputError(f"{_where(FilePath(source), error)}: {type(error).__name__}: {error}") from error
-    given = f":{','.join(f'{k}={v}' for k, v in sorted(parameters.items()))}" if parameters else ""
+    settings = ",".join(f"{key}={value}" for key, value in sorted(given.items()))
     state = state_record(STATE_FIELD)
-    name = f"{name or kind.__name__}{given}"
+    name = (label or kind.__name__) + (f":{settings}" if settings else "")
     return ClassicSender(name, state, bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick, {}, source_sha256)

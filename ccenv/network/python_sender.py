@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import traceback
 from collections.abc import Callable
@@ -88,6 +89,13 @@ class Bridge:
     def on_tick(self, state: Any, tick: Any) -> None:
         """Pass a tick on."""
         self._pass(state, "on_tick", tick)
+
+    def copy(self, instance: int) -> int:
+        """Copy an object; return the number of the copy. A flow that has not begun has none yet."""
+        if instance >= len(self._flows):
+            return instance
+        self._flows.append(copy.deepcopy(self._flows[instance]))
+        return len(self._flows) - 1
 
     def what_failed(self) -> str:
         """Return file, line and message of the exception that a method raised; empty: none did."""

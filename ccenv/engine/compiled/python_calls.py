@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ccenv.engine.compiled.signals import STATE_HEADER
 from ccenv.errors import EngineError
 from ccenv.network.python_sender import Bridge, bridge_of
+
+_INSTANCE = len(STATE_HEADER)  # place of STATE_FIELD in a state, also in one with other names
 
 
 def callback_address(function: Callable[..., None], *records: np.dtype) -> int:
@@ -34,6 +37,20 @@ def callback_address(function: Callable[..., None], *records: np.dtype) -> int:
         kept[function.__name__] = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (2 + len(records)))(call)
     address = ctypes.cast(kept[function.__name__], ctypes.c_void_p).value
     return int(address or 0)
+
+
+def copy_python_flows(states: np.ndarray, bridges: Sequence[Bridge | None], rows: Iterable[int]) -> None:
+    """Give flows in plain Python objects of their own: copies of those that their states name.
+
+    Args:
+        states: (n,) states of CCAs.
+        bridges: of each state; empty where no sender is plain Python.
+        rows: which states.
+    """
+    for row in rows if bridges else ():
+        bridge = bridges[row]
+        if bridge is not None:
+            states[row][_INSTANCE] = bridge.copy(int(states[row][_INSTANCE]))
 
 
 def raise_failure(sender: object, flow: int, time_s: float) -> None:

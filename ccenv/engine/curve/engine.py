@@ -13,6 +13,7 @@ import numpy as np
 from ccenv.engine.compiled.beliefs import RECIPROCALS, BeliefSettings, reciprocal_table, settings_record
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
+from ccenv.engine.compiled.python_calls import copy_python_flows
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.curve.checks import (
     engine_error,
@@ -39,8 +40,7 @@ from ccenv.errors import InputError, did_you_mean
 from ccenv.network.adversary import Adversary
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
-from ccenv.network.python_sender import bridge_of
-from ccenv.network.sender import Sender, bare
+from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
 from ccenv.programs import INPUTS
 
@@ -263,15 +263,9 @@ class CurveEngine:
         self._seed_C_L = values.copy() if mask is None else np.where(mask[:, None], values, self._seed_C_L)
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the complete state, to go back to with ``restore``.
-
-        Raises:
-            InputError: with a sender in plain Python, whose state the engine does not hold.
-        """
-        for sender in (bare(s) for row in self.senders for s in row):
-            if bridge_of(sender) is not None:
-                raise InputError(f"sender {sender.name!r} is plain Python: its state cannot be copied; compiled senders can")
+        """Return a copy of the complete state, to go back to with ``restore``."""
         arrays = {name: getattr(self, name).copy() for name in _STATE}
+        copy_python_flows(arrays["_states"], self._senders.bridges, range(len(arrays["_states"])))
         if self.recording:
             arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
         return Snapshot(arrays)
@@ -291,6 +285,8 @@ class CurveEngine:
             if len(target) % self.n_envs == 0:  # else no environment uses it
                 per_env = len(target) // self.n_envs
                 target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
+        rows = [int(env) * self.n_flows + flow for env in which for flow in range(self.n_flows)]
+        copy_python_flows(self._states, self._senders.bridges, rows)
         if self.recording:
             flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
             self._recorder.make_room(flow_log.shape[1] - 1)
