@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import sys
 from pathlib import Path as _FilePath
+from typing import TYPE_CHECKING
 
 from ccenv.version import VERSION as __version__
 
-__all__ = ["__version__"]
+__all__ = ["PythonSender", "Trace", "__version__", "compare", "make_path", "make_sender", "simulate"]
 
 
 def _code_fingerprint() -> str:
@@ -44,10 +46,30 @@ def _register_environments() -> None:
 _register_environments()
 
 
-def __getattr__(name: str) -> object:
-    """Bring what is imported only when it is used: ``ccenv.simulate``."""
-    if name == "simulate":
-        from ccenv.simulation import simulate
+# What is brought only when it is used: name -> where it lives.
+_LAZY = {
+    "PythonSender": "ccenv.network.python_sender",
+    "Trace": "ccenv.network.trace",
+    "compare": "ccenv.comparison",
+    "make_path": "ccenv.network.path",
+    "make_sender": "ccenv.agents",
+    "simulate": "ccenv.simulation",
+}
 
-        return simulate
+if TYPE_CHECKING:
+    from ccenv.agents import make_sender
+    from ccenv.comparison import compare
+    from ccenv.network.path import make_path
+    from ccenv.network.python_sender import PythonSender
+    from ccenv.network.trace import Trace
+    from ccenv.simulation import simulate
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'ccenv' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

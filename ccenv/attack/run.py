@@ -147,7 +147,7 @@ def attack(
     """Look for the network that hurts a sender most.
 
     Args:
-        sender: a sender, or what ``ccenv.agents.make_sender`` takes: a name, a program's file, a run's folder.
+        sender: a sender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or Python file, a run's folder.
         path: of one flow, or a name of PATHS.
         model: network model.
         adversaries: searches, scripted adversaries, constructions, by name with optional parameters.
@@ -173,11 +173,11 @@ def attack(
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
-    from ccenv.agents import make_sender
+    from ccenv.agents.files import load_sender
 
     if not 1 <= budget_flow_steps <= LARGEST_BUDGET:
         raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be 1 to {LARGEST_BUDGET}")
-    player = make_sender(sender) if isinstance(sender, str) else sender
+    player = load_sender(sender) if isinstance(sender, str) else sender
     scene = Scene(
         player,
         attack_path(path),

@@ -22,7 +22,7 @@ NEEDS_RATIO = ("starvation", "strong_starvation")
 
 def command(
     agent: Annotated[
-        str, typer.Argument(metavar="AGENT", help="A sender: name, program (.json), checkpoint or folder of a run.")
+        str, typer.Argument(metavar="AGENT", help="A sender: name, program (.json), FILE.py, checkpoint or folder of a run.")
     ],
     *,
     model: Annotated[str, typer.Option(help="Network model: cbr_delay, ccac or strong.")] = "ccac",
@@ -54,7 +54,7 @@ def command(
     Example: ccenv attack copa --model ccac
     Example: ccenv attack vegas --adversary starvation --ratio 20
     """
-    from ccenv.agents import make_sender
+    from ccenv.agents.files import load_sender
     from ccenv.agents.learned.scenes import trained_on_scenes
     from ccenv.attack import PANEL, attack
     from ccenv.attack.store import AttackFolder
@@ -63,7 +63,7 @@ def command(
     from ccenv.network.identity import sender_hash
     from ccenv.provenance import code_hash
 
-    sender = make_sender(agent)
+    sender = load_sender(agent)
     where = _path(path, rate, rtt_ms, jitter_rtts, buffer_bdp)
     adversaries = _with_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {

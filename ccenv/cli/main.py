@@ -56,6 +56,7 @@ GROUPS: tuple[Group, ...] = (
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
+    Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
     Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )

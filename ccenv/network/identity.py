@@ -25,7 +25,8 @@ def sender_hash(sender: Sender) -> str:
     if isinstance(sender, MlpSender):
         return _network_hash(["mlp", sender.activation, sender.observation_version], (*sender.weights, *sender.biases))
     if isinstance(sender, ClassicSender):
-        return hash_of({"kind": "classic", "name": sender.name, "parameters": sender.parameters})
+        source = {"source": sender.source_sha256} if sender.source_sha256 else {}
+        return hash_of({"kind": "classic", "name": sender.name, "parameters": sender.parameters, **source})
     return hash_of({"kind": "external", "name": sender.name})
 
 

@@ -27,6 +27,7 @@ class ClassicSender:
         on_loss: called with newly found losses.
         on_tick: called as time passes.
         parameters: initial values of state fields, set before ``init`` runs.
+        source_sha256: hash of the file it was loaded from; empty for what comes with ccenv.
     """
 
     name: str
@@ -36,6 +37,7 @@ class ClassicSender:
     on_loss: Callable[[Any, Any], None]
     on_tick: Callable[[Any, Any], None]
     parameters: dict[str, float] = field(default_factory=dict)
+    source_sha256: str = ""
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,13 @@ def plot_run(
         figure = Figure(figsize=(9, 11), layout="constrained")
         rate, window, rtt, queue, resent = figure.subplots(5, 1, sharex=True)
         for index, name in enumerate(names):
-            rate.plot(*_thin(time_s[1:], rates_mbps[:, index]), label=name, linewidth=1)
-            window.plot(*_thin(time_s, flow_log["cwnd_bytes"][:, index] / mss_bytes), linewidth=1)
+            rate.plot(*thin(time_s[1:], rates_mbps[:, index]), label=name, linewidth=1)
+            window.plot(*thin(time_s, flow_log["cwnd_bytes"][:, index] / mss_bytes), linewidth=1)
             seen = flow_log["rtt_s"][:, index] > 0
-            rtt.plot(*_thin(time_s[seen], 1e3 * flow_log["rtt_s"][seen, index]), linewidth=1)
-            resent.plot(*_thin(time_s, flow_log["resent_bytes"][:, index] / mss_bytes), linewidth=1)
+            rtt.plot(*thin(time_s[seen], 1e3 * flow_log["rtt_s"][seen, index]), linewidth=1)
+            resent.plot(*thin(time_s, flow_log["resent_bytes"][:, index] / mss_bytes), linewidth=1)
         for index, link in enumerate(scenario.links):
-            queue.plot(*_thin(time_s, link_log["queue_bytes"][:, index] / mss_bytes), label=link.name, linewidth=1)
+            queue.plot(*thin(time_s, link_log["queue_bytes"][:, index] / mss_bytes), label=link.name, linewidth=1)
         rate.legend(loc="upper right", fontsize="small")
         queue.legend(loc="upper right", fontsize="small")
         labels = ("throughput (Mbit/s)", "window (packets)", "RTT (ms)", "queue (packets)", "retransmitted (packets)")
@@ -68,7 +68,7 @@ def plot_run(
     write_atomic(target, out.getvalue())
 
 
-def _thin(time_s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def thin(time_s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Average a series down to at most POINTS points."""
     group = -(-len(values) // POINTS)
     if group <= 1:

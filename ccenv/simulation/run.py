@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ccenv.adversaries import make_adversary
-from ccenv.agents import make_sender
+from ccenv.agents.files import load_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.log import DEFAULT_ROWS
 from ccenv.errors import InputError
@@ -51,7 +51,7 @@ def simulate(
     changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
     if changed:
         scenario = read_scenario({**scenario.model_dump(), **changed}, scenario.name)
-    senders = [make_sender(flow.sender) for flow in scenario.flows]
+    senders = [load_sender(flow.sender) for flow in scenario.flows]
     engine = PacketEngine(
         scenario,
         senders,

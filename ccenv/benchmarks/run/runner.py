@@ -136,7 +136,7 @@ def evaluate(
         raise unknown_name("backend", backend, BACKENDS)
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
-    cells = cells_for(suite, [agent_player(sender)])
+    cells = cells_for(suite, [agent_player(sender, code=True)])
     found: dict[str, dict[str, Any]] = {}
     for records in BACKENDS[backend](cells, workers or _cores()):
         found |= {record["key"]: record for record in records}
@@ -149,7 +149,7 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
 
     players = [agent_player(spec, spec) for spec in suite.agents]
     for spec in extra_agents:
-        player = agent_player(spec, spec if spec.partition(":")[0] in AGENTS else None)
+        player = agent_player(spec, spec if spec.partition(":")[0] in AGENTS else None, code=True)
         if player not in players:
             players.append(player)
     labels = [player.label for player in players]

@@ -17,6 +17,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ccenv.engine.compiled.python_calls import callback_address
+from ccenv.network.python_sender import Bridge
+
 _COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
 
@@ -24,12 +27,15 @@ def address_of(function: Callable[..., None], *records: np.dtype) -> int:
     """Compile a function over records and return the address of its machine code.
 
     Args:
-        function: a module-level Python function (or one already compiled) whose arguments are records.
+        function: a module-level Python function (or one already compiled) whose arguments are records, or a method of a Bridge,
+            which stays plain Python.
         records: the record type of each argument.
 
     Returns:
         The address, valid for the life of the process.
     """
+    if isinstance(getattr(function, "__self__", None), Bridge):
+        return callback_address(function, *records)
     key = (function, *[str(r.descr) for r in records])
     if key not in _COMPILED:
         python_function = getattr(function, "py_func", function)

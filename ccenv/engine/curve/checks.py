@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
 from ccenv.errors import EngineError, InputError, did_you_mean
 from ccenv.network.adversary import Adversary
-from ccenv.network.sender import Sender
+from ccenv.network.sender import Sender, bare
 
 
 def one_density(steps_per_rtt: int | Sequence[int]) -> int:
@@ -56,6 +57,7 @@ def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversari
     ev = env[b]
     flow, time_s = int(ev["error_flow"]), float(ev["error_step"] * ev["dt_s"])
     if ev["error"] == ERROR_SENDER:
+        raise_failure(bare(senders[b][flow]), flow, time_s)
         what = f"sender {senders[b][flow].name!r} set a window or rate that is not a positive number"
     elif ev["error"] == ERROR_ADVERSARY:
         what = f"adversary {adversaries[b].name!r} made a move that is not a number >= 0"

@@ -18,6 +18,7 @@ from ccenv.engine.compiled.beliefs import (
 )
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
+from ccenv.engine.compiled.python_calls import copy_python_flows
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.curve.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
 from ccenv.engine.curve.history import least_ring, needed_ring
@@ -249,6 +250,7 @@ class CurveEngine:
     def snapshot(self) -> Snapshot:
         """Return a copy of the complete state, to go back to with ``restore``."""
         arrays = {name: getattr(self, name).copy() for name in _STATE}
+        copy_python_flows(arrays["_states"], self._senders.bridges, range(len(arrays["_states"])))
         if self.recording:
             arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
         return Snapshot(arrays)
@@ -268,6 +270,8 @@ class CurveEngine:
             if len(target) % self.n_envs == 0:  # else no environment uses it
                 per_env = len(target) // self.n_envs
                 target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
+        rows = [int(env) * self.n_flows + flow for env in which for flow in range(self.n_flows)]
+        copy_python_flows(self._states, self._senders.bridges, rows)
         if self.recording:
             flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
             self._recorder.make_room(flow_log.shape[1] - 1)

@@ -23,6 +23,7 @@ from ccenv.network.adversary import (
     ScriptedAdversary,
     moves_width,
 )
+from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender, bare
 
 PlayerT = TypeVar("PlayerT")
@@ -62,6 +63,7 @@ class SenderTable:
         hold_s, hold_window_s: (B, N) target_s and window_s of proxies that hold ACKs; 0 and infinite without.
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the classic CCAs.
         templates: (n, STATE_SLOTS) their initial states.
+        bridges: per environment and flow, in a row, the bridge of a sender in plain Python; empty without such senders.
         mlp_weights, mlp_shapes, mlp_width: policies (``ccenv.engine.compiled.mlp.pack_mlps``) and their scratch width.
     """
 
@@ -84,6 +86,8 @@ class SenderTable:
         self.has_classics = bool(classics)
         self.calls = np.array([_sender_calls(cca) for cca in classics] or [[0] * 4], np.int64)
         self.templates = np.array([_initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
+        bridges = [bridge_of(player) for player in players]
+        self.bridges = bridges if any(bridges) else []
         for policy in mlps:
             check_policy(policy)
         self.mlp_weights, self.mlp_shapes = pack_mlps(mlps)

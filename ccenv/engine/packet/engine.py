@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.packet.beliefs import RATE_HOLDER, STEPS_PER_RTT, Grids
 from ccenv.engine.packet.kernel import PacketArrays, advance
@@ -356,6 +357,7 @@ class PacketEngine:
             return
         sender = self.senders[flow].name
         if run["error"] == ERROR_SENDER:
+            raise_failure(bare(self.senders[flow]), flow, now_s)
             state = self._states[flow]
             raise EngineError(
                 f"flow {flow}: sender {sender!r} set cwnd_bytes {state['cwnd_bytes']:g} and pacing_rate_Bps "

@@ -1,0 +1,72 @@
+"""``ccenv compare``: several senders on one network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+EXIT_FAILED = 1
+
+
+def command(
+    senders: Annotated[
+        list[str], typer.Argument(metavar="SENDER...", help="Names, programs (.json), policies or Python files (FILE.py).")
+    ],
+    *,
+    rate: Annotated[str, typer.Option(help="Rate of the link, such as 50mbps.")] = "48mbps",
+    rtt: Annotated[str, typer.Option(help="Propagation RTT, such as 40ms.")] = "40ms",
+    buffer: Annotated[str, typer.Option(help="Buffer of the link: 1bdp, 100packets, 250kB, inf.")] = "1bdp",
+    flows: Annotated[int, typer.Option(help="Flows of each sender.")] = 1,
+    against: Annotated[str, typer.Option(metavar="SENDER", help="Add one flow of this sender to every run.")] = "",
+    loss: Annotated[float, typer.Option(help="Share of packets lost at random.")] = 0.0,
+    duration: Annotated[str, typer.Option(help="Length of a run, such as 30s.")] = "30s",
+    adversary: Annotated[str, typer.Option(help="legal: also each sender's worst case on legal networks (CCAC, D = Rm).")] = "",
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Senders at a time.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw rate, queue and loss: .png, .svg or .pdf.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run senders packet by packet on the same network: one table, one figure. Exit code 1 if a sender failed.
+
+    Example: ccenv compare cubic bbr3 copa --rate 50mbps --rtt 40ms --buffer 1bdp -o compare.pdf
+    Example: ccenv compare mine.py cubic --against bbr1 --adversary legal
+    """
+    from ccenv.cli.progress import progress_bar
+    from ccenv.comparison import compare
+    from ccenv.comparison.picture import require_picture
+
+    if out is not None:
+        require_picture(out)
+    with progress_bar("compare") as show:
+        found = compare(
+            senders,
+            rate=rate,
+            rtt=rtt,
+            buffer=buffer,
+            flows=flows,
+            against=against,
+            loss_rate=loss,
+            duration=duration,
+            seed=seed,
+            adversary=adversary,
+            jobs=jobs,
+            report=show,
+        )
+    if out is not None:
+        found.plot(out)
+    if json:
+        print_json(found.to_dict() | {"picture": out})
+    else:
+        rows = [[row.sender, *(getattr(row, key) for key, _ in found.columns)] for row in found.rows if not row.error]
+        print_table(str(found.setting), ["sender", *(title for _, title in found.columns)], rows)
+        if out is not None:
+            print_text(f"wrote {out}")
+    failed = [row for row in found.rows if row.error]
+    for row in failed:
+        print(f"ccenv: {row.sender}: {row.error}", file=sys.stderr)
+    return EXIT_FAILED if failed else 0

@@ -1,0 +1,69 @@
+"""Plain Python behind an address: what ``calls`` does for functions that are compiled, for methods of a Bridge."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.compiled.signals import STATE_HEADER
+from ccenv.errors import EngineError
+from ccenv.network.python_sender import Bridge, bridge_of
+
+_INSTANCE = len(STATE_HEADER)  # place of STATE_FIELD in a state, also in one with other names
+
+
+def callback_address(function: Callable[..., None], *records: np.dtype) -> int:
+    """Return an address that calls a method of a Bridge, with numba's own calling convention (``calls.address_of``).
+
+    The bridge keeps the callback, so the address is valid as long as the sender is.
+    """
+    bridge: Bridge = function.__self__  # type: ignore[attr-defined]
+    kept: dict[str, Any] = bridge.__dict__.setdefault("_callbacks", {})
+    if function.__name__ not in kept:
+
+        @cache
+        def view(address: int, record: np.dtype) -> Any:
+            buffer = memoryview((ctypes.c_char * record.itemsize).from_address(address))
+            return np.frombuffer(buffer, record).view(np.recarray)[0]
+
+        def call(_value: int, _error: int, *addresses: int) -> int:
+            function(*(view(address, record) for address, record in zip(addresses, records, strict=True)))
+            return 0
+
+        kept[function.__name__] = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (2 + len(records)))(call)
+    address = ctypes.cast(kept[function.__name__], ctypes.c_void_p).value
+    return int(address or 0)
+
+
+def copy_python_flows(states: np.ndarray, bridges: Sequence[Bridge | None], rows: Iterable[int]) -> None:
+    """Give flows in plain Python objects of their own: copies of those that their states name.
+
+    Args:
+        states: (n,) states of CCAs.
+        bridges: of each state; empty where no sender is plain Python.
+        rows: which states.
+    """
+    for row in rows if bridges else ():
+        bridge = bridges[row]
+        if bridge is not None:
+            states[row][_INSTANCE] = bridge.copy(int(states[row][_INSTANCE]))
+
+
+def raise_failure(sender: object, flow: int, time_s: float) -> None:
+    """Raise what a sender in plain Python raised, if it did; Ctrl-C as itself.
+
+    Raises:
+        EngineError: naming the file and the line.
+    """
+    bridge = bridge_of(sender)
+    if bridge is None or bridge.failure is None:
+        return
+    failure, said = bridge.failure, bridge.what_failed()
+    bridge.failure = None
+    if not isinstance(failure, Exception):
+        raise failure
+    raise EngineError(f"flow {flow}: {said} (at {time_s:.6g} s)") from failure

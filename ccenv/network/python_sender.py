@@ -1,0 +1,132 @@
+"""CCAs in plain Python: one object per flow, slow, but with everything that Python has."""
+
+from __future__ import annotations
+
+import copy
+import math
+import traceback
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.network.sender import ClassicSender
+
+STATE_FIELD = "instance"
+
+
+class PythonSender:
+    """Base class of a CCA in plain Python. Override what the CCA reacts to.
+
+    Both engines make one object per flow and call its methods. The engine reads ``cwnd_bytes`` and ``pacing_rate_Bps`` after
+    every call. Keyword parameters of ``__init__`` are the parameters of the sender.
+
+    Attributes:
+        cwnd_bytes: congestion window in bytes, > 0; ten segments at the start (RFC 6928 s.2).
+        pacing_rate_Bps: pacing rate in bytes/s, > 0; infinite: not paced.
+        mss_bytes: segment size in bytes, set before ``on_start``.
+        random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
+
+    The arguments are records of ``ccenv.engine.compiled.signals``: read their fields, do not keep them.
+    """
+
+    cwnd_bytes: float
+    pacing_rate_Bps: float = math.inf
+    mss_bytes: float
+    random: np.random.Generator
+
+    def on_start(self) -> None:
+        """Set the state at the start of the flow."""
+
+    def on_ack(self, ack: Any) -> None:
+        """React to newly acknowledged bytes (``signals.ACK``: now_s, acked_bytes, rtt_s, min_rtt_s, delivery_rate_Bps, ...)."""
+
+    def on_loss(self, loss: Any) -> None:
+        """React to newly found losses (``signals.LOSS``: now_s, lost_bytes, timeout, new_episode, ...)."""
+
+    def on_tick(self, tick: Any) -> None:
+        """React to the passing of time (``signals.TICK``: now_s, dt_s, inflight_bytes, ...)."""
+
+
+class Bridge:
+    """Hands the calls of an engine, which are about records, to one PythonSender object per flow.
+
+    Args:
+        build: returns a new object.
+        source: file of its class, for messages.
+    """
+
+    def __init__(self, build: Callable[[], PythonSender], source: str) -> None:
+        self._build = build
+        self._source = source
+        self._flows: list[PythonSender] = []
+        self.failure: BaseException | None = None
+
+    def init(self, state: Any) -> None:
+        """Make the object of a flow."""
+
+        def start() -> PythonSender:
+            flow = self._build()
+            flow.mss_bytes = float(state.mss_bytes)
+            flow.cwnd_bytes = 10.0 * flow.mss_bytes
+            flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
+            flow.on_start()
+            self._flows.append(flow)
+            return flow
+
+        state[STATE_FIELD] = len(self._flows)
+        self._call(state, start)
+
+    def on_ack(self, state: Any, ack: Any) -> None:
+        """Pass an ACK on."""
+        self._pass(state, "on_ack", ack)
+
+    def on_loss(self, state: Any, loss: Any) -> None:
+        """Pass a loss on."""
+        self._pass(state, "on_loss", loss)
+
+    def on_tick(self, state: Any, tick: Any) -> None:
+        """Pass a tick on."""
+        self._pass(state, "on_tick", tick)
+
+    def copy(self, instance: int) -> int:
+        """Copy an object; return the number of the copy. A flow that has not begun has none yet."""
+        if instance >= len(self._flows):
+            return instance
+        self._flows.append(copy.deepcopy(self._flows[instance]))
+        return len(self._flows) - 1
+
+    def what_failed(self) -> str:
+        """Return file, line and message of the exception that a method raised; empty: none did."""
+        if self.failure is None:
+            return ""
+        own = [frame for frame in traceback.extract_tb(self.failure.__traceback__) if frame.filename == self._source]
+        line = f":{own[-1].lineno}" if own else ""
+        return f"{FilePath(self._source).name}{line}: {type(self.failure).__name__}: {self.failure}"
+
+    def _pass(self, state: Any, method: str, signal: Any) -> None:
+        def react() -> PythonSender:
+            flow = self._flows[int(state[STATE_FIELD])]
+            getattr(flow, method)(signal)
+            return flow
+
+        self._call(state, react)
+
+    def _call(self, state: Any, act: Callable[[], PythonSender]) -> None:
+        """Act for a flow and copy what it asks for; an exception stops the engine through a window that is no number."""
+        if self.failure is not None:
+            state["cwnd_bytes"] = math.nan
+            return
+        try:
+            flow = act()
+            state["cwnd_bytes"], state["pacing_rate_Bps"] = float(flow.cwnd_bytes), float(flow.pacing_rate_Bps)
+        except BaseException as failure:  # an exception cannot pass through compiled code; the engine raises it again
+            self.failure = failure
+            state["cwnd_bytes"] = math.nan
+
+
+def bridge_of(sender: object) -> Bridge | None:
+    """Return the bridge of a sender that is plain Python; None for all others."""
+    owner = getattr(sender.init, "__self__", None) if isinstance(sender, ClassicSender) else None
+    return owner if isinstance(owner, Bridge) else None

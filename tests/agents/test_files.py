@@ -1,0 +1,213 @@
+"""Senders from a user's own Python file: both forms, both engines, what is refused, and who never runs such a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccenv.adversaries import make_adversary
+from ccenv.agents import make_sender
+from ccenv.agents.files import load_sender, python_sender
+from ccenv.benchmarks.cells.players import agent_player, sender_of
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
+from ccenv.network.identity import sender_hash
+from ccenv.network.path import make_path
+from ccenv.network.python_sender import PythonSender
+from ccenv.network.sender import ClassicSender
+from ccenv.simulation import simulate
+
+COMPILED = """
+from ccenv.engine.compiled.signals import state_record
+STATE = state_record("acks")
+def init(state):
+    state.cwnd_bytes, state.pacing_rate_Bps = 10 * state.mss_bytes, float("inf")
+def on_ack(state, ack):
+    state.acks += 1
+    state.cwnd_bytes += state.mss_bytes * ack.acked_bytes / state.cwnd_bytes
+def on_loss(state, loss):
+    if loss.new_episode > 0:
+        state.cwnd_bytes = max(state.mss_bytes, 0.5 * state.cwnd_bytes)
+def on_tick(state, tick):
+    pass
+"""
+PLAIN = """
+import ccenv
+class Plain(ccenv.PythonSender):
+    def __init__(self, increase=1.0):
+        self.increase = increase
+    def on_ack(self, ack):
+        self.cwnd_bytes += self.increase * self.mss_bytes * ack.acked_bytes / self.cwnd_bytes
+    def on_loss(self, loss):
+        if loss.new_episode > 0:
+            self.cwnd_bytes = max(self.mss_bytes, 0.5 * self.cwnd_bytes)
+"""
+
+
+def write(folder: Path, text: str, name: str = "mine.py") -> str:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def per_packet(sender: str, duration_s: float = 4.0) -> Any:
+    flows = [{"sender": sender, "rtt_ms": 20}, {"sender": sender, "rtt_ms": 30, "start_s": 0.5}]
+    return simulate({"links": [{"rate_mbps": 12, "buffer_bdp": 1}], "flows": flows, "duration_s": duration_s})
+
+
+class Wrapped(PythonSender):
+    """A classic CCA's plain functions, called from Python."""
+
+    def __init__(self, name: str) -> None:
+        self._cca: Any = make_sender(name)
+
+    def _record(self) -> Any:
+        state = np.zeros(1, self._cca.state).view(np.recarray)[0]
+        for name, value in self._cca.parameters.items():
+            state[name] = value
+        state.mss_bytes = self.mss_bytes
+        return state
+
+    def _take(self) -> None:
+        self.cwnd_bytes, self.pacing_rate_Bps = float(self._state.cwnd_bytes), float(self._state.pacing_rate_Bps)
+
+    def on_start(self) -> None:
+        self._state = self._record()
+        self._cca.init(self._state)
+        self._take()
+
+    def on_ack(self, ack: Any) -> None:
+        self._cca.on_ack(self._state, ack)
+        self._take()
+
+    def on_loss(self, loss: Any) -> None:
+        self._cca.on_loss(self._state, loss)
+        self._take()
+
+    def on_tick(self, tick: Any) -> None:
+        self._cca.on_tick(self._state, tick)
+        self._take()
+
+
+def curve_run(senders: list[ClassicSender], steps: int = 300) -> np.ndarray:
+    path = make_path(link_rate_mbps=12, rtt_ms=20, jitter_ms=20, buffer_bdp=2, n_flows=len(senders))
+    engine = CurveEngine([path], model="ccac", senders=senders, adversary=make_adversary("uniform"), record=True)
+    engine.advance(steps)
+    trace = engine.trace(0)
+    return np.concatenate([trace.A, trace.S, trace.cwnd_bytes], axis=1)
+
+
+@pytest.mark.parametrize("name", ["reno", "vegas", "copa"])
+def test_a_cca_in_plain_python_is_the_compiled_one_bit_for_bit(name: str) -> None:
+    compiled: Any = make_sender(name)
+    plain = python_sender(Wrapped, {"name": name})
+    np.testing.assert_array_equal(curve_run([compiled, compiled]), curve_run([plain, plain]))
+
+
+def test_per_packet_plain_python_and_compiled_agree_bit_for_bit(tmp_path: Path) -> None:
+    compiled, plain = per_packet(write(tmp_path, COMPILED)), per_packet(write(tmp_path, PLAIN, "plain.py"))
+    for name in compiled.flow_log.dtype.names:
+        np.testing.assert_array_equal(compiled.flow_log[name], plain.flow_log[name])
+    assert compiled.summary()["links"][0]["utilisation"] > 0.8
+
+
+def test_parameters_and_attributes(tmp_path: Path) -> None:
+    file = write(tmp_path, PLAIN)
+    slow, fast = per_packet(f"{file}:Plain:increase=0.2"), per_packet(f"{file}:Plain:increase=3")
+    assert slow.flow_log["sent_bytes"][200, 0] < fast.flow_log["sent_bytes"][200, 0]
+    assert load_sender(f"{file}:Plain:increase=3").name == "mine.Plain:increase=3"
+
+
+def test_a_snapshot_holds_the_state_of_plain_python() -> None:
+    path = make_path(link_rate_mbps=12, rtt_ms=20, jitter_ms=20, buffer_bdp=2)
+    engine = CurveEngine([path] * 2, model="ccac", senders=[python_sender(Wrapped, {"name": "cubic"})])
+    engine.advance(200)
+    kept = engine.snapshot()
+    ends = []
+    for _ in range(2):
+        engine.advance(200)
+        ends.append(engine.flow("A"))
+        engine.restore(kept)
+    np.testing.assert_array_equal(*ends)
+    engine.advance(200)
+    engine.restore(kept, np.array([1]))
+    engine.advance(200)
+    assert engine.flow("A")[0, 0] > engine.flow("A")[1, 0] == ends[0][1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (", r"mine\.py:1: SyntaxError"),
+        ("\nimport no_such_module_at_all", r"mine\.py:2: ModuleNotFoundError"),
+        ("a = 1", "defines no sender"),
+        (PLAIN + "class Second(Plain):\n    pass\n", "several senders"),
+        ("def sender():\n    return 3", "returned 'int', not a sender"),
+        ("def sender():\n    raise KeyError('k')", "KeyError"),
+        ("sender = 'reno'", "defines no sender"),
+    ],
+)
+def test_a_file_that_defines_no_sender_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_sender(write(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_names_have_suggestions(tmp_path: Path) -> None:
+    file = write(tmp_path, PLAIN)
+    with pytest.raises(InputError, match="Did you mean 'Plain'"):
+        load_sender(f"{file}:Plian")
+    with pytest.raises(InputError, match=r"unknown parameter 'increas'\. Did you mean 'increase'"):
+        load_sender(f"{file}:Plain:increas=2")
+    with pytest.raises(InputError, match="name of a registered agent"):
+        load_sender(write(tmp_path, PLAIN, "cubic.py"))
+    with pytest.raises(InputError, match="No such file"):
+        load_sender(str(tmp_path / "absent.py"))
+
+
+@pytest.mark.parametrize("method", ["on_start", "on_ack", "on_loss", "on_tick"])
+def test_an_exception_ends_the_run_with_file_and_line(method: str, tmp_path: Path) -> None:
+    arguments = "self" if method == "on_start" else "self, signal"
+    text = f"{PLAIN}\n    def {method}({arguments}):\n        raise RuntimeError('of mine')\n"
+    line = text[: text.index("raise")].count("\n") + 1
+    file = write(tmp_path, text)
+    with pytest.raises(EngineError, match=rf"mine\.py:{line}: RuntimeError: of mine"):
+        per_packet(file)
+    with pytest.raises(EngineError, match=rf"mine\.py:{line}: RuntimeError: of mine"):
+        curve_run([load_sender(file), load_sender(file)], 3000)  # type: ignore[list-item]
+
+
+def test_a_window_that_is_no_number_names_the_sender(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="sender"):
+        per_packet(write(tmp_path, PLAIN + "\n    def on_tick(self, tick):\n        self.cwnd_bytes = float('nan')\n"))
+    with pytest.raises(EngineError, match="could not convert string"):
+        per_packet(write(tmp_path, PLAIN + "\n    def on_tick(self, tick):\n        self.cwnd_bytes = 'many'\n"))
+
+
+def test_ctrl_c_goes_through(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        per_packet(write(tmp_path, PLAIN + "\n    def on_tick(self, tick):\n        raise KeyboardInterrupt\n"))
+
+
+def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
+    file = write(tmp_path, COMPILED)
+    player = agent_player(file, code=True)
+    assert player.kind == "file"
+    assert sender_hash(sender_of(player)) == player.sha256
+    write(tmp_path, COMPILED.replace("0.5", "0.6"))
+    assert agent_player(file, code=True).sha256 != player.sha256
+    with pytest.raises(InputError, match="changed while the benchmark ran"):
+        sender_of(player)
+
+
+def test_data_never_runs_a_file(tmp_path: Path) -> None:
+    file = write(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n{PLAIN}")
+    for build in (make_sender, agent_player):
+        with pytest.raises(UnknownNameError):
+            build(file)
+    with pytest.raises(CcenvError):
+        make_sender(f"lambda_proxy:inner={file}")
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,116 @@
+"""Senders side by side: figures, table, picture, failures, units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.comparison import Comparison, compare
+from ccenv.errors import InputError
+from ccenv.simulation import simulate
+from ccenv.units import buffer_bytes, rate_Bps, time_s
+
+SMALL = {"rate": "12mbps", "rtt": "20ms", "duration": "4s"}
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    bad = tmp_path_factory.mktemp("files") / "bad.py"
+    bad.write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
+    return compare(["reno", str(bad), "copa"], flows=2, against="cubic", **SMALL)  # type: ignore[arg-type]
+
+
+def test_a_row_says_what_the_run_gives(comparison: Comparison) -> None:
+    row, result = comparison.rows[0], comparison.results[0]
+    assert result is not None
+    summary = result.summary()
+    rates = [flow["throughput_mbps"] for flow in summary["flows"]]
+    assert row.throughput_mbps == pytest.approx(sum(rates[:2]))
+    assert row.utilisation == summary["links"][0]["utilisation"]
+    assert row.share == pytest.approx(sum(rates[:2]) / 2 / 4)
+    assert row.jain == pytest.approx(sum(rates[:2]) ** 2 / (2 * sum(rate**2 for rate in rates[:2])))
+    again = simulate(comparison.setting.scenario("reno")).summary()
+    assert again["flows"] == summary["flows"]
+
+
+def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison) -> None:
+    assert "bad.py:4: ZeroDivisionError" in comparison.rows[1].error
+    assert comparison.rows[1].utilisation is None
+    assert [row.error for row in comparison.rows[::2]] == ["", ""]
+
+
+def test_table_frame_and_page(comparison: Comparison) -> None:
+    frame = comparison.to_frame()
+    assert list(frame.index) == ["reno", "bad", "copa"]
+    assert "worst_utilisation" not in frame.columns
+    assert frame.loc["reno", "share"] == comparison.rows[0].share
+    page = comparison._repr_html_()
+    assert page.count("<tr>") == 4
+    assert "<svg" in page
+    assert repr(comparison) == ("Comparison(reno, bad, copa on 12 Mbit/s, 20 ms, buffer 1 BDP, 2 flows each, against cubic, 4 s)")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_equal_runs_make_equal_pictures(comparison: Comparison, suffix: str, tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}{suffix}" for n in "ab"]
+    for file in files:
+        comparison.plot(file)
+    first, second = (file.read_bytes() for file in files)
+    assert first == second
+    assert len(first) > 5_000
+
+
+def test_processes_give_the_same(comparison: Comparison) -> None:
+    again = compare(["reno", "copa"], flows=2, against="cubic", jobs=2, **SMALL)  # type: ignore[arg-type]
+    assert again.rows == comparison.rows[::2]
+
+
+def test_the_worst_case_is_legal_and_below_the_nominal_one() -> None:
+    row = compare(["copa"], adversary="legal", attack_flow_steps=2_000_000, **SMALL).rows[0]  # type: ignore[arg-type]
+    assert row.worst_utilisation is not None
+    assert row.utilisation is not None
+    assert row.worst_utilisation < 0.3 < row.utilisation
+
+
+def test_units() -> None:
+    assert rate_Bps("50mbps") == rate_Bps("50 Mbit/s") == rate_Bps(50) == rate_Bps("50") == 6.25e6
+    assert rate_Bps("1gbps") == 1.25e8
+    assert time_s("40ms") == time_s(40, plain="ms") == time_s("0.04") == 0.04
+    assert time_s("2min") == 120.0
+    assert buffer_bytes("1.5bdp", 1000, 1500) == buffer_bytes(1.5, 1000, 1500) == 1500
+    assert buffer_bytes("100packets", 1000, 1500) == 150_000
+    assert buffer_bytes("250kB", 1000, 1500) == 250_000
+    assert buffer_bytes("inf", 1000, 1500) == float("inf")
+
+
+@pytest.mark.parametrize(
+    "value", ["", "fast", "50mph", "-3mbps", "0", "nan", "inf", "1e400mbps", "5 5mbps", True, None, "9" * 5000]
+)
+def test_what_is_no_rate_is_one_line(value: object) -> None:
+    with pytest.raises(InputError) as caught:
+        rate_Bps(value)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cubi"], "Did you mean 'cubic'"),
+        (["cubic", "cubic"], "given twice"),
+        (["cubic", "--rate", "50mpbs"], "unknown unit 'mpbs'"),
+        (["cubic", "--flows", "0"], "1 to 64"),
+        (["cubic", "--loss", "1"], "below 1"),
+        (["cubic", "--adversary", "evil"], "'legal' is allowed"),
+        (["cubic", "-o", "figure.gif"], ".png, .svg, .pdf"),
+        (["cubic", "--against", "copaa"], "Did you mean 'copa'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code = main(["compare", *arguments, "--duration", "1s"])
+    said = capsys.readouterr().err.strip()
+    assert code in (1, 2)
+    assert message in said
+    assert said.count("\n") == 0
