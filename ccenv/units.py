@@ -1,53 +1,82 @@
-"""Quantities as people write them: ``50mbps``, ``40ms``, ``1.5bdp``, ``20Msteps``. Inside ccenv all is in bytes and seconds."""
+"""Quantities as people write them: ``50mbps``, ``40ms``, ``1.5bdp``, ``20Msteps``."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ccenv.errors import InputError, did_you_mean, shown
-from ccenv.foreign.numbers import float_of
+from ccenv.errors import InputError, shown
 
-_QUANTITY = re.compile(r"\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?|inf)\s*([A-Za-z/]*)\s*", re.ASCII)
-
-RATES: Mapping[str, float] = {"bps": 0.125, "kbps": 125.0, "mbps": 125e3, "gbps": 125e6}
-"""Unit of a rate -> bytes/s; ``Mbit/s`` is read as ``mbps``."""
-TIMES: Mapping[str, float] = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""Unit of a time -> seconds."""
+_NUMBER = re.compile(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|inf)\s*([a-z/]*)\s*", re.IGNORECASE | re.ASCII)
+_LONGEST = 64  # characters of a quantity
 
 
-def rate_Bps(value: str | float, what: str = "rate") -> float:
-    """Return a rate in bytes/s; a plain number is in Mbit/s. Raises InputError unless it is finite and above 0."""
-    return _positive(value, {**RATES, "": RATES["mbps"]}, what, "50mbps")
+@dataclass(frozen=True)
+class Units:
+    """Units of one kind of quantity; large and small letters are the same, ``mbps`` is ``Mbit/s``.
+
+    Attributes:
+        factors: unit -> its size in the unit that the caller gets.
+        plain: unit of a number without one.
+        whole: only whole numbers make sense.
+        infinite: ``inf`` is allowed.
+    """
+
+    factors: dict[str, float]
+    plain: str
+    whole: bool = False
+    infinite: bool = False
 
 
-def time_s(value: str | float, what: str = "time", *, plain: str = "s") -> float:
-    """Return a time in seconds; a plain number is in the unit ``plain``. Raises InputError unless it is finite and above 0."""
-    return _positive(value, {**TIMES, "": TIMES[plain]}, what, "40ms")
+_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+SECONDS = Units(_TIMES, "s")
+"""To seconds; a plain number is in seconds."""
+SECONDS_OF_MS = Units(_TIMES, "ms")
+"""To seconds; a plain number is in ms."""
+MBPS = Units({"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}, "Mbit/s")
+"""To Mbit/s."""
+STEPS = Units({"steps": 1.0, "ksteps": 1e3, "Msteps": 1e6}, "steps", whole=True)
+"""Engine steps of flows."""
 
 
-def buffer_bytes(value: str | float, bdp_bytes: float, mss_bytes: float, what: str = "buffer") -> float:
-    """Return a buffer in bytes; a plain number is in bandwidth-delay products. Raises InputError unless it is above 0."""
-    units = {"bdp": bdp_bytes, "": bdp_bytes, "packets": mss_bytes, "b": 1.0, "kb": 1e3, "mb": 1e6}
-    return _positive(value, units, what, "1bdp", infinite=True)
+def buffer_units(bdp_bytes: float, mss_bytes: float) -> Units:
+    """Return the units of a buffer, to bytes; a plain number is in bandwidth-delay products."""
+    return Units({"bdp": bdp_bytes, "packets": mss_bytes, "B": 1.0, "kB": 1e3, "MB": 1e6}, "bdp", infinite=True)
 
 
-def _positive(value: str | float, units: Mapping[str, float], what: str, example: str, infinite: bool = False) -> float:
-    number, unit = _parts(value, what, example)
-    if unit not in units:
-        known = [name for name in units if name]
-        raise InputError(f"{what} {shown(value)}: unknown unit {shown(unit)}.{did_you_mean(unit, known)}")
-    if not number > 0 or (math.isinf(number) and not infinite):
-        raise InputError(f"{what} is {shown(value)}; it must be above 0{'' if infinite else ' and finite'}, such as {example}")
-    return number * units[unit]
+def quantity(what: str, given: str | float, units: Units) -> float:
+    """Return a value in the unit of factor 1.
+
+    Args:
+        what: for the message, such as ``--budget``.
+        given: a number >= 0, with or without a unit: ``"10s"``, ``"500 ms"``, ``"10"``, ``10``.
+        units: what is allowed.
+
+    Returns:
+        float: an int where only whole numbers make sense.
+
+    Raises:
+        InputError: one line with what it is, the value seen and what is allowed.
+    """
+    text = str(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else ""
+    match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
+    factors = {name.lower(): factor for name, factor in units.factors.items()}
+    unit = (match[2].lower().replace("bps", "bit/s") or units.plain.lower()) if match else ""
+    if match and unit in factors:
+        value = float(match[1]) * factors[unit]
+        if (math.isfinite(value) or (units.infinite and match[1].lower() == "inf")) and (not units.whole or value == int(value)):
+            return int(value) if units.whole else value
+    number = "a whole number" if units.whole else "a number"
+    raise InputError(
+        f"{what} is {shown(given)}; allowed: {number} of at least 0 with a unit of {', '.join(units.factors)}; "
+        f"without a unit it is in {units.plain}"
+    )
 
 
-def _parts(value: str | float, what: str, example: str) -> tuple[float, str]:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value), ""
-    found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise InputError(f"{what} is {shown(value)}; a number with a unit is needed, such as {example}")
-    number = math.inf if found[1] == "inf" else float_of(found[1], what)
-    return number, found[2].lower().replace("bit/s", "bps").replace("byte", "b").removesuffix("bytes")
+def positive(what: str, given: str | float, units: Units) -> float:
+    """Return a quantity as :func:`quantity` does. Raises InputError also for 0."""
+    value = quantity(what, given, units)
+    if value <= 0:
+        raise InputError(f"{what} is {shown(given)}; it must be above 0")
+    return value

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.options import STEPS, fresh_option, out_option, quantity_option, rate_option
+from ccenv.cli.options import fresh_option, out_option, quantity_option, rate_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.units import STEPS
 
 if TYPE_CHECKING:
     from ccenv.attack import AttackResult

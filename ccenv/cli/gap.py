@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ccenv.cli.options import STEPS, out_option, quantity_option, seconds_option
+from ccenv.cli.options import out_option, quantity_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text, to_plain
+from ccenv.units import STEPS
 
 DEFAULT = (
     *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),

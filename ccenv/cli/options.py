@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from ccenv.errors import InputError, shown
-
-_NUMBER = re.compile(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*([A-Za-z/]*)\s*", re.IGNORECASE)
+from ccenv.units import MBPS, SECONDS, Units, quantity
 
 # What people call an option elsewhere -> what every command of ccenv calls it.
 _OTHER_WORDS = {
@@ -25,53 +20,6 @@ _OTHER_WORDS = {
     "--rate-mbps": "--rate",
     "--link-rate-mbps": "--rate",
 }
-
-
-@dataclass(frozen=True)
-class Units:
-    """Units of one kind of quantity.
-
-    Attributes:
-        factors: unit -> its size in the unit that the command takes.
-        plain: unit of a number without one; its factor is 1.
-        whole: only whole numbers make sense.
-    """
-
-    factors: dict[str, float]
-    plain: str
-    whole: bool = False
-
-
-SECONDS = Units({"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}, "s")
-MBPS = Units({"kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}, "Mbit/s")
-STEPS = Units({"steps": 1.0}, "steps", whole=True)
-
-
-def quantity(option: str, given: str | float, units: Units) -> float:
-    """Return a value in the plain unit.
-
-    Args:
-        option: for the message, such as ``--budget``.
-        given: a number >= 0, with or without a unit: ``"10s"``, ``"500 ms"``, ``"10"``.
-        units: what is allowed.
-
-    Returns:
-        float: an int where only whole numbers make sense.
-
-    Raises:
-        InputError: one line with the option, the value seen and what is allowed.
-    """
-    match = _NUMBER.fullmatch(str(given))
-    unit = (match[2] or units.plain) if match else ""
-    if match and unit in units.factors:
-        value = float(match[1]) * units.factors[unit]
-        if math.isfinite(value) and (not units.whole or value == int(value)):
-            return int(value) if units.whole else value
-    number = "a whole number" if units.whole else "a number"
-    raise InputError(
-        f"{option} is {shown(str(given))}; allowed: {number} of at least 0 with a unit of {', '.join(units.factors)}; "
-        f"without a unit it is in {units.plain}"
-    )
 
 
 def quantity_option(option: str, units: Units, help: str) -> Any:

@@ -15,7 +15,7 @@ from ccenv.agents.files import load_sender
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
 from ccenv.simulation import Result, simulate
-from ccenv.units import buffer_bytes, rate_Bps, time_s
+from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, buffer_units, positive
 from ccenv.workers import Workers
 
 WARMUP_SHARE = 0.25  # of the run, left out of the averages
@@ -216,9 +216,9 @@ def compare(
         raise InputError(f"adversary is {adversary!r}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
-    link_Bps, seconds = rate_Bps(rate), time_s(rtt, "rtt", plain="ms")
-    room_bytes = buffer_bytes(buffer, link_Bps * seconds, DEFAULT_MSS_BYTES)
-    setting = Setting(link_Bps, seconds, room_bytes, flows, against, loss_rate, time_s(duration, "duration"), seed)
+    link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
+    room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
+    setting = Setting(link_Bps, rtt_s, room_bytes, flows, against, loss_rate, positive("duration", duration, SECONDS), seed)
     steps = attack_flow_steps if adversary else 0
     with Workers(jobs) as workers:
         waiting = [workers.submit(_run, spec, setting, steps) for spec in senders]

@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from ccenv.cli.main import GROUPS, build_app, main
-from ccenv.cli.options import MBPS, SECONDS, STEPS, quantity
 from ccenv.errors import InputError
+from ccenv.units import MBPS, SECONDS, STEPS, quantity
 
 OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "--duration-s", "--rate-mbps", "--link-rate-mbps"}
 
