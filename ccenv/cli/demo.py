@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 import shutil
 import subprocess
@@ -16,13 +15,14 @@ from typing import Annotated, Any
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_text
+from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
-from ccenv.foreign import parse_json, read_json
+from ccenv.foreign import parse_json
 from ccenv.interrupts import end_with_parent
 
 STAGES = "stages.json"
-FORMAT = "ccenv-demo"
+FORMAT = Format("ccenv-demo", 1, "a stage file of ccenv demo", "format_version", older="--fresh starts anew")
 _EXTRAS = (("stable_baselines3", "train"), ("torch", "train"), ("z3", "verify"), ("jinja2", "board"))
 _INTERRUPTED = 130
 
@@ -173,7 +173,7 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
             "seconds": round(time.perf_counter() - started, 1),
             "result": stage.tell(result),
         }
-        _save(out, done)
+        FORMAT.write(out / STAGES, {"stages": done})
         say(f"      {done[stage.name]['result']} ({done[stage.name]['seconds']} s)")
         report.append({**done[stage.name], "name": stage.name, "kept": False})
         page = result.get("index", page)
@@ -205,17 +205,12 @@ def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
         shutil.rmtree(out)
     make_folder(out)
     if not file.is_file():
-        _save(out, {})
+        FORMAT.write(file, {"stages": {}})
         return {}
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("stages"), dict):
-        raise InputError(f"{file}: not a stage file of ccenv demo; --fresh starts anew")
+    data = FORMAT.read(file)
+    if not isinstance(data.get("stages"), dict):
+        raise InputError(f"{file}: not {FORMAT.what}; --fresh starts anew")
     return dict(data["stages"])
-
-
-def _save(out: Path, done: dict[str, dict[str, Any]]) -> None:
-    text = json_module.dumps({"format": FORMAT, "format_version": 1, "stages": done}, indent=1)
-    write_atomic(out / STAGES, (text + "\n").encode())
 
 
 def command(

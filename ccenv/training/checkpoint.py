@@ -7,7 +7,6 @@ previous checkpoint or the new one, never half of one.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -15,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.learned.tensors import TYPES, read_typed
+from ccenv.document import Format
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
-from ccenv.foreign import is_finite, is_version, read_bounded, read_json, resolve_inside, shown
+from ccenv.foreign import is_finite, is_version, read_bounded, resolve_inside, shown
 
-FORMAT, VERSION = "ccenv-checkpoint", 4
+FORMAT = Format("ccenv-checkpoint", 4, "a checkpoint", older="--restart discards it", indent=2)
 STATE = "state.json"
 MAX_TENSOR_BYTES = 2 << 30  # memories of off-policy learners are the largest part
 
@@ -54,8 +54,6 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
     name = f"iteration-{state.iteration}.safetensors"
     write_atomic(folder / name, content)
     card = {
-        "format": FORMAT,
-        "version": VERSION,
         "observation_version": OBSERVATION_VERSION,
         "iteration": state.iteration,
         "seconds": state.seconds,
@@ -64,7 +62,7 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
         "tensors": name,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
-    write_atomic(folder / STATE, (json.dumps(card, indent=2) + "\n").encode())
+    FORMAT.write(folder / STATE, card)
     for old in folder.glob("iteration-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
@@ -79,11 +77,9 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     card_file = folder / STATE
     if not card_file.is_file():
         return None
-    card = read_json(card_file)
+    card = FORMAT.read(card_file)
     number = (int, float)
     wanted = {"iteration": int, "seconds": number, "cpu_seconds": number, "marks": dict, "tensors": str, "sha256": str}
-    if not isinstance(card, dict) or card.get("format") != FORMAT or not is_version(card.get("version"), VERSION):
-        raise InputError(f"{card_file}: not a checkpoint of format {FORMAT!r} version {VERSION}")
     for key, kind in wanted.items():
         if not isinstance(card.get(key), kind) or isinstance(card[key], bool):  # type: ignore[arg-type]
             raise InputError(f"{card_file}: {key!r} is missing or of a wrong type")

@@ -7,7 +7,6 @@ policies as ccenv's files and cannot be resumed.
 from __future__ import annotations
 
 import csv
-import json
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from pydantic import Field, model_validator
 
 from ccenv.cluster import start_ray
 from ccenv.config import StrictModel
+from ccenv.document import json_bytes
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.errors import CcenvError, InputError, require_extra
@@ -168,7 +168,7 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
     own, common, duel = _evaluate(config, folder)
     result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel)
     record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash()]}
-    write_atomic(folder / "run.json", (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    write_atomic(folder / "run.json", json_bytes(record, indent=2))
     return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable
@@ -10,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from ccenv.document import Format, plain
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
-from ccenv.foreign import is_version, read_json
+from ccenv.foreign import read_json
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
 Player = MlpSender | MlpAdversary
-FORMAT, VERSION = "ccenv-run", 2
+FORMAT = Format("ccenv-run", 2, "a record of a training run", older="--restart trains it again", indent=2)
 RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
 
 
@@ -285,8 +285,6 @@ class _Record:
         self._file = folder / RECORD
         self._now = now
         self._data: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
             "name": config.name,
             "seed": config.seed,
             "versions": versions(),
@@ -298,18 +296,7 @@ class _Record:
 
     def write(self, status: str, **more: Any) -> None:
         """Write the record with a status."""
-        data = {**self._data, "status": status, "written": self._now(), **more}
-        write_atomic(self._file, (json.dumps(_without_nan(data), indent=2, allow_nan=False) + "\n").encode())
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
+        FORMAT.write(self._file, plain({**self._data, "status": status, "written": self._now(), **more}))
 
 
 def read_code(folder: FilePath) -> list[str]:
@@ -330,8 +317,4 @@ def read_record(folder: FilePath) -> dict[str, Any]:
     Raises:
         InputError: if there is none, or not one of this format.
     """
-    file = FilePath(folder) / RECORD
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
-        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
-    return data
+    return FORMAT.read(FilePath(folder) / RECORD)

@@ -229,9 +229,9 @@ def _checkpoint_card(content: bytes, folder: Path) -> object:
 
 
 def _checkpoint_seed() -> list[bytes]:
-    from ccenv.training.checkpoint import FORMAT, OBSERVATION_VERSION, VERSION
+    from ccenv.training.checkpoint import FORMAT, OBSERVATION_VERSION
 
-    card = {"format": FORMAT, "version": VERSION, "observation_version": OBSERVATION_VERSION, "iteration": 3, "seconds": 1.5}
+    card = {**FORMAT.head, "observation_version": OBSERVATION_VERSION, "iteration": 3, "seconds": 1.5}
     card |= {"cpu_seconds": 2.5, "marks": {"best": 0.5}, "tensors": "iteration-3.safetensors"}
     return [json.dumps(card | {"sha256": hashlib.sha256(tensor_file(TENSORS)).hexdigest()}).encode()]
 

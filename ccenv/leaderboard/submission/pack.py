@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -18,10 +17,9 @@ from ccenv.agents.learned import POLICY
 from ccenv.agents.learned.tensors import tensor_file
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
-from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, VERSION, short_name
+from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
-from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
@@ -82,8 +80,6 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
     payload = _payload(spec)
     file = PAYLOAD[payload.kind]
     document = {
-        "format": FORMAT,
-        "format_version": VERSION,
         "kind": payload.kind,
         "name": card.name or (payload.name if re.fullmatch(NAME, payload.name) else short_name(payload.name)),
         "author": card.author,
@@ -96,20 +92,16 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
         "training": card.training or {},
         "files": {file: hashlib.sha256(payload.content).hexdigest()},
     }
-    files = {file: payload.content, DOCUMENT: _text(document)}
+    files = {file: payload.content, DOCUMENT: FORMAT.content(document)}
     # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
     parse_submission(files, str(out))
     if key is not None:
-        files[DOCUMENT] = _text({**document, "signed_with": fingerprint_of(key)})
+        files[DOCUMENT] = FORMAT.content({**document, "signed_with": fingerprint_of(key)})
         files[SIGNATURE] = signature_of(files[DOCUMENT], key)
     _make_room(out)
     for name, content in files.items():
         write_atomic(out / name, content)
     return read_submission(out), payload.change
-
-
-def _text(document: dict[str, Any]) -> bytes:
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _payload(spec: str) -> _Payload:
@@ -181,13 +173,8 @@ def _adversary_payload(spec: str) -> _Payload:
     if not isinstance(adversary, ScriptedAdversary):
         raise InputError(f"{spec!r} has no moves of its own that could be handed in")
     name, _, rest = spec.partition(":")
-    document = {
-        "format": SCRIPTED_FORMAT,
-        "version": SCRIPTED_VERSION,
-        "name": name,
-        "parameters": parse_parameters(rest),
-    }
-    return _Payload("scripted", short_name(spec), (json.dumps(document, indent=2) + "\n").encode())
+    content = SCRIPTED_FORMAT.content({"name": name, "parameters": parse_parameters(rest)})
+    return _Payload("scripted", short_name(spec), content)
 
 
 def _make_room(out: FilePath) -> None:

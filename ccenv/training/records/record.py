@@ -5,7 +5,6 @@ Every number says where it is from: scores their world and set of paths, worst c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
@@ -13,10 +12,9 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from ccenv.attack import attack, scene_set
+from ccenv.document import Format
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.files import write_atomic
-from ccenv.foreign import is_version, read_json
 from ccenv.provenance import CELL_SOURCES, machine, source_hash, versions
 from ccenv.training.config import TrainConfig
 from ccenv.training.scenes import seen
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from ccenv.training.rllib import RllibConfig, RllibResult
     from ccenv.training.run import Result
 
-FORMAT, VERSION = "ccenv-learning-record", 2
+FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
 ATTACK = ("corners", "cem")
 ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
 ATTACK_FLOW_STEPS = 4_000_000
@@ -100,7 +98,7 @@ def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:
     data = read_data(file)
     data["runs"][key] = entry
     data |= {"versions": versions(), "machine": machine()}
-    write_atomic(file, (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    FORMAT.write(file, data)
 
 
 def check_record(file: FilePath) -> None:
@@ -116,12 +114,7 @@ def check_record(file: FilePath) -> None:
 
 def read_data(file: FilePath) -> dict[str, Any]:
     """Read a record; an empty one if there is no file."""
-    if not file.is_file():
-        return {"format": FORMAT, "version": VERSION, "runs": {}}
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
-        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
-    return data
+    return FORMAT.read(file) if file.is_file() else {**FORMAT.head, "runs": {}}
 
 
 def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:

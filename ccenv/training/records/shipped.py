@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
@@ -10,7 +9,7 @@ from typing import Any
 
 from ccenv.agents import make_sender
 from ccenv.config import shipped_names, validate
-from ccenv.document import hash_of, plain
+from ccenv.document import hash_of, json_bytes, plain
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.files import locked, make_folder, write_atomic
@@ -97,7 +96,7 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
         return dict(known["entry"])
     outdated = file.is_file() and (not isinstance(known, dict) or known.get("key") != key)
     entry = _trained(name, given, own, outdated)
-    write_atomic(file, (json.dumps(asked | {"entry": entry}, indent=1, allow_nan=False) + "\n").encode())
+    write_atomic(file, json_bytes(asked | {"entry": entry}))
     return entry
 
 
