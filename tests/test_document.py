@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.adversaries.learned import NETWORKS, load_adversary, save_adversary
+from ccenv.adversaries.learned.zoo import FOLDER as NETWORKS_FOLDER
+from ccenv.agents.learned import load_policy, policy_notes, save_policy
 from ccenv.agents.learned.zoo import FOLDER
 from ccenv.benchmarks.run.records import FORMAT as BENCH_RECORD
 from ccenv.distill.records.record import FORMAT as DISTILLATION_RECORD
@@ -100,6 +103,17 @@ SHIPPED = [
 @pytest.mark.parametrize(("form", "file"), SHIPPED, ids=[f"{file.parent.name}-{file.stem}" for _, file in SHIPPED])
 def test_a_shipped_document_written_again_is_the_same_file(form: Format, file: Path) -> None:
     assert form.content(form.read(file)) == file.read_bytes()
+
+
+def test_cards_of_the_zoo_written_again_are_the_same_files(tmp_path: Path) -> None:
+    for name in ("learned_nominal", "learned_robust", "learned_low_delay"):
+        save_policy(tmp_path / name, load_policy(FOLDER / name), policy_notes(FOLDER / name))
+        for suffix in (".json", ".safetensors"):
+            assert (tmp_path / f"{name}{suffix}").read_bytes() == (FOLDER / f"{name}{suffix}").read_bytes()
+    for file in sorted(NETWORKS_FOLDER.glob("*.json")):
+        save_adversary(tmp_path / file.stem, load_adversary(file), NETWORKS.read_card(file).notes)
+        for suffix in (".json", ".safetensors"):
+            assert (tmp_path / f"{file.stem}{suffix}").read_bytes() == file.with_suffix(suffix).read_bytes()
 
 
 def test_there_are_shipped_documents_of_every_kind() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.learned.tensors import TYPES, read_typed
 from ccenv.document import Format
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.foreign import is_finite, is_version, read_bounded, resolve_inside, shown
+from ccenv.network.tensors import TYPES, read_typed
 
 FORMAT = Format("ccenv-checkpoint", 4, "a checkpoint", older="--restart discards it", indent=2)
 STATE = "state.json"

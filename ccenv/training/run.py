@@ -13,7 +13,7 @@ from ccenv.document import Format, plain
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
 from ccenv.foreign import read_json
-from ccenv.network.adversary import MlpAdversary
+from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.config import TrainConfig, read_config
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ccenv.training.learner import Learner
 
 CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
-Player = MlpSender | MlpAdversary
 FORMAT = Format("ccenv-run", 2, "a record of a training run", older="--restart trains it again", indent=2)
 RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
 
@@ -162,7 +161,7 @@ def _alone(config: TrainConfig) -> bool:
     return config.trains == "sender" and len(config.environment.senders) == 1
 
 
-def read_best(folder: FilePath, config: TrainConfig) -> Player:
+def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer:
     """Read the policy that the select set of paths chose."""
     if config.trains == "sender":
         from ccenv.agents.learned import load_policy
@@ -238,7 +237,7 @@ def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def evaluate_player(config: TrainConfig, player: Player, n_paths: int, path_set: PathSet) -> Evaluation:
+def evaluate_player(config: TrainConfig, player: LearnedPlayer, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
     if isinstance(player, MlpSender):
         return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
@@ -249,7 +248,7 @@ def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    player: Player,
+    player: LearnedPlayer,
     status: str,
     result: Result | None = None,
 ) -> None:
@@ -264,7 +263,7 @@ def _save(
     _save_player(folder, config, player, notes)
 
 
-def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: dict[str, Any]) -> None:
+def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
     if isinstance(player, MlpSender):
         from ccenv.agents.learned import save_policy

@@ -19,7 +19,7 @@ from record_targets import RECORD_TARGETS
 from target import Read, Target
 
 from ccenv import foreign
-from ccenv.agents.learned.tensors import TYPES, read_typed, tensor_file
+from ccenv.network.tensors import TYPES, read_typed, tensor_file
 from ccenv.simulation.scenario import load_scenario
 
 CONFIGS = Path(foreign.__file__).parents[1] / "configs"

@@ -33,7 +33,6 @@ from submission_folders import (
     with_file,
 )
 
-from ccenv.agents.learned.tensors import tensor_file
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
@@ -42,6 +41,7 @@ from ccenv.leaderboard.store.schema import RECORDS
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import submit_folder
+from ccenv.network.tensors import tensor_file
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, we
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
 from ccenv.agents.learned import save_policy
-from ccenv.agents.learned.tensors import tensor_file
 from ccenv.cli.main import main
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
@@ -35,6 +34,7 @@ from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.weights import GRID, quantised
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.tensors import tensor_file
 from ccenv.smt.network.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"

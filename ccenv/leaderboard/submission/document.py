@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ccenv.agents.learned import MAX_LAYERS, MAX_WIDTH
+from ccenv.agents.learned import MAX_WIDTH
 from ccenv.config import StrictModel
 from ccenv.document import Format
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.foreign import STRANGER
 from ccenv.leaderboard.submission.lookalike import invisible_in
+from ccenv.network.learned import MAX_LAYERS
 
 DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"
 NAME = r"^[A-Za-z][A-Za-z0-9]*([_.-][A-Za-z0-9]+)*$"

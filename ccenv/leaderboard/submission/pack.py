@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.adversaries.learned import STEM, load_adversary
+from ccenv.adversaries.learned import NETWORKS, load_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.learned import POLICY
-from ccenv.agents.learned.tensors import tensor_file
+from ccenv.agents.learned import POLICIES
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
 from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
@@ -23,7 +22,9 @@ from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
+from ccenv.network.learned import LearnedPlayer, layer_widths, named_layers
 from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.tensors import tensor_file
 from ccenv.registry import parse_parameters
 
 
@@ -121,7 +122,7 @@ def _payload(spec: str) -> _Payload:
         raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, known)}")
     if spec.endswith(".npz"):
         return _trace_payload(FilePath(spec))
-    if (FilePath(spec) / f"{STEM}.json").is_file() and not (FilePath(spec) / f"{POLICY}.json").is_file():
+    if (FilePath(spec) / f"{NETWORKS.stem}.json").is_file() and not (FilePath(spec) / f"{POLICIES.stem}.json").is_file():
         return _network_payload(load_adversary(spec))
     sender = make_sender(spec)
     if isinstance(sender, ProgramSender):
@@ -141,15 +142,14 @@ def _network_payload(adversary: MlpAdversary) -> _Payload:
     return _mlp_payload("network", adversary, {"columns": list(adversary.columns), **moves})
 
 
-def _mlp_payload(kind: str, player: MlpSender | MlpAdversary, moves: dict[str, Any] | None) -> _Payload:
-    tensors: dict[str, np.ndarray] = {}
-    for i, (weight, bias) in enumerate(zip(player.weights, player.biases, strict=True)):
-        tensors[f"w{i}"], tensors[f"b{i}"] = quantised(weight), quantised(bias)
-    change = max(float(np.abs(quantised(a) - a).max()) for a in (*player.weights, *player.biases))
+def _mlp_payload(kind: str, player: LearnedPlayer, moves: dict[str, Any] | None) -> _Payload:
+    arrays = named_layers(player.weights, player.biases)
+    tensors = {name: quantised(array) for name, array in arrays.items()}
+    change = max(float(np.abs(tensors[name] - array).max()) for name, array in arrays.items())
     architecture = {
         "family": "mlp",
         "activation": player.activation,
-        "layers": [player.weights[0].shape[0], *(w.shape[1] for w in player.weights)],
+        "layers": layer_widths(player.weights),
         "observation_version": player.observation_version,
     }
     return _Payload(kind, player.name, tensor_file(tensors), architecture, moves, change)
