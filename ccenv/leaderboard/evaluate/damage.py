@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ccenv.benchmarks.cells.curve import Cell, cells_of, play, values_of
+from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.benchmarks.statistics.intervals import estimate
 from ccenv.benchmarks.suite.curve import Suite
@@ -108,17 +108,17 @@ def panel() -> Suite:
     return validate(Suite, parse_yaml(text, "panel.yaml"), "panel.yaml")
 
 
-def undisturbed_cells(suite: Suite) -> list[Cell]:
+def undisturbed_cells(suite: Suite) -> list[CurveCell]:
     """Return the cells of a panel against its nominal adversary, in the order of the suite."""
     nominal = suite.model_copy(update={"adversaries": (suite.score.adversary,)})
-    return cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
+    return curve_cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
 
 
-def measured(cell: Cell, adversary: Adversary) -> tuple[DamageCell, Any]:
+def measured(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
     """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
-    undisturbed = values_of(cell, play(cell))["utilisation"]
-    trace = play(cell, adversary)
-    used = values_of(cell, trace)["utilisation"]
+    undisturbed = cell.values(cell.trace())["utilisation"]
+    trace = cell.trace(adversary)
+    used = cell.values(trace)["utilisation"]
     if undisturbed is None or used is None:
         raise CcenvError(f"cell {cell.name}: utilisation is not defined")
     return DamageCell(

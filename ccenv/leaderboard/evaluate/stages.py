@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from ccenv.benchmarks.cells.attack import AttackCell
-from ccenv.benchmarks.cells.curve import Cell, play, values_of
+from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
 from ccenv.benchmarks.run.runner import cells_for, run_suite
@@ -187,16 +186,11 @@ class SuiteWork:
         """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
         worst = entry["worst_case"]
         cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
-        if isinstance(cell, AttackCell):
-            finding = cell.find()
-            trace, again = finding.trace, cell.values(finding)
-        elif isinstance(cell, Cell):
-            trace = play(cell)
-            again = values_of(cell, trace)
-        else:
+        if not isinstance(cell, TraceCell):
             return {}
+        trace = cell.trace()
         recorded = next(record for record in parse_cells(lines, FilePath(CELLS)) if record["key"] == cell.key)
-        if again != recorded["metrics"]:
+        if cell.values(trace) != recorded["metrics"]:
             raise EngineError(f"cell {cell.name}: played again it has other metrics than its record")
         worst["trace"] = f"{TRACES}/{cell.key}.npz"
         files = {worst["trace"] + VIEW: view_json(trace)}
