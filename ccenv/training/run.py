@@ -16,11 +16,11 @@ from ccenv.foreign import read_json
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
+from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.path_sets import PathSet
-from ccenv.training.records.record import code_hash
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner

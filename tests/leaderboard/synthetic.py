@@ -13,7 +13,7 @@ from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.document import hash_of
 from ccenv.leaderboard.site.sources import EnvelopeRecord, Records
 from ccenv.leaderboard.store.records import BenchRecord, Cell, Envelope, Manifest
-from ccenv.leaderboard.submission.submit import SubmissionRecord
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 
 MOMENT = "2026-01-01T00:00:00Z"
 

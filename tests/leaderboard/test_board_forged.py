@@ -18,10 +18,10 @@ from forging import MOMENT, OTHER_KEY, Content, Forgery
 
 from ccenv.cli.main import main
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
+from ccenv.leaderboard.submission.entry import card_of
 from ccenv.leaderboard.submission.pack import Card, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of
-from ccenv.leaderboard.submission.submit import card_of
 
 
 def tree(folder: Path) -> dict[str, bytes]:

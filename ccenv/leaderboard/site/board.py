@@ -11,8 +11,8 @@ from ccenv.benchmarks.statistics.comparison import Tasks, probability_of_improve
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
 from ccenv.leaderboard.store.records import BenchRecord, Cell, Manifest, Player, Summary, VerificationRecord, WorstCase, slug
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 from ccenv.leaderboard.submission.lookalike import folded
-from ccenv.leaderboard.submission.submit import SubmissionRecord
 from ccenv.metrics.trace import Measure
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts

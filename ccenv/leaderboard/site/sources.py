@@ -17,7 +17,7 @@ from ccenv.leaderboard.store.database import Store, Stored
 from ccenv.leaderboard.store.records import BenchRecord, Envelope, VerificationRecord, checked_suite, read_records
 from ccenv.leaderboard.store.rounds import ROUND, revealed
 from ccenv.leaderboard.submission.canonical import canonical_hash
-from ccenv.leaderboard.submission.submit import SubmissionRecord
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 
 
 @dataclass(frozen=True)

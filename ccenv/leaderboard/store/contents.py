@@ -10,7 +10,6 @@ from pydantic import Field
 from ccenv.benchmarks.run.store import CELLS
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError, unknown_name
-from ccenv.leaderboard.audit.recheck import Known, ReadFile, check_played, reread
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
 from ccenv.leaderboard.evaluate.failure import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
@@ -28,8 +27,9 @@ from ccenv.leaderboard.store.records import (
     read_manifest,
 )
 from ccenv.leaderboard.store.rounds import REVEAL, ROUND
+from ccenv.leaderboard.submission.entry import SUBMISSION
 from ccenv.leaderboard.submission.identity import name_claim
-from ccenv.leaderboard.submission.submit import SUBMISSION
+from ccenv.leaderboard.submission.recheck import Known, ReadFile, check_played, reread
 from ccenv.leaderboard.submission.withdraw import WITHDRAWAL, Withdrawal, check_withdrawal
 
 AUDIT = "audit"

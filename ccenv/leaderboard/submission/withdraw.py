@@ -18,9 +18,10 @@ from ccenv.foreign import STRANGER, read_folder
 from ccenv.leaderboard.store.database import Readable, Store, Stored, TakenError
 from ccenv.leaderboard.store.records import Label, Moment, Sha256
 from ccenv.leaderboard.submission.document import Line
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
-from ccenv.leaderboard.submission.submit import SubmissionRecord, entrants
+from ccenv.leaderboard.submission.submit import entrants
 from ccenv.provenance import now
 
 WITHDRAWAL = "withdrawal"

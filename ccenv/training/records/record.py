@@ -7,37 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccenv.attack import attack, scene_set
 from ccenv.document import Format
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.provenance import CELL_SOURCES, machine, source_hash, versions
+from ccenv.provenance import machine, versions
+from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig
+from ccenv.training.rllib import RllibResult
+from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.run import Result, read_code
 from ccenv.training.scenes import seen
-
-if TYPE_CHECKING:
-    from ccenv.training.rllib import RllibConfig, RllibResult
-    from ccenv.training.run import Result
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
 ATTACK = ("corners", "cem")
 ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
 ATTACK_FLOW_STEPS = 4_000_000
-# Modules here that store, show or time what the others decide; a new module counts as one that decides.
-_ASIDE = ("checkpoint", "clock", "logs", "scenes")
 _SKIPPED = ("resumed_from_steps", "returns", "folder")
-
-
-@cache
-def code_hash() -> str:
-    """Return a hash of the source files that decide what a run comes to."""
-    here = FilePath(__file__).parents[1].glob("*.py")
-    decide = sorted(f"training/{file.name}" for file in here if file.stem not in _ASIDE)
-    return source_hash((*CELL_SOURCES, "envs/*.py", *decide))
 
 
 def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) -> dict[str, Any]:
@@ -46,8 +35,6 @@ def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) ->
     Raises:
         InputError: if the run was trained, or begun, by other code than today's.
     """
-    from ccenv.training.run import read_code
-
     by = read_code(result.folder)
     if by != [code_hash()]:
         raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --restart trains it again")

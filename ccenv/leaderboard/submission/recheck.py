@@ -11,10 +11,10 @@ from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.config import validate
 from ccenv.errors import InputError
 from ccenv.leaderboard.store.records import Cell, Manifest, played_hash
+from ccenv.leaderboard.submission.entry import SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.leaderboard.submission.identity import claims_of, registered
 from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.reader import parse_submission
-from ccenv.leaderboard.submission.submit import SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.network.adversary import Adversary
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
