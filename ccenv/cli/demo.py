@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStep:
     """One step of the demo.
 
     Attributes:
@@ -67,7 +67,7 @@ class Stage:
     again: bool = False
 
 
-def stages_of(plan: Plan, out: Path) -> list[Stage]:
+def stages_of(plan: Plan, out: Path) -> list[DemoStep]:
     """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
     bench = ("--agent", str(trained), "--backend", "processes")
@@ -84,27 +84,27 @@ def stages_of(plan: Plan, out: Path) -> list[Stage]:
         str(plan.samples),
     )
     return [
-        Stage("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _tell_training),
-        Stage(
+        DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _tell_training),
+        DemoStep(
             "attack",
             "attack it and the classics with every scripted adversary",
             ("bench", "run", plan.attack, *bench, "--out", str(out / "bench" / "attack")),
             _tell_attack,
         ),
-        Stage(
+        DemoStep(
             "bench",
             "compare them on the quick suite",
             ("bench", "run", plan.suite, *bench, "--out", str(out / "bench" / "suite")),
             _tell_bench,
         ),
-        Stage("verify", f"verify {plan.program}", (*verify, "--output", str(out / "counterexamples")), _tell_verdict, report),
-        Stage(
+        DemoStep("verify", f"verify {plan.program}", (*verify, "--output", str(out / "counterexamples")), _tell_verdict, report),
+        DemoStep(
             "record",
             "put the verdict among the records",
             ("board", "add", str(report), "--records", str(out)),
             lambda result: f"wrote {result['record']}",
         ),
-        Stage(
+        DemoStep(
             "board",
             "make the page",
             ("board", "build", "--records", str(out), "--out", str(out / "board")),
@@ -180,7 +180,7 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
     return {"page": page, "seconds": round(time.perf_counter() - begin, 1), "stages": report}
 
 
-def _run(stage: Stage) -> dict[str, Any]:
+def _run(stage: DemoStep) -> dict[str, Any]:
     """Run a stage as a command of its own, so that what the reader copies is what was run; progress goes to the terminal."""
     command = [sys.executable, "-m", "ccenv.cli.main", *stage.arguments, "--json"]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=False, preexec_fn=end_with_parent)

@@ -16,7 +16,7 @@ from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
     from ccenv.training.logs import Progress
-    from ccenv.training.run import Result
+    from ccenv.training.run import TrainingResult
 
 
 def command(
@@ -134,7 +134,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
         print_text(f"wrote {result.folder}")
 
 
-def _print(config: TrainConfig, result: Result) -> None:
+def _print(config: TrainConfig, result: TrainingResult) -> None:
     if result.resumed_from_steps:
         print_text(f"went on from step {result.resumed_from_steps}")
     stopped = ", stopped early" if result.stopped_early else ""

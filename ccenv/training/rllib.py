@@ -145,8 +145,9 @@ def _algorithm(config: RllibConfig) -> Any:
     from ccenv.envs.rllib import register_rllib
 
     register_rllib()
+    start: Any = PPOConfig  # Ray gives it no types
     chosen = (
-        PPOConfig()
+        start()
         .learners(num_learners=0)
         .training(
             train_batch_size_per_learner=config.train_batch_size,

@@ -31,7 +31,7 @@ RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged",
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """What a finished run came to. Every score is measured in the config's own world.
 
     Attributes:
@@ -73,7 +73,7 @@ def train(
     *,
     restart: bool = False,
     report: Callable[[Progress], None] | None = None,
-) -> Result:
+) -> TrainingResult:
     """Train a sender or a network, or go on with an interrupted run of the same config in the same folder.
 
     A resumed run ends with the same weights as an uninterrupted one.
@@ -85,7 +85,7 @@ def train(
         report: called after each iteration.
 
     Returns:
-        Result: of the finished run.
+        TrainingResult: of the finished run.
 
     Raises:
         MissingExtraError: if something that it needs is not installed.
@@ -104,14 +104,14 @@ def train(
         return _train(config, folder, restart, report)
 
 
-def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> Result:
+def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> TrainingResult:
     """Train in a folder that is held."""
     from ccenv.training.learner import DivergedError, Learner
 
     state = _prepare(config, folder, restart)
     learner = Learner(config, state)
     start = learner.state.iteration * config.iteration_steps
-    record = _Record(folder, config, read_code(folder) if start else [])
+    record = _RunRecord(folder, config, read_code(folder) if start else [])
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
@@ -137,12 +137,12 @@ def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callabl
     return result
 
 
-def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int) -> Result:
+def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int) -> TrainingResult:
     """Measure what a run came to; nothing is chosen by it."""
     seconds, cpu_seconds = learner.clock.read()
     n_paths, marks, player = config.evaluation.n_paths, learner.marks, learner.player()
     best = read_best(folder, config) if "best_score" in marks else None
-    return Result(
+    return TrainingResult(
         folder=folder,
         steps=learner.state.iteration * config.iteration_steps,
         seconds=seconds,
@@ -250,7 +250,7 @@ def _save(
     state: TrainingState,
     player: LearnedPlayer,
     status: str,
-    result: Result | None = None,
+    result: TrainingResult | None = None,
 ) -> None:
     write_checkpoint(folder / CHECKPOINT, state)
     notes: dict[str, Any] = {
@@ -275,7 +275,7 @@ def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer, n
         save_adversary(folder, player, notes)
 
 
-class _Record:
+class _RunRecord:
     """run.json: what ran where, and how it ended."""
 
     def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:

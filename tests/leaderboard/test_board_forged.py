@@ -19,7 +19,7 @@ from forging import MOMENT, OTHER_KEY, Content, Forgery
 from ccenv.cli.main import main
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
 from ccenv.leaderboard.submission.entry import card_of
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of
 
@@ -86,7 +86,7 @@ def handed_in(spec: str, name: str, author: str = "Someone Else") -> Callable[[F
     """Add a submission that this board would not have taken, with everything about it in order."""
 
     def forge(forged: Forgery, folder: Path) -> None:
-        pack(spec, Card(author, "MIT", "quick/1", name=name), folder / "more")
+        pack(spec, Authorship(author, "MIT", "quick/1", name=name), folder / "more")
         submission = read_submission(folder / "more")
         shutil.rmtree(folder / "more")
         content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "round": 1, "recorded_at": MOMENT}

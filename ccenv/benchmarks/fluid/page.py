@@ -149,7 +149,7 @@ def _equilibria(sweep: Sweep, cells: Sequence[dict[str, Any]]) -> str:
                 continue
             link = sweep.scenario(model, "drop-tail", cell["buffer_bdp"]).links[0]
             buffer = link.buffer_bytes(sweep.mss_bytes)
-            point = equilibrium(model, Bottleneck(c, (d,) * n, buffer))  # type: ignore[arg-type]
+            point = equilibrium(model, Bottleneck(c, (d,) * n, buffer))
             theorem = f"theorem {point.theorem}" if point.theorem else "full buffer, between theorems 3 and 1"
             numbers = (100 * point.queue_bytes / buffer, cell["occupancy_pct"], 100 * point.loss, cell["loss_pct"])
             rows.append(_row(mix_label(model), f"{cell['buffer_bdp']:g}", theorem, *(f"{v:.2f}" for v in numbers)))

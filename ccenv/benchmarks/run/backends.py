@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ccenv.benchmarks.cells.cell import Cell
+from ccenv.benchmarks.suite.base import CellData
 from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, require_extra
 from ccenv.workers import ProcessPool
-
-CellData = dict[str, Any]
-"""The record of a finished cell, as JSON has it."""
 
 DIED = "a worker process died; finished cells are kept: run the same command again"
 

@@ -25,7 +25,7 @@ CASES: dict[str, tuple[int, int, int, str | None]] = {
 
 def build(n_envs: int, n_flows: int, threads: int, adversary: str | None) -> CurveEngine:
     """Build the engine that is timed: cc_qdel on CCAC with D = Rm and a buffer of 8 BDP, past its warm-up."""
-    path = make_path(**PATH, n_flows=n_flows)  # type: ignore[arg-type]
+    path = make_path(**PATH, n_flows=n_flows)
     senders = [make_sender("cc_qdel")] * n_flows
     player = make_adversary(adversary) if adversary else None
     engine = CurveEngine([path] * n_envs, model="ccac", senders=senders, adversary=player, steps_per_rtt=STEPS, threads=threads)

@@ -17,7 +17,7 @@ from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.document import plain
 from ccenv.errors import EngineError, InputError, NoEncodingError, require_extra
 from ccenv.leaderboard.site.trace_view import view_json
-from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
@@ -46,7 +46,7 @@ class Job:
     """
 
     entrant: Entrant
-    store: Store
+    store: BoardStore
     home: Home
     folder: FilePath
     backend: str

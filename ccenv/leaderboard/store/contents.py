@@ -15,7 +15,7 @@ from ccenv.leaderboard.evaluate.failure import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.database import Stored
 from ccenv.leaderboard.store.records import (
-    Cell,
+    CellRecord,
     Envelope,
     Label,
     Manifest,
@@ -98,7 +98,7 @@ def fields_of(record: Stored, model: type[ModelT]) -> ModelT:
     return validate(model, fields, f"record {record.number}")
 
 
-def evaluation_of(record: Stored, read: ReadFile) -> tuple[Manifest, list[Cell]]:
+def evaluation_of(record: Stored, read: ReadFile) -> tuple[Manifest, list[CellRecord]]:
     """Return the manifest and cells of an evaluation, its suites checked against their hashes."""
     where = f"record {record.number}"
     for name, kind in (("manifest", dict), ("suite", dict), ("suite_sha256", str)):

@@ -15,7 +15,7 @@ from ccenv.errors import InputError
 from ccenv.files import write_atomic
 from ccenv.foreign import JsonRules, parse_json, read_lines, shown_path
 from ccenv.leaderboard.store.contents import check_contents
-from ccenv.leaderboard.store.database import Store, checked_rows, row_of
+from ccenv.leaderboard.store.database import BoardStore, checked_rows, row_of
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import begin_own_round
 
@@ -24,7 +24,7 @@ LINE = JsonRules(max_bytes=48 << 20, max_depth=3, max_values=64)  # a record as 
 FORMAT = Format("ccenv-board-export", 1, "an export of a board", "format_version", LINE)
 
 
-def export_board(store: Store, file: FilePath) -> int:
+def export_board(store: BoardStore, file: FilePath) -> int:
     """Write all records and files of a board; return how many records. The same board gives the same bytes.
 
     Raises:
@@ -69,7 +69,7 @@ def read_export(file: FilePath) -> Export:
     return Export(rows, files, contents.claims)
 
 
-def import_board(store: Store, home: Home, export: Export) -> int:
+def import_board(store: BoardStore, home: Home, export: Export) -> int:
     """Fill an empty board, in one transaction; return how many records. A round with a secret of our own begins after it.
 
     Raises:

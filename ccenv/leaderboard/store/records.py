@@ -35,8 +35,8 @@ Verdict = Literal["verified", "refuted", "unknown"]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
-class Player(StrictModel):
-    """A sender of a run: see ``ccenv.benchmarks.cells.curve.Player``."""
+class PlayerRecord(StrictModel):
+    """A sender of a run, as ``ccenv.benchmarks.cells.players.Player`` is stored."""
 
     label: Label
     kind: Label
@@ -44,7 +44,7 @@ class Player(StrictModel):
     sha256: Sha256
 
 
-class Cell(StrictModel):
+class CellRecord(StrictModel):
     """One finished cell of a run, of either engine."""
 
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -111,7 +111,7 @@ class Manifest(StrictModel):
     suite: dict[str, Any]
     suite_sha256: Sha256
     code_sha256: Sha256
-    agents: list[Player]
+    agents: list[PlayerRecord]
     complete: bool
     n_cells: int
     n_missing: int
@@ -248,7 +248,7 @@ class BenchRecord:
     """
 
     manifest: Manifest
-    cells: list[Cell]
+    cells: list[CellRecord]
     suite: SuiteBase
     suite_sha256: str
     order: str
@@ -345,10 +345,10 @@ def played_hash(data: dict[str, Any]) -> str:
     return hash_of({key: value for key, value in data.items() if key not in _WORDS})
 
 
-_CELLS = TypeAdapter(list[Cell])
+_CELLS = TypeAdapter(list[CellRecord])
 
 
-def read_cells(content: bytes, manifest: Manifest, where: str) -> list[Cell]:
+def read_cells(content: bytes, manifest: Manifest, where: str) -> list[CellRecord]:
     """Read the cells of a run, one JSON object a line. Raises InputError naming the line."""
     lines = content.splitlines()
     try:  # all at once, which is what a board of thousands has time for
@@ -357,7 +357,8 @@ def read_cells(content: bytes, manifest: Manifest, where: str) -> list[Cell]:
         cells = []
     if len(cells) != len(lines):
         cells = [
-            validate(Cell, parse_json(line, f"{where}, line {n}"), f"{where}, line {n}") for n, line in enumerate(lines, start=1)
+            validate(CellRecord, parse_json(line, f"{where}, line {n}"), f"{where}, line {n}")
+            for n, line in enumerate(lines, start=1)
         ]
     if len(cells) != manifest.n_cells:
         raise InputError(f"{where}: {len(cells)} cells; the manifest says {manifest.n_cells}")

@@ -29,7 +29,7 @@ from ccenv.registry import parse_parameters
 
 
 @dataclass(frozen=True)
-class Card:
+class Authorship:
     """What the author says.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Payload:
     change: float = 0.0
 
 
-def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
+def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
     """Write a submission folder and read it back through every rule.
 
     Args:

@@ -15,7 +15,7 @@ from ccenv.config import validate
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
 from ccenv.foreign import parse_json
-from ccenv.leaderboard.store.database import ClaimedError, Readable, Store, Stored, TakenError
+from ccenv.leaderboard.store.database import BoardStore, ClaimedError, Readable, Stored, TakenError
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import open_round
 from ccenv.leaderboard.submission.document import PAYLOAD
@@ -85,7 +85,7 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
     raise InputError(f"{name!r} is not a sender")
 
 
-def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
+def submit_folder(store: BoardStore, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
     """Take a submission folder in.
 
     Args:
@@ -106,7 +106,7 @@ def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = Fal
     return _store(store, home, content, submission.player, submission.files), submission
 
 
-def submit_reviewed(store: Store, home: Home, spec: str) -> Stored:
+def submit_reviewed(store: BoardStore, home: Home, spec: str) -> Stored:
     """Take a classic CCA of this package in.
 
     Raises:
@@ -124,7 +124,7 @@ def entrants(store: Readable) -> list[Entrant]:
     ]
 
 
-def _store(store: Store, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
+def _store(store: BoardStore, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
     content = {**content, "round": open_round(store, home), "recorded_at": now()}
     card, player_sha256 = content["card"], content["player_sha256"]
     validate(SubmissionRecord, {**content, "files": {}}, str(card["name"]))

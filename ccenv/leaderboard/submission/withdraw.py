@@ -15,7 +15,7 @@ from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import STRANGER, read_folder
-from ccenv.leaderboard.store.database import Readable, Store, Stored, TakenError
+from ccenv.leaderboard.store.database import BoardStore, Readable, Stored, TakenError
 from ccenv.leaderboard.store.records import Label, Moment, Sha256
 from ccenv.leaderboard.submission.document import Line
 from ccenv.leaderboard.submission.entry import SubmissionRecord
@@ -86,7 +86,7 @@ def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "
     return out
 
 
-def withdraw_by_request(store: Store, folder: FilePath) -> Stored:
+def withdraw_by_request(store: BoardStore, folder: FilePath) -> Stored:
     """Take an entry back as a signed request asks.
 
     Raises:
@@ -101,7 +101,7 @@ def withdraw_by_request(store: Store, folder: FilePath) -> Stored:
     return _store(store, record, "key", request.reason, files)
 
 
-def withdraw_by_operator(store: Store, name: str, reason: str = "") -> Stored:
+def withdraw_by_operator(store: BoardStore, name: str, reason: str = "") -> Stored:
     """Take an entry back. Raises InputError if there is no entry of the name, or it was taken back already."""
     records = {entrant.record.card.name: entrant.record for entrant in entrants(store)}
     if name not in records:
@@ -157,7 +157,7 @@ def _check_signer(files: Mapping[str, bytes], record: SubmissionRecord, where: s
         raise InputError(f"{where}: signed by {signer}; {record.card.name!r} was signed by {record.signed_by or 'nobody'}")
 
 
-def _store(store: Store, record: SubmissionRecord, by: str, reason: str, files: Mapping[str, bytes]) -> Stored:
+def _store(store: BoardStore, record: SubmissionRecord, by: str, reason: str, files: Mapping[str, bytes]) -> Stored:
     content = {"submission": record.submission, "name": record.card.name, "by": by, "reason": reason, "recorded_at": now()}
     validate(Withdrawal, content, "withdrawal")
     try:

@@ -19,7 +19,7 @@ from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig
 from ccenv.training.rllib import RllibResult
 from ccenv.training.rllib_config import RllibConfig
-from ccenv.training.run import Result, read_code
+from ccenv.training.run import TrainingResult, read_code
 from ccenv.training.scenes import seen
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
@@ -29,7 +29,7 @@ ATTACK_FLOW_STEPS = 4_000_000
 _SKIPPED = ("resumed_from_steps", "returns", "folder")
 
 
-def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) -> dict[str, Any]:
+def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
     """Return what is recorded of a finished run; a sender that is trained alone is attacked for it.
 
     Raises:
@@ -70,7 +70,7 @@ def _world(world: EnvSettings) -> dict[str, Any]:
     return world.model_dump(mode="json", include={"senders", "models", "steps_per_rtt", "paths"})
 
 
-def record(file: FilePath, config: TrainConfig | RllibConfig, result: Result | RllibResult) -> None:
+def record(file: FilePath, config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> None:
     """Add a finished run to a record; other entries stay.
 
     Raises:
