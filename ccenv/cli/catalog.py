@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.shown_files import policy_text, show_path
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, is_folder
 from ccenv.network.model import MODELS, Model
 from ccenv.registry import Entry, Registry
-
-if TYPE_CHECKING:
-    from ccenv.network.sender import MlpSender
 
 SUITES = "ccenv.benchmarks.suites"
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "synth", "verify", "ode")}
@@ -82,13 +80,6 @@ def _agent_text(entry: Entry) -> str:
     if isinstance(sender, MlpSender):
         return policy_text(sender)
     return _source_text(entry)
-
-
-def policy_text(sender: MlpSender) -> str:
-    """Describe a policy in one line."""
-    sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
-    layers = " -> ".join(str(size) for size in sizes)
-    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
 
 
 def _adversaries() -> list[Item]:
@@ -191,8 +182,6 @@ def show_command(
         item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name
     ]
     if not found and kind is None and (is_file(name) or is_folder(name)):
-        from ccenv.cli.shown_files import show_path
-
         kind, text = show_path(Path(name))
         if json:
             print_json({"name": name, "kind": kind, "text": text})
