@@ -217,7 +217,7 @@ def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest
         run_suite(small_suite(), tmp_path, pictures=False)
     monkeypatch.undo()
     kept = len(RunFolder(tmp_path).read_cells())
-    assert kept >= cells.Cell.per_task
+    assert kept >= CurveCell.per_task
     assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
 
 

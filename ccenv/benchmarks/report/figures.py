@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -55,17 +54,6 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
     if handles and figure.kind != "series":
         canvas.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize="small", frameon=False)
     return canvas
-
-
-def picture(canvas: Canvas, suffix: str, dpi: int = DPI) -> bytes:
-    """Return a drawn figure as bytes of ``png`` or ``svg``; equal figures make equal bytes."""
-    from matplotlib import rc_context
-
-    out = io.BytesIO()
-    with rc_context({"svg.hashsalt": "ccenv"}):
-        metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": None}
-        canvas.savefig(out, format=suffix, dpi=dpi, metadata=metadata)
-    return out.getvalue()
 
 
 def table(suite: SuiteBase, records: list[CellData], figure: Figure) -> list[list[Any]]:

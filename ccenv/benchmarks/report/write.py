@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
@@ -77,14 +76,14 @@ def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list
     """
     from matplotlib.figure import Figure
 
+    from ccenv.network.plots import picture
+
     figure = Figure(figsize=(12, 5.2), dpi=_DPI, layout="constrained")
     left, right = figure.subplots(1, 2)
     _scatter(suite, records, [entry["agent"] for entry in summary], left)
     _bars(suite, summary, right)
     figure.suptitle(f"suite {suite.name}, version {suite.version}")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": None})
-    write_atomic(file, out.getvalue())
+    write_atomic(file, picture(figure, ".png", _DPI))
 
 
 def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:

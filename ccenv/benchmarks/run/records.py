@@ -6,13 +6,14 @@ from collections import Counter
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.report.figures import draw, picture
+from ccenv.benchmarks.report.figures import draw
 from ccenv.benchmarks.run.store import cells_of, read_manifest
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.document import Format, plain
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
+from ccenv.network.plots import picture
 
 FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)
 RECORD = "record.json"
@@ -50,7 +51,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
     for figure in suite.figures:
         canvas = draw(suite, records, figure)
         if canvas is not None:
-            write_atomic(target / f"{figure.name}.png", picture(canvas, "png", DPI))
+            write_atomic(target / f"{figure.name}.png", picture(canvas, ".png", DPI))
             pictures.append(f"{figure.name}.png")
     senders = [
         {
