@@ -24,7 +24,6 @@ from ccenv.foreign import parse_yaml
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
 from ccenv.leaderboard.site.trace_view import view_json
 from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
-from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
@@ -159,16 +158,10 @@ class DamageStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
-        record = job.entrant.record
-        secret = secret_of(job.store, job.home, record.round)
-        seeds = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission).seeds
-        played = self.suite.model_copy(update={"seeds": seeds})
-        content = {
-            **job.head,
+        own, content = job.with_own_seeds(self.suite)
+        played = self.suite.model_copy(update={"seeds": own.seeds})  # with the senders of the panel
+        content |= {
             "stage": self.name,
-            "round": record.round,
-            "suite": plain(self.suite.model_dump()),
-            "suite_sha256": self.suite.sha256,
             "played": plain(played.model_dump()),
             "code_sha256": code_hash(),
             "versions": versions(),

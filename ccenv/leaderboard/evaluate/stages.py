@@ -58,6 +58,13 @@ class Job:
         record = self.entrant.record
         return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
 
+    def with_own_seeds(self, suite: SuiteBase) -> tuple[SuiteBase, dict[str, Any]]:
+        """Return a suite with the seeds of the submission, and what its record says of the suite as published."""
+        record = self.entrant.record
+        played = evaluation_suite(suite, suite.sha256, secret_of(self.store, self.home, record.round), record.submission)
+        about = {"round": record.round, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256}
+        return played, self.head | about
+
 
 class Work(Protocol):
     """What is done with the submission itself, in a process that can be ended; plain data, so that it can go there."""
@@ -124,18 +131,10 @@ class SuiteStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds and write the player."""
-        record = job.entrant.record
-        secret = secret_of(job.store, job.home, record.round)
-        played = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission)
-        content = {
-            **job.head,
-            "stage": self.name,
-            "round": record.round,
-            "suite": plain(self.suite.model_dump()),
-            "suite_sha256": self.suite.sha256,
-        }
-        spec = job.entrant.write_player(job.folder / "player")
-        return SuiteWork(played, content, job.folder / self.name, spec, record.card.spec, job.backend, job.workers, self.traces)
+        played, content = job.with_own_seeds(self.suite)
+        spec, classic = job.entrant.write_player(job.folder / "player"), job.entrant.record.card.spec
+        content |= {"stage": self.name}
+        return SuiteWork(played, content, job.folder / self.name, spec, classic, job.backend, job.workers, self.traces)
 
 
 @dataclass(frozen=True)
