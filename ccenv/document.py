@@ -1,11 +1,99 @@
-"""Stored documents: the one place that knows how JSON of ccenv is written, and hashed."""
+"""Stored documents: the one place that knows how JSON of ccenv is written, read, checked, hashed and replaced.
+
+A stored format has a name and a version, which stand first in every document of it. Every other module names its formats here,
+as a :class:`Format`, and adds only what is special about them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any
+
+from ccenv.errors import InputError, shown
+from ccenv.files import write_atomic
+from ccenv.foreign import JsonRules, parse_json, read_json, shown_path
+from ccenv.foreign.json_text import RULES
+
+
+@dataclass(frozen=True)
+class Format:
+    """A stored format: what its documents are called, which version this ccenv knows, and how their text looks.
+
+    Attributes:
+        name: value of the key ``format``.
+        version: the one that is written and read.
+        what: the document in a message, such as ``"a record of a training run"``.
+        version_key: ``"version"`` or ``"format_version"``.
+        rules: bounds of what is read.
+        older: what to do with a document of an older version, such as ``"--restart trains it again"``.
+        indent: spaces of each level; None: all on one line.
+        sort_keys: write keys in the order of the alphabet, not in that of the data.
+        ensure_ascii: escape every other character.
+    """
+
+    name: str
+    version: int
+    what: str
+    version_key: str = "version"
+    rules: JsonRules = RULES
+    older: str = ""
+    indent: int | None = 1
+    sort_keys: bool = False
+    ensure_ascii: bool = True
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The two keys that a document begins with."""
+        return {"format": self.name, self.version_key: self.version}
+
+    def content(self, data: dict[str, Any]) -> bytes:
+        """Return the content of a file: head, then data."""
+        return json_bytes({**self.head, **data}, indent=self.indent, sort_keys=self.sort_keys, ensure_ascii=self.ensure_ascii)
+
+    def write(self, file: FilePath, data: dict[str, Any]) -> None:
+        """Replace a file by head and data, at once or not at all. Raises CcenvError if it cannot be written."""
+        write_atomic(file, self.content(data))
+
+    def read(self, file: FilePath) -> dict[str, Any]:
+        """Read a file. Raises InputError if it cannot be read, or as :meth:`parse`."""
+        return self.check(read_json(file, self.rules), shown_path(file))
+
+    def parse(self, content: bytes | str, where: str) -> dict[str, Any]:
+        """Return what a document says, head included.
+
+        Args:
+            content: of the file.
+            where: its name for messages.
+
+        Raises:
+            InputError: if it is not JSON within the bounds, of another format, or of a version that is not known here.
+        """
+        return self.check(parse_json(content, where, self.rules), where)
+
+    def check(self, data: Any, where: str) -> dict[str, Any]:
+        """Return parsed JSON as a document of this format and version. Raises InputError if it is none."""
+        if not isinstance(data, dict):
+            raise InputError(f"{where}: not {self.what}: expected a JSON object")
+        if data.get("format") != self.name:
+            raise InputError(f"{where}: not {self.what}: format is {shown(data.get('format'))}; it must be {self.name!r}")
+        seen = data.get(self.version_key)
+        if type(seen) is not int or seen != self.version:  # true and 1.0 equal 1
+            newer = type(seen) is int and seen > self.version
+            advice = "use a newer ccenv" if newer else self.older
+            known = f"this ccenv reads {self.name} of {self.version_key} {self.version}"
+            raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {known}{advice and ': ' + advice}")
+        return data
+
+
+def json_bytes(data: Any, *, indent: int | None = 1, sort_keys: bool = False, ensure_ascii: bool = True) -> bytes:
+    """Return data as strict JSON that ends with a newline. Raises ValueError for a number that is not finite (:func:`plain`)."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(data, indent=indent, sort_keys=sort_keys, ensure_ascii=ensure_ascii, allow_nan=False, separators=separators)
+    return f"{text}\n".encode()
 
 
 def canonical_json(value: Any) -> str:

@@ -197,9 +197,9 @@ def test_refuses_wrong_headers(file: FilePath) -> None:
 
     good = header_of(file)
     with_header(file, version=2)
-    assert "trace format version 2; this ccenv reads version 1" in message()
+    assert "version is 2; this ccenv reads ccenv-trace of version 1" in message()
     with_header(file, **(good | {"format": "other"}))
-    assert "the header has no format 'ccenv-trace'" in message()
+    assert "it must be 'ccenv-trace'" in message()
     with_header(file, **(good | {"sender": "x"}))
     assert "unknown key 'sender'. Did you mean 'senders'" in message()
     with_header(file, **{k: v for k, v in good.items() if k != "model"} | {"model": 3})
@@ -210,7 +210,7 @@ def test_refuses_wrong_headers(file: FilePath) -> None:
     assert "header" in message()
     for text, expected in (
         ("{", "not valid JSON"),
-        ("[]", "no format"),
+        ("[]", "not a trace: expected a JSON object"),
         ('{"format": NaN}', "NaN is not a number that JSON allows"),
         ('{"format": 1, "format": 2}', "key 'format' is given twice"),
         ("[" * 1_000, "1000 levels of nesting; at most 12 are allowed"),

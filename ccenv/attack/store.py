@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import ExitStack
 from pathlib import Path as FilePath
@@ -12,12 +11,13 @@ from pydantic import Field
 
 from ccenv.attack.run import AttackResult, Finding
 from ccenv.config import StrictModel, validate
+from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import is_empty, locked, write_atomic
-from ccenv.foreign import read_json, resolve_inside
+from ccenv.files import is_empty, locked
+from ccenv.foreign import resolve_inside
 from ccenv.network.trace import load_trace
 
-FORMAT, VERSION = "ccenv-attack", 1
+FORMAT = Format("ccenv-attack", 1, "the result of an attack", older="--fresh starts anew")
 RESULT = "attack.json"
 
 
@@ -50,8 +50,8 @@ def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], F
         InputError: if the file is not the result of this attack.
         TraceError: if a trace is missing or damaged.
     """
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("findings"), dict):
+    data = FORMAT.read(file)
+    if not isinstance(data.get("findings"), dict):
         raise InputError(f"{file}: not the result of an attack; --fresh starts anew")
     if data.get("key") != key:
         raise InputError(f"{file.parent} holds an attack with other settings or another version: --fresh starts anew")
@@ -139,5 +139,4 @@ class AttackFolder:
         return data
 
     def _write(self, result: dict[str, Any]) -> None:
-        data = {"format": FORMAT, "version": VERSION, "key": self._key, "findings": self._entries, "result": result}
-        write_atomic(self.folder / RESULT, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+        FORMAT.write(self.folder / RESULT, {"key": self._key, "findings": self._entries, "result": result})

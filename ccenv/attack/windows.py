@@ -153,7 +153,8 @@ def converged(low: float, high: float, most_queue: float) -> Premise:
         true = (C_L <= 1 + TRUE) & (C_U >= 1 - TRUE)
         drained = s.queue[:n] <= most_queue * (1 + s.jitter_steps)
         kept = _no_timeout(s.C_L, last) & _no_timeout(s.C_U, last, -1)
-        return true & drained & kept & np.less_equal(low, C_L) & np.less_equal(C_U, high)
+        holds: np.ndarray = true & drained & kept & np.less_equal(low, C_L) & np.less_equal(C_U, high)
+        return holds
 
     return premise
 
@@ -168,7 +169,8 @@ def probed(low: float, most_q_U: float) -> Premise:
         n = len(s.S) - last
         probe, q_U = s.C_L_lambda[:n], s.q_U[:n]
         true = (probe <= 1 + TRUE) & (q_U >= s.queue[:n] - TRUE)
-        return true & _no_timeout(s.C_L_lambda, last) & np.less_equal(low, probe) & (q_U <= most_q_U)
+        holds: np.ndarray = true & _no_timeout(s.C_L_lambda, last) & np.less_equal(low, probe) & (q_U <= most_q_U)
+        return holds
 
     return premise
 

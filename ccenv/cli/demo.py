@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 import shutil
 import subprocess
@@ -15,13 +14,14 @@ from typing import Annotated, Any
 
 from ccenv.cli.options import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
+from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
-from ccenv.foreign import parse_json, read_json
+from ccenv.foreign import parse_json
 from ccenv.interrupts import end_with_parent
 
 STAGES = "stages.json"
-FORMAT = "ccenv-demo"
+FORMAT = Format("ccenv-demo", 1, "a stage file of ccenv demo", "format_version", older="--fresh starts anew")
 _EXTRAS = (("stable_baselines3", "train"), ("torch", "train"), ("z3", "verify"), ("jinja2", "board"))
 _INTERRUPTED = 130
 
@@ -46,7 +46,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStep:
     """One step of the demo.
 
     Attributes:
@@ -66,7 +66,7 @@ class Stage:
     again: bool = False
 
 
-def stages_of(plan: Plan, out: Path) -> list[Stage]:
+def stages_of(plan: Plan, out: Path) -> list[DemoStep]:
     """Return the stages of a plan in a folder."""
     trained, report = out / "train", out / "verification-report.json"
     bench = ("--agent", str(trained), "--backend", "processes")
@@ -83,27 +83,27 @@ def stages_of(plan: Plan, out: Path) -> list[Stage]:
         str(plan.samples),
     )
     return [
-        Stage("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _tell_training),
-        Stage(
+        DemoStep("train", "train a sender with PPO", ("train", plan.config, "--out", str(trained)), _tell_training),
+        DemoStep(
             "attack",
             "attack it and the classics with every scripted adversary",
             ("bench", "run", plan.attack, *bench, "--out", str(out / "bench" / "attack")),
             _tell_attack,
         ),
-        Stage(
+        DemoStep(
             "bench",
             "compare them on the quick suite",
             ("bench", "run", plan.suite, *bench, "--out", str(out / "bench" / "suite")),
             _tell_bench,
         ),
-        Stage("verify", f"verify {plan.program}", (*verify, "-o", str(out / "counterexamples")), _tell_verdict, report),
-        Stage(
+        DemoStep("verify", f"verify {plan.program}", (*verify, "--out", str(out / "counterexamples")), _tell_verdict, report),
+        DemoStep(
             "record",
             "put the verdict among the records",
             ("board", "add", str(report), "--records", str(out)),
             lambda result: f"wrote {result['record']}",
         ),
-        Stage(
+        DemoStep(
             "board",
             "make the page",
             ("board", "build", "--records", str(out), "--out", str(out / "board")),
@@ -172,14 +172,14 @@ def run_demo(out: Path, plan: Plan, *, fresh: bool = False, say: Callable[[str],
             "seconds": round(time.perf_counter() - started, 1),
             "result": stage.tell(result),
         }
-        _save(out, done)
+        FORMAT.write(out / STAGES, {"stages": done})
         say(f"      {done[stage.name]['result']} ({done[stage.name]['seconds']} s)")
         report.append({**done[stage.name], "name": stage.name, "kept": False})
         page = result.get("index", page)
     return {"page": page, "seconds": round(time.perf_counter() - begin, 1), "stages": report}
 
 
-def _run(stage: Stage) -> dict[str, Any]:
+def _run(stage: DemoStep) -> dict[str, Any]:
     """Run a stage as a command of its own, so that what the reader copies is what was run; progress goes to the terminal."""
     command = [sys.executable, "-m", "ccenv.cli.main", *stage.arguments, "--json"]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=False, preexec_fn=end_with_parent)
@@ -204,17 +204,12 @@ def _open(out: Path, fresh: bool) -> dict[str, dict[str, Any]]:
         shutil.rmtree(out)
     make_folder(out)
     if not file.is_file():
-        _save(out, {})
+        FORMAT.write(file, {"stages": {}})
         return {}
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("stages"), dict):
-        raise InputError(f"{file}: not a stage file of ccenv demo; --fresh starts anew")
+    data = FORMAT.read(file)
+    if not isinstance(data.get("stages"), dict):
+        raise InputError(f"{file}: not {FORMAT.what}; --fresh starts anew")
     return dict(data["stages"])
-
-
-def _save(out: Path, done: dict[str, dict[str, Any]]) -> None:
-    text = json_module.dumps({"format": FORMAT, "format_version": 1, "stages": done}, indent=1)
-    write_atomic(out / STAGES, (text + "\n").encode())
 
 
 def command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +43,7 @@ def command(
     from ccenv.attack import PANEL, scene_of, scene_set
     from ccenv.attack.gap import adversary_gap, gap_path
     from ccenv.cli.progress import progress_bar
+    from ccenv.document import json_bytes
     from ccenv.errors import require_extra
     from ccenv.files import write_atomic
     from ccenv.provenance import machine, versions
@@ -66,7 +66,7 @@ def command(
     told = [row.to_dict() | {"trained_on_scenes": met[row.sender]} for row in rows]
     data = {**asked, "machine": machine(), "versions": versions(), "rows": told}
     if out is not None:
-        write_atomic(out, (json_module.dumps(to_plain(data), indent=1, allow_nan=False) + "\n").encode())
+        write_atomic(out, json_bytes(to_plain(data)))
     if json:
         print_json(data)
     else:

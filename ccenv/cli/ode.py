@@ -363,8 +363,8 @@ def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float]
 
 
 def _check_picture(path: Path) -> None:
-    from ccenv.benchmarks.fluid.plots import SUFFIXES
     from ccenv.errors import InputError
+    from ccenv.network.plots import SUFFIXES
 
     if path.suffix not in SUFFIXES:
         raise InputError(f"a picture ends in {' or '.join(SUFFIXES)} (got {path.suffix!r})")

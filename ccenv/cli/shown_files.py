@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccenv.errors import InputError
 from ccenv.foreign import parse_json, read_bounded, shown
 from ccenv.network.sender import MlpSender
+
+if TYPE_CHECKING:
+    from ccenv.network.sender import MlpSender
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -95,6 +98,14 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
     "submission.json": _json,
 }
 """File that a folder is known by -> how it is shown; the first one counts."""
+
+
+def policy_text(sender: MlpSender) -> str:
+    """Describe a policy in one line."""
+    from ccenv.network.learned import layer_widths
+
+    layers = " -> ".join(str(width) for width in layer_widths(sender.weights))
+    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
 
 
 def _sender(path: Path) -> str:

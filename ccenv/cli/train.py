@@ -17,7 +17,7 @@ from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 if TYPE_CHECKING:
     from ccenv.training.config import TrainConfig
     from ccenv.training.logs import Progress
-    from ccenv.training.run import Result
+    from ccenv.training.run import TrainingResult
 
 
 def command(
@@ -112,7 +112,8 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
     from ccenv.cli.progress import progress_bar
     from ccenv.config import validate
     from ccenv.training.config import load_data
-    from ccenv.training.rllib import RllibConfig, train_rllib
+    from ccenv.training.rllib import train_rllib
+    from ccenv.training.rllib_config import RllibConfig
 
     configs = [validate(RllibConfig, *load_data(name, overrides)) for overrides in of_each]
     results = []
@@ -134,7 +135,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
         print_text(f"wrote {result.folder}")
 
 
-def _print(config: TrainConfig, result: Result) -> None:
+def _print(config: TrainConfig, result: TrainingResult) -> None:
     if result.resumed_from_steps:
         print_text(f"went on from step {result.resumed_from_steps}")
     stopped = ", stopped early" if result.stopped_early else ""

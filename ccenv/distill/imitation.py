@@ -66,7 +66,8 @@ def policy_actions(policy: MlpSender, observations: np.ndarray) -> np.ndarray:
     for weight, bias in zip(policy.weights[:-1], policy.biases[:-1], strict=True):
         x = x @ weight + bias
         x = np.tanh(x) if policy.activation == "tanh" else np.maximum(0.0, x)
-    return np.clip((x @ policy.weights[-1] + policy.biases[-1])[:, 0], -1.0, 1.0)
+    actions: np.ndarray = np.clip((x @ policy.weights[-1] + policy.biases[-1])[:, 0], -1.0, 1.0)
+    return actions
 
 
 def _drive(

@@ -23,6 +23,7 @@ from ccenv.distill.teacher import Teacher, load_teacher
 from ccenv.distill.template import Template, ladder, safety_shell
 from ccenv.distill.timeouts import weakened
 from ccenv.distill.tree import fit_leaves
+from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import write_atomic
 from ccenv.network.sender import ProgramSender, Sender
@@ -35,7 +36,7 @@ from ccenv.smt.solver.solvers import SECOND_SOLVERS
 from ccenv.smt.solver.store import Store
 
 REPORT = "distill.json"
-FORMAT, VERSION = "ccenv-distillation", 2
+FORMAT = Format("ccenv-distillation", 2, "the result of ccenv distill", older="ccenv distill makes it again", indent=2)
 SHALLOWEST_SHELL = 3  # drain guard, one guard on C_U / C_L, utilised
 DEEPEST = 6
 ATTACK_ROUNDS = 8  # attack the program, polish on, for a teacher that was trained against attacks
@@ -121,7 +122,7 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_proved(work, utilisation) for utilisation in settings.prove]
     result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}
-    write_atomic(folder / REPORT, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    FORMAT.write(folder / REPORT, result)
     from ccenv.distill.records.report import write_report
 
     write_report(folder, result)
@@ -169,8 +170,7 @@ class _Work:
 def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
     content = b"".join(np.ascontiguousarray(a).tobytes() for a in (*teacher.policy.weights, *teacher.policy.biases))
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        **FORMAT.head,
         "teacher_name": teacher.name,
         "teacher_sha256": hashlib.sha256(content).hexdigest(),
         "teacher_weights": teacher.weights.model_dump(),

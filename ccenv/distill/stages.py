@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.document import hash_of
+from ccenv.document import hash_of, json_bytes
 from ccenv.errors import InputError
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import read_json
@@ -67,6 +66,5 @@ class Stages:
                     return result
         begin = time.perf_counter()
         result = stage() | {"seconds": round(time.perf_counter() - begin, 1)}
-        data = json.dumps({"key": key, "result": result}, indent=1, allow_nan=False)
-        write_atomic(file, data.encode())
+        write_atomic(file, json_bytes({"key": key, "result": result}))
         return result

@@ -133,7 +133,8 @@ def violations(program: Program, traces: Traces, numbers: ClaimNumbers) -> np.nd
     largest = (1e3, 0.0) if bound is None else (float(bound[0]), float(bound[1]))
     compiled = compile_program(program)
     limits = np.array([float(x) for x in numbers.as_tuple()])
-    return _play(np.array(compiled.nodes), traces.starts, traces.moves, np.array(largest), limits)
+    broken: np.ndarray = _play(np.array(compiled.nodes), traces.starts, traces.moves, np.array(largest), limits)
+    return broken
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -40,7 +40,8 @@ def features_of(observations: np.ndarray) -> np.ndarray:
 
 def rate_of(actions: np.ndarray, mss: np.ndarray) -> np.ndarray:
     """Return rate / C_L of actions in [-1, 1]; at least MSS/Rm."""
-    return np.maximum(np.exp2(ACTION_RANGE_LOG2 * np.clip(actions, -1, 1)), mss)
+    rates: np.ndarray = np.maximum(np.exp2(ACTION_RANGE_LOG2 * np.clip(actions, -1, 1)), mss)
+    return rates
 
 
 def grow(samples: Samples, depth: int, smallest_leaf: int = 50) -> tuple[Template, np.ndarray]:
@@ -95,7 +96,8 @@ def _error(total: np.ndarray) -> np.ndarray:
     determinant = np.maximum(w * wmm - wm * wm, 1e-300)
     a = (wmm * wy - wm * wym) / determinant
     b = (w * wym - wm * wy) / determinant
-    return n - a * wy - b * wym
+    error: np.ndarray = n - a * wy - b * wym
+    return error
 
 
 def _best_split(values: np.ndarray, sums: np.ndarray, guard: Guard, smallest: int) -> tuple[float, float] | None:

@@ -35,16 +35,21 @@ def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         InputError: for another ending.
         CcenvError: if the file cannot be written.
     """
-    from matplotlib import rc_context
-
     target = FilePath(path)
     if target.suffix not in SUFFIXES:
         raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(SUFFIXES)}")
+    write_atomic(target, picture(figure_of(trace), target.suffix))
+
+
+def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
+    """Return a figure as the bytes of a ``.png`` or ``.svg``; equal figures make equal bytes."""
+    from matplotlib import rc_context
+
     out = io.BytesIO()
-    metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {"Software": None}
+    metadata: dict[str, Any] = {"Date": None} if suffix == ".svg" else {"Software": None}
     with rc_context({"svg.hashsalt": "ccenv"}):
-        figure_of(trace).savefig(out, format=target.suffix[1:], dpi=DPI, metadata=metadata)
-    write_atomic(target, out.getvalue())
+        figure.savefig(out, format=suffix.removeprefix("."), dpi=dpi, metadata=metadata)
+    return out.getvalue()
 
 
 def draw_trace(trace: Trace, width_px: int = 900, height_px: int = 800) -> np.ndarray:

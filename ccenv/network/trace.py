@@ -7,7 +7,6 @@ one zip archive (.npz) of plain float64 arrays and a JSON header, no pickled obj
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import zipfile
@@ -21,9 +20,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ccenv.config import StrictModel, validate
+from ccenv.document import Format, canonical_json
 from ccenv.errors import InputError, PathError, TraceError, unknown_name
 from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, is_version, parse_json, read_arrays, read_bounded, shown, shown_path
+from ccenv.foreign import JsonRules, read_arrays, read_bounded, shown_path
 from ccenv.network.model import MODELS, Model
 from ccenv.network.path import Grid, Path, grid_of
 from ccenv.version import VERSION
@@ -39,7 +39,7 @@ MAY_BE_INFINITE = ("rate_Bps", "cwnd_bytes")
 
 _BELIEF_PREFIX = "belief."
 _BELIEF_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
-_HEADER_RULES = JsonRules(max_bytes=1 << 20, max_depth=12, max_values=65_536)
+FORMAT = Format("ccenv-trace", 1, "a trace", rules=JsonRules(max_bytes=1 << 20, max_depth=12, max_values=65_536))
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal traces are equal files
 
 
@@ -237,8 +237,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         CcenvError: if the file cannot be written.
     """
     header = trace.header.model_dump(mode="json", exclude={"path"}) | {"path": trace.header.path.to_dict()}
-    text = json.dumps(_finite(header), allow_nan=False, sort_keys=True, separators=(",", ":"))
-    arrays: dict[str, np.ndarray] = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    arrays: dict[str, np.ndarray] = {"header": np.frombuffer(canonical_json(header).encode(), dtype=np.uint8)}
     arrays |= {name: getattr(trace, name) for name in PER_FLOW + PER_PATH}
     arrays |= {_BELIEF_PREFIX + name: trace.beliefs[name] for name in sorted(trace.beliefs)}
     buffer = io.BytesIO()
@@ -250,17 +249,6 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
             np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
             archive.writestr(member, content.getvalue())
     write_atomic(path, buffer.getvalue())
-
-
-def _finite(value: object) -> object:
-    """Write infinities as the text "inf", which the strict readers accept where infinity is allowed."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value
 
 
 def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) -> Trace:
@@ -302,11 +290,6 @@ def _assemble(arrays: dict[str, np.ndarray]) -> Trace:
 
 def _read_header(array: np.ndarray) -> TraceHeader:
     try:
-        data = parse_json(array.tobytes(), "header", _HEADER_RULES)
-        if not isinstance(data, dict) or data.get("format") != "ccenv-trace":
-            raise TraceError("not a ccenv trace: the header has no format 'ccenv-trace'")
-        if not is_version(data.get("version"), 1):
-            raise TraceError(f"trace format version {shown(data.get('version'))}; this ccenv reads version 1")
-        return validate(TraceHeader, data, "header")
+        return validate(TraceHeader, FORMAT.parse(array.tobytes(), "header"), "header")
     except InputError as error:
         raise TraceError(str(error)) from None

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
+from ccenv.document import Format
 from ccenv.errors import InputError, ProgramError, did_you_mean
 from ccenv.foreign import JsonRules, parse_json, read_bounded, shown_path
 from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
 
 _Built = TypeVar("_Built")
 
-FORMAT = "ccenv-program"
-VERSION = 1
 MAX_BYTES = 65_536
 MAX_DEPTH = 32  # conditions above a leaf
 RULES = JsonRules(max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH, max_values=MAX_BYTES, plain_numbers=True)
+FORMAT = Format("ccenv-program", 1, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
 MAX_NODES = 1023  # branches and leaves
 MAX_PART = 999_999_999  # of numerator and denominator
 MAX_HOLD_RTTS = 64
@@ -68,7 +67,7 @@ def load_program(path: FilePath | str) -> Program:
 
 def to_data(program: Program) -> dict[str, Any]:
     """Return the JSON object of a program; ``parse_program`` reads it back to an equal program."""
-    out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "name": program.name}
+    out: dict[str, Any] = {**FORMAT.head, "name": program.name}
     if program.source:
         out["source"] = program.source
     if program.probe_window_rtts != 1:
@@ -79,17 +78,17 @@ def to_data(program: Program) -> dict[str, Any]:
 
 def to_json(program: Program) -> str:
     """Return the canonical JSON text of a program, ending with a newline."""
-    return json.dumps(to_data(program), indent=2, ensure_ascii=False) + "\n"
+    return FORMAT.content(to_data(program)).decode()
 
 
 def _program(tree: Any) -> Program:
     if not isinstance(tree, dict):
         raise ProgramError(f"expected a JSON object, got {_kind(tree)}")
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
-    if tree["format"] != FORMAT:
-        raise ProgramError(f"format is {_shown(tree['format'])}; it must be {FORMAT!r}")
-    if type(tree["version"]) is not int or tree["version"] != VERSION:
-        raise ProgramError(f"version is {_shown(tree['version'])}; this reader knows version {VERSION}")
+    try:
+        FORMAT.check(tree, "top level")
+    except InputError as error:
+        raise ProgramError(str(error)) from None
     name = tree["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ProgramError(f"name is {_shown(name)}; allowed: a letter, then up to 63 letters, digits, '_', '-' or '.'")

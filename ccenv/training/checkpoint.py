@@ -7,21 +7,24 @@ previous checkpoint or the new one, never half of one.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from ccenv.agents.learned.tensors import TYPES, read_typed
+from ccenv.config import StrictModel, validate
+from ccenv.document import Format
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
-from ccenv.foreign import is_finite, is_version, read_bounded, read_json, resolve_inside, shown
+from ccenv.foreign import read_bounded, resolve_inside
+from ccenv.network.tensors import TYPES, read_typed
 
-FORMAT, VERSION = "ccenv-checkpoint", 4
+FORMAT = Format("ccenv-checkpoint", 4, "a checkpoint", older="--restart discards it", indent=2)
 STATE = "state.json"
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 MAX_TENSOR_BYTES = 2 << 30  # memories of off-policy learners are the largest part
 
 
@@ -44,6 +47,20 @@ class TrainingState:
     marks: dict[str, float] = field(default_factory=dict)
 
 
+class StateCard(StrictModel):
+    """``state.json``: the numbers of a :class:`TrainingState`, and the file of its tensors with its hash."""
+
+    format: str
+    version: int
+    observation_version: int = Field(strict=True)
+    iteration: int = Field(ge=0, strict=True)
+    seconds: Number
+    cpu_seconds: Number
+    marks: dict[str, Number]
+    tensors: str
+    sha256: str
+
+
 def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
     """Write a checkpoint into a folder; older ones are removed once it is complete."""
     require_extra("safetensors", "train")
@@ -54,8 +71,6 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
     name = f"iteration-{state.iteration}.safetensors"
     write_atomic(folder / name, content)
     card = {
-        "format": FORMAT,
-        "version": VERSION,
         "observation_version": OBSERVATION_VERSION,
         "iteration": state.iteration,
         "seconds": state.seconds,
@@ -64,7 +79,7 @@ def write_checkpoint(folder: FilePath, state: TrainingState) -> None:
         "tensors": name,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
-    write_atomic(folder / STATE, (json.dumps(card, indent=2) + "\n").encode())
+    FORMAT.write(folder / STATE, card)
     for old in folder.glob("iteration-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
@@ -79,29 +94,18 @@ def read_checkpoint(folder: FilePath) -> TrainingState | None:
     card_file = folder / STATE
     if not card_file.is_file():
         return None
-    card = read_json(card_file)
-    number = (int, float)
-    wanted = {"iteration": int, "seconds": number, "cpu_seconds": number, "marks": dict, "tensors": str, "sha256": str}
-    if not isinstance(card, dict) or card.get("format") != FORMAT or not is_version(card.get("version"), VERSION):
-        raise InputError(f"{card_file}: not a checkpoint of format {FORMAT!r} version {VERSION}")
-    for key, kind in wanted.items():
-        if not isinstance(card.get(key), kind) or isinstance(card[key], bool):  # type: ignore[arg-type]
-            raise InputError(f"{card_file}: {key!r} is missing or of a wrong type")
-    seen = card.get("observation_version")
-    if not is_version(seen, OBSERVATION_VERSION):
+    card = validate(StateCard, FORMAT.read(card_file), str(card_file))
+    if card.observation_version != OBSERVATION_VERSION:
         raise InputError(
-            f"{card_file}: observation_version is {shown(seen)}; it must be {OBSERVATION_VERSION}, the version of this ccenv: "
-            "choose another --out, or --fresh to discard it"
+            f"{card_file}: observation_version is {card.observation_version}; it must be {OBSERVATION_VERSION}, the version of "
+            "this ccenv: choose another --out, or --fresh to discard it"
         )
-    marks = card["marks"]
-    if card["iteration"] < 0 or not all(map(is_finite, (card["seconds"], card["cpu_seconds"], *marks.values()))):
-        raise InputError(f"{card_file}: iteration, seconds and marks must be finite numbers")
-    tensors_file = resolve_inside(folder, card["tensors"], f"{card_file}: tensors")
+    tensors_file = resolve_inside(folder, card.tensors, f"{card_file}: tensors")
     content = read_bounded(tensors_file, MAX_TENSOR_BYTES)
-    if hashlib.sha256(content).hexdigest() != card["sha256"]:
+    if hashlib.sha256(content).hexdigest() != card.sha256:
         raise InputError(f"{tensors_file}: does not belong to its state.json (sha256 differs): truncated or changed")
     tensors = read_typed(content, str(tensors_file), TYPES, max_tensors=4096, max_header_bytes=1 << 20)
-    return TrainingState(card["iteration"], float(card["seconds"]), float(card["cpu_seconds"]), tensors, card["marks"])
+    return TrainingState(card.iteration, card.seconds, card.cpu_seconds, tensors, card.marks)
 
 
 def pack_torch(policy: Any, optimizers: dict[str, Any]) -> dict[str, np.ndarray]:

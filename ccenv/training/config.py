@@ -31,7 +31,7 @@ def _kept_for_reports(where: str, name: str) -> str:
     return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
 
 
-class Stage(StrictModel):
+class CurriculumStage(StrictModel):
     """A part of a curriculum: the environment's models or paths are others until a step.
 
     Attributes:
@@ -165,7 +165,7 @@ class TrainConfig(StrictModel):
     trains: Literal["sender", "network"] = "sender"
     algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
-    curriculum: tuple[Stage, ...] = ()
+    curriculum: tuple[CurriculumStage, ...] = ()
     robust: RobustSettings | None = None
     ppo: PpoSettings = PpoSettings()
     sac: SacSettings = SacSettings()

@@ -190,10 +190,12 @@ def _measured(world: EnvSettings, rtts: int) -> EnvSettings:
 def _share(delivered: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Return the part of some flows in the bytes delivered, (B,); 0 where nothing was."""
     total = delivered.sum(axis=1)
-    return np.divide(delivered[:, own].sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
+    share: np.ndarray = np.divide(delivered[:, own].sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
+    return share
 
 
 def _jain(delivered: np.ndarray) -> np.ndarray:
     """Return Jain's index of each row, (B,); 1 where nothing was delivered, as in the reward."""
     squares = delivered.shape[1] * (delivered**2).sum(axis=1)
-    return np.divide(delivered.sum(axis=1) ** 2, squares, out=np.ones_like(squares), where=squares > 0)
+    index: np.ndarray = np.divide(delivered.sum(axis=1) ** 2, squares, out=np.ones_like(squares), where=squares > 0)
+    return index

@@ -18,6 +18,7 @@ from ccenv.envs.network import NetworkTask
 from ccenv.envs.task import SenderTask
 from ccenv.errors import CcenvError, require_extra
 from ccenv.network.adversary import MlpAdversary
+from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import MlpSender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
@@ -159,7 +160,7 @@ class Learner:
             self.marks = marks
         self.state = self._pending = replace(self._pending, marks=dict(self.marks))
 
-    def player(self, state: TrainingState | None = None) -> MlpSender | MlpAdversary:
+    def player(self, state: TrainingState | None = None) -> LearnedPlayer:
         """Return the policy of a state, by default of the last one kept, for the engines: its mean action."""
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable
@@ -10,29 +9,29 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from ccenv.document import Format, plain
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
-from ccenv.foreign import is_version, read_json
-from ccenv.network.adversary import MlpAdversary
+from ccenv.foreign import read_json
+from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import MlpSender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
+from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.path_sets import PathSet
-from ccenv.training.records.record import code_hash
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner
 
 CONFIG, RECORD, CHECKPOINT, BEST = "config.yaml", "run.json", "checkpoint", "best"
-Player = MlpSender | MlpAdversary
-FORMAT, VERSION = "ccenv-run", 2
+FORMAT = Format("ccenv-run", 2, "a record of a training run", older="--restart trains it again", indent=2)
 RUNNING, INTERRUPTED, DIVERGED, FINISHED = "running", "interrupted", "diverged", "finished"
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """What a finished run came to. Every score is measured in the config's own world.
 
     Attributes:
@@ -74,7 +73,7 @@ def train(
     *,
     restart: bool = False,
     report: Callable[[Progress], None] | None = None,
-) -> Result:
+) -> TrainingResult:
     """Train a sender or a network, or go on with an interrupted run of the same config in the same folder.
 
     A resumed run ends with the same weights as an uninterrupted one.
@@ -86,7 +85,7 @@ def train(
         report: called after each iteration.
 
     Returns:
-        Result: of the finished run.
+        TrainingResult: of the finished run.
 
     Raises:
         MissingExtraError: if something that it needs is not installed.
@@ -105,14 +104,14 @@ def train(
         return _train(config, folder, restart, report)
 
 
-def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> Result:
+def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callable[[Progress], None] | None) -> TrainingResult:
     """Train in a folder that is held."""
     from ccenv.training.learner import DivergedError, Learner
 
     state = _prepare(config, folder, restart)
     learner = Learner(config, state)
     start = learner.state.iteration * config.iteration_steps
-    record = _Record(folder, config, read_code(folder) if start else [])
+    record = _RunRecord(folder, config, read_code(folder) if start else [])
     record.write(RUNNING)
     logs = open_logs(config.log, folder, config, keep_steps=start)
     try:
@@ -138,12 +137,12 @@ def _train(config: TrainConfig, folder: FilePath, restart: bool, report: Callabl
     return result
 
 
-def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int) -> Result:
+def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int) -> TrainingResult:
     """Measure what a run came to; nothing is chosen by it."""
     seconds, cpu_seconds = learner.clock.read()
     n_paths, marks, player = config.evaluation.n_paths, learner.marks, learner.player()
     best = read_best(folder, config) if "best_score" in marks else None
-    return Result(
+    return TrainingResult(
         folder=folder,
         steps=learner.state.iteration * config.iteration_steps,
         seconds=seconds,
@@ -162,7 +161,7 @@ def _alone(config: TrainConfig) -> bool:
     return config.trains == "sender" and len(config.environment.senders) == 1
 
 
-def read_best(folder: FilePath, config: TrainConfig) -> Player:
+def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer:
     """Read the policy that the select set of paths chose."""
     if config.trains == "sender":
         from ccenv.agents.learned import load_policy
@@ -238,7 +237,7 @@ def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def evaluate_player(config: TrainConfig, player: Player, n_paths: int, path_set: PathSet) -> Evaluation:
+def evaluate_player(config: TrainConfig, player: LearnedPlayer, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
     if isinstance(player, MlpSender):
         return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
@@ -249,9 +248,9 @@ def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    player: Player,
+    player: LearnedPlayer,
     status: str,
-    result: Result | None = None,
+    result: TrainingResult | None = None,
 ) -> None:
     write_checkpoint(folder / CHECKPOINT, state)
     notes: dict[str, Any] = {
@@ -264,7 +263,7 @@ def _save(
     _save_player(folder, config, player, notes)
 
 
-def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: dict[str, Any]) -> None:
+def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
     if isinstance(player, MlpSender):
         from ccenv.agents.learned import save_policy
@@ -276,7 +275,7 @@ def _save_player(folder: FilePath, config: TrainConfig, player: Player, notes: d
         save_adversary(folder, player, notes)
 
 
-class _Record:
+class _RunRecord:
     """run.json: what ran where, and how it ended."""
 
     def __init__(self, folder: FilePath, config: TrainConfig, code_before: list[str]) -> None:
@@ -285,8 +284,6 @@ class _Record:
         self._file = folder / RECORD
         self._now = now
         self._data: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
             "name": config.name,
             "seed": config.seed,
             "versions": versions(),
@@ -298,18 +295,7 @@ class _Record:
 
     def write(self, status: str, **more: Any) -> None:
         """Write the record with a status."""
-        data = {**self._data, "status": status, "written": self._now(), **more}
-        write_atomic(self._file, (json.dumps(_without_nan(data), indent=2, allow_nan=False) + "\n").encode())
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
+        FORMAT.write(self._file, plain({**self._data, "status": status, "written": self._now(), **more}))
 
 
 def read_code(folder: FilePath) -> list[str]:
@@ -330,8 +316,4 @@ def read_record(folder: FilePath) -> dict[str, Any]:
     Raises:
         InputError: if there is none, or not one of this format.
     """
-    file = FilePath(folder) / RECORD
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
-        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
-    return data
+    return FORMAT.read(FilePath(folder) / RECORD)

@@ -221,6 +221,17 @@ def test_a_learned_adversary_is_loaded_and_played(tmp_path, levels, n_out):
     assert all((a == b).all() for a, b in zip(again.weights, policy.weights, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [((np.zeros((19, 2)), np.zeros((3, 2))), "layer 1 has weights of shape"), ((np.full((19, 2), np.nan),), "is not finite")],
+)
+def test_adversaries_that_could_not_be_read_back_are_not_written(tmp_path, weights, message):
+    biases = tuple(np.zeros(2) for _ in weights)
+    with pytest.raises(InputError, match=message):
+        save_adversary(tmp_path, MlpAdversary("x", weights, biases, "tanh", OBSERVATION_VERSION, (0, 2)))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_learned_adversary_is_refused(tmp_path):
     policy = MlpAdversary("x", (np.zeros((19, 2)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION, (0, 2))
     save_adversary(tmp_path, policy)

@@ -8,10 +8,10 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import load_policy, save_policy
-from ccenv.agents.learned.tensors import MAX_TENSORS, read_tensors, tensor_file
 from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.errors import InputError
 from ccenv.network.sender import MlpSender
+from ccenv.network.tensors import MAX_TENSORS, read_tensors, tensor_file
 
 
 def policy(widths=(N_OBSERVATION, 8, 4, 1), activation="tanh", seed=0, version=OBSERVATION_VERSION):
@@ -99,17 +99,19 @@ def test_bad_tensor_files_are_refused(content, message):
     [
         ({"format": "other"}, "format is 'other'"),
         ({"version": True}, "version is True"),
-        ({"name": "../x"}, "name is '../x'"),
-        ({"activation": "gelu"}, "activation is 'gelu'; it must be tanh or relu"),
-        ({"observation_version": 99}, "observation_version is 99"),
-        ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for w0, b0, w1, b1"),
-        ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card says"),
-        ({"layers": "x"}, "layers is 'x'"),
+        ({"name": "../x"}, "name: String should match pattern"),
+        ({"activation": "gelu"}, "activation: Input should be 'tanh' or 'relu' (got 'gelu')"),
+        ({"observation_version": 99}, "observation_version: it must be 1, the version of this ccenv (got 99)"),
+        ({"observation_version": True}, "observation_version: Input should be a valid integer"),
+        ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for finite {'w0': (10, 8), 'b0': (8,), 'w1': (8, 1), 'b1': (1,)}"),
+        ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card asks for finite"),
+        ({"layers": "x"}, "layers: Input should be a valid tuple"),
+        ({"layers": [N_OBSERVATION, 1.0]}, "layers.1: Input should be a valid integer"),
         ({"sha256": "0" * 64}, "does not belong to its card"),
-        ({"sha256": 1}, "sha256 is 1"),
-        ({"notes": []}, "notes is []"),
+        ({"sha256": 1}, "sha256: Input should be a valid string"),
+        ({"notes": []}, "notes: Input should be a valid dictionary"),
         ({"nots": {}}, "unknown key 'nots'. Did you mean 'notes'"),
-        ({"name": None}, "name is None"),
+        ({"name": None}, "name: Input should be a valid string"),
     ],
 )
 def test_bad_cards_are_refused(tmp_path, changes, message):
@@ -129,7 +131,7 @@ def test_missing_key_and_missing_files(tmp_path):
     card = json.loads((tmp_path / "policy.json").read_text())
     del card["layers"]
     (tmp_path / "policy.json").write_text(json.dumps(card))
-    with pytest.raises(InputError, match="key 'layers' is missing"):
+    with pytest.raises(InputError, match="layers: missing"):
         load_policy(tmp_path)
     (tmp_path / "policy.json").unlink()
     with pytest.raises(InputError, match=r"policy\.json: cannot be read"):
@@ -143,8 +145,8 @@ def test_missing_key_and_missing_files(tmp_path):
         (policy((N_OBSERVATION + 1, 4, 1)), "inputs"),
         (policy((N_OBSERVATION, 300, 1)), "at most 256 units"),
         (policy((N_OBSERVATION, 2, 2, 2, 2, 2, 2, 1)), "1 to 6 layers"),
-        (policy(activation="gelu"), "activation is 'gelu'"),
-        (policy(version=99), "observation_version is 99"),
+        (policy(activation="gelu"), "activation: Input should be"),
+        (policy(version=99), "observation_version: it must be 1"),
         (MlpSender("x", (np.full((N_OBSERVATION, 1), np.nan),), (np.zeros(1),), "tanh", OBSERVATION_VERSION), "is not finite"),
         (MlpSender("x", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION), "biases of shape (2,)"),
     ],

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from test_bench_packet import small_packets
 
-from ccenv.benchmarks.report.figures import draw, picture, table
+from ccenv.benchmarks.report.figures import draw, table
 from ccenv.benchmarks.report.page import build_report
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.cli.main import main
 from ccenv.errors import InputError
+from ccenv.network.plots import picture
 
 FIGURES: list[dict[str, Any]] = [
     {"name": "lines", "kind": "lines", "metric": "utilisation", "x": "buffer", "by": "agent", "scenario": "grid"},
@@ -71,7 +72,7 @@ def test_equal_runs_make_equal_pictures(run: Path) -> None:
         first, second = draw(suite, records, figure), draw(suite, records, figure)
         assert first is not None
         assert second is not None
-        assert picture(first, "svg") == picture(second, "svg")
+        assert picture(first, ".svg") == picture(second, ".svg")
         assert len(table(suite, records, figure)) > 1
 
 

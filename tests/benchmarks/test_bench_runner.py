@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from small_suite import small, small_suite, write_suite
 
 from ccenv.benchmarks.cells import curve as cells
-from ccenv.benchmarks.cells.curve import cells_of, play, values_of
+from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run import backends
 from ccenv.benchmarks.run.backends import run_cell
@@ -43,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_cell_once_in_the_order_of_the_suite(finished: Path) -> None:
-    expected = cells_of(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
+    expected = curve_cells_of(small_suite(), [agent_player("cc_qdel"), agent_player("reno")])
     assert [record["key"] for record in records_of(finished)] == [cell.key for cell in expected]
     assert len(expected) == 16
 
@@ -145,14 +146,14 @@ def test_kill_in_the_middle_loses_no_finished_cell(tmp_path: Path) -> None:
 
 def test_a_cell_does_not_depend_on_its_neighbours() -> None:
     suite = small_suite()
-    alone = cells_of(small_suite(scenarios=[small()["scenarios"][1]]), [agent_player("reno")])
-    together = {cell.name: cell for cell in cells_of(suite, [agent_player("cc_qdel"), agent_player("reno")])}
+    alone = curve_cells_of(small_suite(scenarios=[small()["scenarios"][1]]), [agent_player("reno")])
+    together = {cell.name: cell for cell in curve_cells_of(suite, [agent_player("cc_qdel"), agent_player("reno")])}
     for cell in alone:
         assert run_cell(cell)["metrics"] == run_cell(together[cell.name])["metrics"]
 
 
 def test_the_key_is_of_what_decides_the_numbers() -> None:
-    cell = cells_of(small_suite(), [agent_player("reno")])[0]
+    cell = curve_cells_of(small_suite(), [agent_player("reno")])[0]
     assert replace(cell, agent=replace(cell.agent, spec="elsewhere/reno")).key == cell.key
     changed = [replace(cell, seed=9), replace(cell, agent=replace(cell.agent, sha256="0" * 64)), replace(cell, suite_sha256="x")]
     changed += [replace(cell, steps=161), replace(cell, model="cbr_delay")]
@@ -175,17 +176,17 @@ def test_a_changed_program_is_played_anew_under_its_name(tmp_path: Path) -> None
 
 
 def test_an_illegal_trace_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = cells_of(small_suite(), [agent_player("reno")])[0]
-    broken = replace(play(cell), S=play(cell).S + 1e6)
+    cell = curve_cells_of(small_suite(), [agent_player("reno")])[0]
+    trace = cell.trace()
+    broken = replace(trace, S=trace.S + 1e6)
     monkeypatch.setattr(cells.CurveEngine, "trace", lambda self, env: broken)
     with pytest.raises(EngineError, match=r"cell one/reno/kind/1: the trace is not legal"):
-        play(cell)
+        cell.trace()
 
 
 def test_a_worst_case_that_cannot_be_repeated_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccenv.benchmarks.report import write as report
-
-    monkeypatch.setattr(report, "values_of", lambda cell, trace: {**values_of(cell, trace), "power": 0.123})
+    values, times = CurveCell.values, count()
+    monkeypatch.setattr(CurveCell, "values", lambda self, trace: {**values(self, trace), "power": float(next(times))})
     with pytest.raises(EngineError, match="played again"):
         run_suite(small_suite(), tmp_path / "run", limit=1)
 
@@ -217,7 +218,7 @@ def test_a_full_disk_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest
         run_suite(small_suite(), tmp_path, pictures=False)
     monkeypatch.undo()
     kept = len(RunFolder(tmp_path).read_cells())
-    assert kept >= cells.Cell.per_task
+    assert kept >= CurveCell.per_task
     assert run_suite(small_suite(), tmp_path, pictures=False)["complete"]
 
 

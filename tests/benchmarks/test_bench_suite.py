@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from small_suite import small, small_suite, write_suite
 
-from ccenv.benchmarks.cells.curve import cells_of
+from ccenv.benchmarks.cells.curve import curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
@@ -32,7 +32,7 @@ def test_a_file_is_a_suite_too(tmp_path: Any) -> None:
     suite = load_suite(str(write_suite(tmp_path)))  # its keys are in another order
     assert suite == small_suite()
     players = [agent_player("reno")]
-    assert [cell.key for cell in cells_of(suite, players)] == [cell.key for cell in cells_of(small_suite(), players)]
+    assert [cell.key for cell in curve_cells_of(suite, players)] == [cell.key for cell in curve_cells_of(small_suite(), players)]
 
 
 REFUSED = [
@@ -96,7 +96,7 @@ def test_refused_scenarios(changes: dict[str, Any], message: str) -> None:
 def test_delays_off_the_grid_are_refused_before_anything_runs() -> None:
     scenario = {"name": "one", "model": "ccac", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 0.3}
     with pytest.raises(InputError, match=r"jitter_s 0\.012 is not a whole number of steps"):
-        cells_of(small_suite(scenarios=[scenario]), [agent_player("reno")])
+        curve_cells_of(small_suite(scenarios=[scenario]), [agent_player("reno")])
 
 
 def test_unknown_suite() -> None:

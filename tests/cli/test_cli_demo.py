@@ -64,7 +64,7 @@ def test_a_second_call_keeps_what_is_finished(done: tuple[Path, dict, list[str]]
 def test_an_interrupted_demo_goes_on(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = demo._run, []
 
-    def interrupted(stage: demo.Stage) -> dict:
+    def interrupted(stage: demo.DemoStep) -> dict:
         calls.append(stage.name)
         if stage.name == "attack" and calls.count("attack") == 1:
             raise KeyboardInterrupt

@@ -19,7 +19,7 @@ from record_targets import RECORD_TARGETS
 from target import Read, Target
 
 from ccenv import foreign
-from ccenv.agents.learned.tensors import TYPES, read_typed, tensor_file
+from ccenv.network.tensors import TYPES, read_typed, tensor_file
 from ccenv.simulation.scenario import load_scenario
 
 CONFIGS = Path(foreign.__file__).parents[1] / "configs"
@@ -229,9 +229,9 @@ def _checkpoint_card(content: bytes, folder: Path) -> object:
 
 
 def _checkpoint_seed() -> list[bytes]:
-    from ccenv.training.checkpoint import FORMAT, OBSERVATION_VERSION, VERSION
+    from ccenv.training.checkpoint import FORMAT, OBSERVATION_VERSION
 
-    card = {"format": FORMAT, "version": VERSION, "observation_version": OBSERVATION_VERSION, "iteration": 3, "seconds": 1.5}
+    card = {**FORMAT.head, "observation_version": OBSERVATION_VERSION, "iteration": 3, "seconds": 1.5}
     card |= {"cpu_seconds": 2.5, "marks": {"best": 0.5}, "tensors": "iteration-3.safetensors"}
     return [json.dumps(card | {"sha256": hashlib.sha256(tensor_file(TENSORS)).hexdigest()}).encode()]
 

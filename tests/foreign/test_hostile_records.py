@@ -52,7 +52,7 @@ def test_hostile_versions_of_records_are_refused(read: Any, version: Any, tmp_pa
     file.write_text(json.dumps(good))
     assert read(file) == good
     file.write_text(json.dumps(good | {"version": version}))
-    with pytest.raises(InputError, match="not a record of format"):
+    with pytest.raises(InputError, match="version is"):
         read(file)
 
 
@@ -118,6 +118,6 @@ def test_hostile_files_without_an_end_or_a_size_are_read_within_a_bound() -> Non
 
 
 def test_a_hostile_demo_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / STAGES).write_bytes(b'{"format": "ccenv-demo", "stages": [[]]}')
+    (tmp_path / STAGES).write_bytes(b'{"format": "ccenv-demo", "format_version": 1, "stages": [[]]}')
     assert main(["demo", "--out", str(tmp_path)]) == 2
     assert "not a stage file of ccenv demo" in capsys.readouterr().err

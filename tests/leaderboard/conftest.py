@@ -15,11 +15,11 @@ from submission_folders import CARD, make_good
 from ccenv.benchmarks.run.runner import run_suite
 from ccenv.leaderboard.evaluate.proofs import store_report
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
-from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.exchange import export_board
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import close_round
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
 
@@ -49,7 +49,7 @@ def home(evaluated: Path, tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def store(home: Home) -> Iterator[Store]:
+def store(home: Home) -> Iterator[BoardStore]:
     with home.open() as opened:
         yield opened
 
@@ -60,13 +60,13 @@ def workshop(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workshop")
     shutil.copytree(evaluated / "board", folder / "board")
     home = Home(folder / "board")
-    pack("cc_probe_drain", Card("Ada Lovelace", "MIT", "quick/1", name="plain"), folder / "plain")
+    pack("cc_probe_drain", Authorship("Ada Lovelace", "MIT", "quick/1", name="plain"), folder / "plain")
     with home.open() as store:
         submit_folder(store, home, folder / "plain")
         if available():
             for key in (KEY, OTHER_KEY):
                 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
-            pack("cc_probe_slow", Card("Grace Hopper", "MIT", "quick/1", name="signed"), folder / "signed", folder / KEY)
+            pack("cc_probe_slow", Authorship("Grace Hopper", "MIT", "quick/1", name="signed"), folder / "signed", folder / KEY)
             submit_folder(store, home, folder / "signed")
         program = next(e for e in entrants(store) if e.record.card.name == "cc_qdel")
         agent = store.records("evaluation", program.record.submission)[0].content["manifest"]["agents"][0]

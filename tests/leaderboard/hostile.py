@@ -33,15 +33,15 @@ from submission_folders import (
     with_file,
 )
 
-from ccenv.agents.learned.tensors import tensor_file
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import RECORDS
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import submit_folder
+from ccenv.network.tensors import tensor_file
 
 
 @dataclass(frozen=True)
@@ -303,16 +303,16 @@ def board_refusals(folder: Path) -> list[tuple[str, str, str]]:
     """Return what a board refuses that a folder alone cannot show: (fixture, what it tries, message)."""
     home = Home(folder / "board")
     pack("cc_qdel", CARD, folder / "first")
-    stolen = Card(author="Someone Else", licence="MIT", suite="quick/1", name="mine")
+    stolen = Authorship(author="Someone Else", licence="MIT", suite="quick/1", name="mine")
     pack("cc_qdel", stolen, folder / "stolen")
-    pack("cc_probe_slow", Card(author="Grace Hopper", licence="MIT", suite="quick/1", name="first_come"), folder / "second")
+    pack("cc_probe_slow", Authorship(author="Grace Hopper", licence="MIT", suite="quick/1", name="first_come"), folder / "second")
     for name, author in (
         ("first_come", "Someone Else"),
         ("First-C0me", "Someone Else"),
         ("vegas", "Someone Else"),
         ("new", "ccenv team"),
     ):
-        pack("cc_probe_fast", Card(author=author, licence="MIT", suite="quick/1", name=name), folder / f"named {name}")
+        pack("cc_probe_fast", Authorship(author=author, licence="MIT", suite="quick/1", name=name), folder / f"named {name}")
     out = []
 
     def refused(name: str, attack: str, attempt: Callable[[], object]) -> None:

@@ -12,8 +12,8 @@ from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.document import hash_of
 from ccenv.leaderboard.site.sources import EnvelopeRecord, Records
-from ccenv.leaderboard.store.records import BenchRecord, Cell, Envelope, Manifest
-from ccenv.leaderboard.submission.submit import SubmissionRecord
+from ccenv.leaderboard.store.records import BenchRecord, CellRecord, Envelope, Manifest
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 
 MOMENT = "2026-01-01T00:00:00Z"
 
@@ -54,7 +54,13 @@ def bench(suite: SuiteBase, name: str, skill: float, number: int) -> BenchRecord
         references=[],
     )
     return BenchRecord(
-        manifest, [Cell(**cell) for cell in cells], suite, suite.sha256, f"{number:09d}", lambda _: None, hash_of(["s", name])
+        manifest,
+        [CellRecord(**cell) for cell in cells],
+        suite,
+        suite.sha256,
+        f"{number:09d}",
+        lambda _: None,
+        hash_of(["s", name]),
     )
 
 

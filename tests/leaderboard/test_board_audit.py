@@ -29,13 +29,13 @@ from ccenv.leaderboard.evaluate.stages import EnvelopeStage
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import make_server
 from ccenv.leaderboard.site.sources import from_store
-from ccenv.leaderboard.store.database import EditedRecordError, Store
+from ccenv.leaderboard.store.database import BoardStore, EditedRecordError
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import close_round
 from ccenv.leaderboard.submission.submit import entrants, submit_reviewed
 
 
-def test_a_good_board_has_no_problems(store: Store, home: Home) -> None:
+def test_a_good_board_has_no_problems(store: BoardStore, home: Home) -> None:
     result = audit(store, home, sample=12, certificates=2)
     assert result["problems"] == []
     assert result["n_rerun"] == result["n_equal"] == 12
@@ -48,7 +48,7 @@ def test_a_good_board_has_no_problems(store: Store, home: Home) -> None:
     assert audit(store, home, sample=0, certificates=0)["problems"] == []
 
 
-def forged(store: Store, change: Callable[[dict[str, Any], list[dict[str, Any]]], None]) -> None:
+def forged(store: BoardStore, change: Callable[[dict[str, Any], list[dict[str, Any]]], None]) -> None:
     """Store an evaluation that somebody with access to the database invented."""
     record = next(r for r in store.records("evaluation") if r.content["name"] == "reno")
     content = json.loads(json.dumps(record.content))
@@ -81,7 +81,7 @@ def lucky_seeds(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
         (lucky_seeds, "its seeds do not follow from the submission and the secret"),
     ],
 )
-def test_what_does_not_follow_is_found(store: Store, home: Home, change: Any, message: str) -> None:
+def test_what_does_not_follow_is_found(store: BoardStore, home: Home, change: Any, message: str) -> None:
     forged(store, change)
     result = audit(store, home, sample=100, certificates=0)
     assert any(message in problem for problem in result["problems"])
@@ -96,7 +96,7 @@ def test_what_does_not_follow_is_found(store: Store, home: Home, change: Any, me
         (lambda content: content["played"].update(agents=[]), "its seeds do not follow from the submission and the secret"),
     ],
 )
-def test_invented_damage_is_found(store: Store, home: Home, change: Any, message: str) -> None:
+def test_invented_damage_is_found(store: BoardStore, home: Home, change: Any, message: str) -> None:
     record = store.records("damage")[0]
     content = json.loads(json.dumps(record.content))
     change(content)
@@ -105,7 +105,7 @@ def test_invented_damage_is_found(store: Store, home: Home, change: Any, message
     assert problem.startswith(f"record {forgery.number} ") and message in problem
 
 
-def test_a_single_bit_is_found(store: Store, home: Home) -> None:
+def test_a_single_bit_is_found(store: BoardStore, home: Home) -> None:
     def one_bit(content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
         import math
 
@@ -116,7 +116,7 @@ def test_a_single_bit_is_found(store: Store, home: Home) -> None:
     assert any("differs" in problem for problem in audit(store, home, sample=100, certificates=0)["problems"])
 
 
-def test_proofs_are_decided_again(store: Store, home: Home) -> None:
+def test_proofs_are_decided_again(store: BoardStore, home: Home) -> None:
     pytest.importorskip("z3", reason="the extra verify is not installed")
     from ccenv.smt.claims.envelope import METRICS
 
@@ -133,7 +133,7 @@ def test_proofs_are_decided_again(store: Store, home: Home) -> None:
     assert any("the bound is refuted" in problem for problem in problems)
 
 
-def test_damage(store: Store) -> None:
+def test_damage(store: BoardStore) -> None:
     records = store.records("damage")
     assert {record.content["name"] for record in records} == {"square_period_rtts_4", "good_moves", "good_network"}
     for record in records:
@@ -150,7 +150,7 @@ def test_damage(store: Store) -> None:
     assert trace.header.adversary == "kind"
 
 
-def test_an_audit_names_a_record_that_cannot_be_read(store: Store, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_names_a_record_that_cannot_be_read(store: BoardStore, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     record = store.records("damage")[0]
     forgery = store.append("damage", record.subject, "forged", {"name": "x"}, {})
     better = store.append("damage", record.subject, "forged too", {**record.content, "score": {}}, {})
@@ -160,7 +160,7 @@ def test_an_audit_names_a_record_that_cannot_be_read(store: Store, home: Home, c
     assert "submission: missing" in problems[0] and "score" in problems[1]
 
 
-def test_damage_stores_what_was_run(store: Store) -> None:
+def test_damage_stores_what_was_run(store: BoardStore) -> None:
     """The panel as published, whose hash is stored, and as it was played, with the seeds of the submission."""
     content = store.records("damage")[0].content
     assert suite_of(content["suite"], "x").sha256 == content["suite_sha256"] == PANEL.sha256
@@ -172,7 +172,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
-def test_the_site_of_a_database(store: Store, tmp_path: Path) -> None:
+def test_the_site_of_a_database(store: BoardStore, tmp_path: Path) -> None:
     result = build_site(from_store(store), tmp_path / "one")
     build_site(from_store(store), tmp_path / "two")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
@@ -202,7 +202,7 @@ def test_nothing_evaluated_yet(tmp_path: Path) -> None:
         from_store(store)
 
 
-def test_an_entrys_numbers_can_be_made_again(store: Store, evaluated: Path, tmp_path: Path) -> None:
+def test_an_entrys_numbers_can_be_made_again(store: BoardStore, evaluated: Path, tmp_path: Path) -> None:
     import yaml
 
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(SUITE.model_dump(mode="json", exclude_none=True)))))
@@ -230,7 +230,7 @@ def test_addresses_of_a_foreign_board_are_checked_too(tmp_path: Path, change: di
             entrants(store)
 
 
-def test_serving(store: Store, tmp_path: Path) -> None:
+def test_serving(store: BoardStore, tmp_path: Path) -> None:
     build_site(from_store(store), tmp_path / "site")
     with make_server(tmp_path / "site", 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -271,7 +271,7 @@ def test_command_line(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["board", "audit", *board, "--sample", "-1"]) == 2
 
 
-def test_edited_files_stop_the_site(store: Store, home: Home, tmp_path: Path) -> None:
+def test_edited_files_stop_the_site(store: BoardStore, home: Home, tmp_path: Path) -> None:
     import sqlite3
 
     from ccenv.leaderboard.store.schema import FILES

@@ -18,7 +18,7 @@ from forging import KEY, OTHER_KEY, Content, Forgery
 from ccenv.cli.main import main
 from ccenv.errors import InputError
 from ccenv.leaderboard.audit.run import audit
-from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.head import expected_head, read_head, write_head
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.schema import RECORDS
@@ -120,7 +120,7 @@ def test_an_audit_with_a_head_names_what_was_dropped_or_rewritten(
     assert problem.startswith(f"--expect-head: head {head[:12]} is not in the chain") and what in problem
 
 
-def test_an_audit_remembers_the_head_of_its_own_board(store: Store, home: Home) -> None:
+def test_an_audit_remembers_the_head_of_its_own_board(store: BoardStore, home: Home) -> None:
     """Somebody with the database, not with the operator's folder, drops the last record or one in the middle."""
     last = store.records()[-1].number
     store.close()
@@ -142,7 +142,7 @@ def test_an_audit_names_an_invented_secret(
     assert any(message in problem for problem in result["problems"][row:])
 
 
-def test_heads_that_are_none_are_refused(store: Store, home: Home, tmp_path: Path) -> None:
+def test_heads_that_are_none_are_refused(store: BoardStore, home: Home, tmp_path: Path) -> None:
     write_head(store, tmp_path / "head.json")
     good = json.loads((tmp_path / "head.json").read_text())
     assert expected_head(str(tmp_path / "head.json")).problem(store.records()) is None
@@ -164,7 +164,7 @@ def test_heads_that_are_none_are_refused(store: Store, home: Home, tmp_path: Pat
 
 @pytest.mark.skipif(not available(), reason="ssh-keygen is not installed")
 def test_signed_heads_bind_the_operator(
-    store: Store, home: Home, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: BoardStore, home: Home, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board = ["--board", str(home.folder)]
     file = tmp_path / "head.json"

@@ -21,10 +21,10 @@ from ccenv.foreign import parse_json
 from ccenv.leaderboard.evaluate import queue as evaluate_module
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
 from ccenv.leaderboard.evaluate.stages import VIEW, EnvelopeStage, SuiteStage
-from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import close_round, commitment, evaluation_seeds, revealed, secret_of
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
 from ccenv.network.identity import sender_hash
@@ -48,7 +48,7 @@ def submitted(home: Home, tmp_path: Path) -> None:
         submit_reviewed(store, home, "reno")
 
 
-def comparable(store: Store) -> list[dict[str, Any]]:
+def comparable(store: BoardStore) -> list[dict[str, Any]]:
     """What the stages stored, without times."""
     out = []
     for record in store.records("evaluation"):
@@ -117,11 +117,11 @@ def test_rounds(home: Home, tmp_path: Path) -> None:
 
 def test_what_is_on_the_board_already_is_refused(home: Home, tmp_path: Path) -> None:
     submitted(home, tmp_path)
-    pack("cc_qdel", Card("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "stolen")
+    pack("cc_qdel", Authorship("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "stolen")
     for name, author in (("first_come", "Grace Hopper"), ("First-C0me", "Someone Else"), ("cc_qdel", "Someone Else")):
         pack(
             "cc_probe_slow" if author == "Grace Hopper" else "cc_probe_fast",
-            Card(author, "MIT", "quick/1", name=name),
+            Authorship(author, "MIT", "quick/1", name=name),
             tmp_path / name,
         )
     with home.open() as store:
@@ -162,7 +162,7 @@ def stopped(home: Home, tmp_path: Path, moment: str) -> int:
                 if moment == f"cell {done}":
                     os._exit(9)
 
-            class Dying(Store):
+            class Dying(BoardStore):
                 def append(self, *arguments: Any) -> Any:
                     if moment == "before storing":
                         os._exit(9)

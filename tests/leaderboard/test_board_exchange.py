@@ -14,14 +14,14 @@ from evaluated_board import STAGES
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.evaluate.queue import evaluate, tasks_of
-from ccenv.leaderboard.store.database import START, Store, chained, record_hash
+from ccenv.leaderboard.store.database import START, BoardStore, chained, record_hash
 from ccenv.leaderboard.store.exchange import export_board, import_board, read_export
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import close_round, open_round
 from ccenv.leaderboard.submission.submit import submit_reviewed
 
 
-def test_an_export_comes_back(store: Store, home: Home, tmp_path: Path) -> None:
+def test_an_export_comes_back(store: BoardStore, home: Home, tmp_path: Path) -> None:
     close_round(store, home)
     for name in ("a.jsonl", "b.jsonl.xz"):
         count = export_board(store, tmp_path / name)
@@ -76,7 +76,7 @@ DAMAGES: list[tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "change", "message"), DAMAGES, ids=[name for name, _, _ in DAMAGES])
-def test_damaged_exports_leave_nothing(store: Store, tmp_path: Path, name: str, change: Any, message: str) -> None:
+def test_damaged_exports_leave_nothing(store: BoardStore, tmp_path: Path, name: str, change: Any, message: str) -> None:
     export_board(store, tmp_path / "good.jsonl")
     lines = lines_of(tmp_path / "good.jsonl")
     change(lines)
@@ -105,7 +105,9 @@ MALFORMED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "message"), MALFORMED)
-def test_contents_of_a_foreign_export_are_checked(store: Store, tmp_path: Path, kind: str, change: Any, message: str) -> None:
+def test_contents_of_a_foreign_export_are_checked(
+    store: BoardStore, tmp_path: Path, kind: str, change: Any, message: str
+) -> None:
     """Hashes and chain are good, as of a board of somebody who knows how they are made."""
     export_board(store, tmp_path / "good.jsonl")
     lines = lines_of(tmp_path / "good.jsonl")

@@ -18,10 +18,10 @@ from forging import MOMENT, OTHER_KEY, Content, Forgery
 
 from ccenv.cli.main import main
 from ccenv.leaderboard.submission.document import DOCUMENT, SIGNATURE
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.entry import card_of
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import available, fingerprint_of, signature_of
-from ccenv.leaderboard.submission.submit import card_of
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ def handed_in(spec: str, name: str, author: str = "Someone Else") -> Callable[[F
     """Add a submission that this board would not have taken, with everything about it in order."""
 
     def forge(forged: Forgery, folder: Path) -> None:
-        pack(spec, Card(author, "MIT", "quick/1", name=name), folder / "more")
+        pack(spec, Authorship(author, "MIT", "quick/1", name=name), folder / "more")
         submission = read_submission(folder / "more")
         shutil.rmtree(folder / "more")
         content = {"submission": submission.sha256, "player_sha256": submission.player_sha256, "round": 1, "recorded_at": MOMENT}
@@ -138,7 +138,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("document_author", document(lambda d: d.update(author="Mallory")), "its card has author 'Ada Lovelace'; .* says 'Mallory'"),
     ("document_and_card", document(lambda d: d.update(author="Mallory"), card=True), "its submission is "),
     ("document_extra", document(lambda d: d.update(code="x")), "unknown key 'code'"),
-    ("document_version", document(lambda d: d.update(format_version=True)), "not a submission"),
+    ("document_version", document(lambda d: d.update(format_version=True)), "version is True"),
     ("document_html", document(lambda d: d.update(summary="<script>"), card=True, sha256=True), "no HTML"),
     (
         "document_author_kept",
@@ -189,7 +189,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("worst_trace", edit("evaluation", worst(trace="../../../overwritten.npz"), "reno"), "trace"),
     ("worst_plot", edit("evaluation", worst(plot="/tmp/overwritten.png"), "reno"), "plot"),
     ("scenario_html", edit("evaluation", worst(scenario="<script>alert(1)</script>"), "reno"), "scenario"),
-    ("manifest_version", edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"), "version True"),
+    ("manifest_version", edit("evaluation", lambda c: c["manifest"].update(format_version=True), "reno"), "version is True"),
     ("other_round", edit("evaluation", lambda c: c.update(round=7), "reno"), "of round 7; the submission is of round 1"),
     ("other_suite", edit("evaluation", lambda c: c["manifest"]["suite"].update(duration_s=1), "reno"), "the suite was edited"),
     ("foreign_model", edit("envelope", lambda c: c["rows"][0].update(model="elsewhere")), "unknown model 'elsewhere'"),
@@ -303,7 +303,7 @@ def line_two(text: bytes) -> Callable[[bytes], bytes]:
 COUNT_TRUE = b'{"format":"ccenv-board-export","format_version":1,"records":true}'
 TEXTS = [
     ("huge_line", lines(lambda parts: parts.insert(1, b" " * (49 << 20))), "bytes"),
-    ("version_true", lines(lambda parts: parts.__setitem__(0, parts[0].replace(b'n":1', b'n":true'))), "not an export"),
+    ("version_true", lines(lambda parts: parts.__setitem__(0, parts[0].replace(b'n":1', b'n":true'))), "version is True"),
     ("count_true", lines(lambda parts: parts.__setitem__(0, COUNT_TRUE)), "truncated"),
     ("nested", lines(lambda parts: parts.insert(1, b"[" * 5000 + b"]" * 5000)), "values; at most"),
     ("deep", lines(lambda parts: parts.insert(1, b"[" * 30 + b"]" * 30)), "nesting"),

@@ -23,7 +23,7 @@ HOSTILE = [
     (lambda m: m.update(extra=1), "unknown key 'extra'"),
     (lambda m: m["suite"].update(duration_rtts=7777.0), "edited after the run"),
     (lambda m: m.update(n_cells=3), "the manifest says 3"),
-    (lambda m: m.update(format_version=2), "format version 2"),
+    (lambda m: m.update(format_version=2), "version is 2"),
 ]
 
 

@@ -23,7 +23,7 @@ from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import DATABASE
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.lookalike import folded
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
 from ccenv.network.sender import MlpSender
@@ -66,8 +66,8 @@ def old_board(forgery: Forgery, folder: Path) -> Home:
 
 def test_a_database_of_version_1_gets_its_claims(forgery: Forgery, tmp_path: Path) -> None:
     home = old_board(forgery, tmp_path)
-    pack("cc_probe_fast", Card("Someone Else", "MIT", "quick/1", name="P1ain"), tmp_path / "alike")
-    pack("cc_probe_drain", Card("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "stolen")
+    pack("cc_probe_fast", Authorship("Someone Else", "MIT", "quick/1", name="P1ain"), tmp_path / "alike")
+    pack("cc_probe_drain", Authorship("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "stolen")
     before = [row["chain"] for row in forgery.records]
     for _ in range(2):  # the second time there is nothing to do
         with home.open() as store:
@@ -120,7 +120,7 @@ def test_two_processes_share_neither_a_name_nor_a_player(
     gate, said = context.Barrier(2), context.Queue()
     processes = []
     for number, (spec, name) in enumerate((first, second)):
-        pack(spec, Card("Someone", "MIT", "quick/1", name=name), tmp_path / str(number))
+        pack(spec, Authorship("Someone", "MIT", "quick/1", name=name), tmp_path / str(number))
         arguments = (str(tmp_path / "board"), str(tmp_path / str(number)), gate, said)
         processes.append(context.Process(target=hand_in, args=arguments))
         processes[-1].start()

@@ -17,7 +17,7 @@ from sqlalchemy import event, exc, text
 
 from ccenv.errors import CcenvError, InputError, MissingExtraError
 from ccenv.leaderboard.store import schema
-from ccenv.leaderboard.store.database import EditedRecordError, Store, TakenError, sqlite_url
+from ccenv.leaderboard.store.database import BoardStore, EditedRecordError, TakenError, sqlite_url
 
 # Another database to test on, e.g. postgresql+psycopg://user@localhost/empty; its tables are dropped.
 OTHER = os.environ.get("CCENV_TEST_DATABASE_URL")
@@ -49,15 +49,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(OTHER)
 
 
-def fill(store: Store, count: int = 3) -> None:
+def fill(store: BoardStore, count: int = 3) -> None:
     for i in range(count):
         store.append("submission", f"{i:064x}", f"slot/{i}", {"value": i, "text": "é"}, {"a.txt": b"shared", "b.txt": b"%d" % i})
 
 
 def test_what_is_stored_is_read_back(url: str) -> None:
-    with Store(url) as store:
+    with BoardStore(url) as store:
         fill(store)
-    with Store(url) as store:
+    with BoardStore(url) as store:
         records = store.records()
         assert [r.number for r in records] == [1, 2, 3]
         assert [r.content["value"] for r in records] == [0, 1, 2]
@@ -69,7 +69,7 @@ def test_what_is_stored_is_read_back(url: str) -> None:
 
 
 def test_a_slot_is_taken_once(url: str) -> None:
-    with Store(url) as store:
+    with BoardStore(url) as store:
         fill(store)
         with pytest.raises(TakenError, match="has this already"):
             store.append("submission", "", "slot/1", {"value": 9}, {"new": b"new"})
@@ -79,7 +79,7 @@ def test_a_slot_is_taken_once(url: str) -> None:
 
 
 def test_records_are_append_only(url: str) -> None:
-    with Store(url) as store:
+    with BoardStore(url) as store:
         fill(store)
         for statement in (
             f"UPDATE {schema.RECORDS.name} SET kind = 'x'",
@@ -97,7 +97,7 @@ def test_writers_at_the_same_time_do_not_lose_records(url: str) -> None:
         pid = os.fork()
         if pid == 0:
             try:
-                with Store(url) as store:
+                with BoardStore(url) as store:
                     for i in range(5):
                         store.append("x", "", f"{child}/{i}", {"child": child}, {})
                 os._exit(0)
@@ -105,7 +105,7 @@ def test_writers_at_the_same_time_do_not_lose_records(url: str) -> None:
                 os._exit(1)
         children.append(pid)
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
-    with Store(url) as store:
+    with BoardStore(url) as store:
         assert store.check() == 20
         assert {r.slot for r in store.records()} == {f"{c}/{i}" for c in range(4) for i in range(5)}
 
@@ -135,23 +135,26 @@ EDITS = [
 
 @pytest.mark.parametrize(("statement", "message"), EDITS)
 def test_an_edited_record_is_noticed(tmp_path: Path, statement: str, message: str) -> None:
-    with Store(sqlite_url(tmp_path / "board.db")) as store:
+    with BoardStore(sqlite_url(tmp_path / "board.db")) as store:
         fill(store)
     edited(tmp_path / "board.db", statement)
-    with Store(sqlite_url(tmp_path / "board.db")) as store, pytest.raises(EditedRecordError, match=message):
+    with BoardStore(sqlite_url(tmp_path / "board.db")) as store, pytest.raises(EditedRecordError, match=message):
         store.check()
 
 
 def test_a_record_with_a_new_hash_breaks_the_chain(tmp_path: Path) -> None:
     from ccenv.leaderboard.store.database import record_hash
 
-    with Store(sqlite_url(tmp_path / "board.db")) as store:
+    with BoardStore(sqlite_url(tmp_path / "board.db")) as store:
         fill(store)
         old = store.records()[1]
     content = '{"files":{},"value":7}'
     forged = record_hash(old.kind, old.subject, old.slot, content)
     edited(tmp_path / "board.db", f"UPDATE {schema.RECORDS.name} SET content = '{content}', sha256 = '{forged}' WHERE number = 2")
-    with Store(sqlite_url(tmp_path / "board.db")) as store, pytest.raises(EditedRecordError, match=r"record 2 .*does not follow"):
+    with (
+        BoardStore(sqlite_url(tmp_path / "board.db")) as store,
+        pytest.raises(EditedRecordError, match=r"record 2 .*does not follow"),
+    ):
         store.check()
 
 
@@ -182,7 +185,7 @@ def killed_at(url: str, step: int) -> Callable[[int], None]:
 
         event.listen(sqlalchemy.Engine, "before_cursor_execute", count)
         event.listen(sqlalchemy.Engine, "commit", count)
-        with Store(url) as store:
+        with BoardStore(url) as store:
             for i in range(2):
                 store.append("x", "", f"slot/{i}", {"value": i}, {"a": b"%d" % i, "b": b"shared"})
                 os.write(report, b"%d" % i)
@@ -200,7 +203,7 @@ def test_killed_at_every_statement(tmp_path: Path) -> None:
         os.close(writer)
         with os.fdopen(reader, "rb") as pipe:
             reported = {int(digit) for digit in pipe.read().decode()}
-        with Store(sqlite_url(file)) as store:
+        with BoardStore(sqlite_url(file)) as store:
             number = store.check()
             there = {r.content["value"] for r in store.records()}
             assert reported <= there == set(range(number))
@@ -219,7 +222,7 @@ def test_killed_at_every_statement(tmp_path: Path) -> None:
 
 def test_each_migration_runs_once_and_wholly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = sqlite_url(tmp_path / "board.db")
-    with Store(url) as store:
+    with BoardStore(url) as store:
         fill(store)
     ran = []
     newest = len(schema.STEPS)
@@ -234,15 +237,15 @@ def test_each_migration_runs_once_and_wholly(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, (newest + 1, "breaks", breaks)))
     with pytest.raises(CcenvError, match="interrupted"):
-        Store(url)
+        BoardStore(url)
     monkeypatch.setattr(schema, "STEPS", (*schema.STEPS[:newest], (newest + 1, "works", works)))
     for _ in range(2):
-        with Store(url) as store:  # the table of the interrupted step is not in the way: it was never there
+        with BoardStore(url) as store:  # the table of the interrupted step is not in the way: it was never there
             assert store.check() == 3
     assert ran == [newest + 1]
     monkeypatch.undo()
     with pytest.raises(InputError, match=f"has version {newest + 1}; this ccenv knows version {newest}"):
-        Store(url)
+        BoardStore(url)
 
 
 def test_databases_that_cannot_be(tmp_path: Path) -> None:
@@ -252,17 +255,17 @@ def test_databases_that_cannot_be(tmp_path: Path) -> None:
         (f"sqlite:///{tmp_path}/absent/board.db", "unable to open"),
     ):
         with pytest.raises(CcenvError, match=message):
-            Store(url)
+            BoardStore(url)
     (tmp_path / "text.db").write_text("this is no database, but it is long enough to be read as one " * 20)
     with pytest.raises(CcenvError, match="not a database"):
-        Store(sqlite_url(tmp_path / "text.db"))
+        BoardStore(sqlite_url(tmp_path / "text.db"))
 
 
 def test_without_sqlalchemy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'ccenv\[board\]'"):
-        Store(sqlite_url(tmp_path / "board.db"))
+        BoardStore(sqlite_url(tmp_path / "board.db"))
 
 
 PLAIN = st.recursive(
@@ -279,7 +282,7 @@ PLAIN = st.recursive(
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(max_size=8).filter(lambda key: key != "files"), PLAIN, max_size=4))
 def test_any_record_comes_back(content: dict[str, Any]) -> None:
-    with Store("sqlite://") as store:
+    with BoardStore("sqlite://") as store:
         store.append("x", "", "slot", content, {})
         assert store.records()[0].content == {**content, "files": {}}
         assert store.check() == 1

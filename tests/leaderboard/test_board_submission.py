@@ -22,19 +22,19 @@ from submission_folders import CARD, WEIGHTS, make_good, one_weight, payload, we
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import save_adversary
 from ccenv.agents.learned import save_policy
-from ccenv.agents.learned.tensors import tensor_file
 from ccenv.cli.main import main
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError
 from ccenv.foreign import STRANGER, depth_of, parse_json, read_folder
 from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, SIGNATURE, json_schema
-from ccenv.leaderboard.submission.pack import Card, pack
+from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import parse_submission, read_submission
 from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.weights import GRID, quantised
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.tensors import tensor_file
 from ccenv.smt.network.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -162,17 +162,17 @@ def test_what_cannot_be_packed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a submission"):
         pack("cc_qdel", CARD, tmp_path / "home")
     with pytest.raises(InputError, match="author: not allowed"):
-        pack("cc_qdel", Card(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
+        pack("cc_qdel", Authorship(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     older, _ = pack("cc_qdel", CARD, tmp_path / "out")
     with pytest.raises(InputError, match="author: not allowed"):
-        pack("cc_qdel", Card(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
+        pack("cc_qdel", Authorship(author="x & y", licence="MIT", suite="quick/1"), tmp_path / "out")
     assert read_submission(tmp_path / "out").sha256 == older.sha256
 
 
 def test_the_name_of_a_program_does_not_change_what_it_is(tmp_path: Path) -> None:
     first, _ = pack("cc_qdel", CARD, tmp_path / "a")
-    second, _ = pack("cc_qdel", Card("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "b")
+    second, _ = pack("cc_qdel", Authorship("Someone Else", "MIT", "quick/1", name="mine"), tmp_path / "b")
     assert first.sha256 != second.sha256
     assert first.player_sha256 == second.player_sha256
     assert isinstance(second.player, ProgramSender)

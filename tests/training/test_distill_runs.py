@@ -107,7 +107,7 @@ def test_distill_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 def record_it(tmp_path: Path, folder: Path, result: dict[str, Any]) -> None:
     file, page = tmp_path / "record.json", tmp_path / "page.md"
-    file.write_text(json.dumps({"format": record.FORMAT, "version": record.VERSION, "runs": [], "suites": {}}))
+    file.write_text(json.dumps({**record.FORMAT.head, "runs": [], "suites": {}}))
     page.write_text(f"{record.PLACE.start}\n{END}\n")
     for _ in range(2):  # in place of the earlier one
         record.add(file, folder, "ccenv distill still.safetensors --depth 1")
@@ -119,10 +119,13 @@ def record_it(tmp_path: Path, folder: Path, result: dict[str, Any]) -> None:
     assert again["program"] == first["program"] and again["worst"] != first["worst"]  # a smaller budget
     rows = page.read_text().splitlines()[4:6]
     assert rows[0].startswith("| still (teacher) |") and rows[1].startswith(f"| still_d1 | {result['score']:.3f} |")
-    with pytest.raises(InputError, match="no result of ccenv distill"):
+    with pytest.raises(InputError, match=r"distill\.json: cannot be read"):
+        record.add(file, tmp_path, "")
+    (tmp_path / "distill.json").write_text("{}")
+    with pytest.raises(InputError, match="not the result of ccenv distill"):
         record.add(file, tmp_path, "")
     with pytest.raises(InputError, match="not a record"):
-        record.measure_again(tmp_path / "none.json")
+        record.measure_again(tmp_path / "distill.json")
 
 
 def test_the_page_shows_the_record(tmp_path: Path) -> None:

@@ -324,8 +324,11 @@ def test_damaged_checkpoints_are_refused(finished, tmp_path):
     card = json.loads((folder / "state.json").read_text())
     for change, message in (
         ({"format": "else"}, "not a checkpoint"),
-        ({"iteration": "3"}, "'iteration' is missing"),
-        ({"sha256": None}, "'sha256' is missing"),
+        ({"format": "ccenv-checkpoint", "version": 3}, "version is 3; .*--restart discards it"),
+        ({"iteration": "3"}, "iteration: Input should be a valid integer"),
+        ({"iteration": -1}, "iteration: "),
+        ({"seconds": True}, "seconds: Input should be a valid number"),
+        ({"sha256": None}, "sha256: Input should be a valid string"),
         ({"observation_version": 2}, "observation_version is 2; it must be 1"),
     ):
         (folder / "state.json").write_text(json.dumps({**card, **change}))

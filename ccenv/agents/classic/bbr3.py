@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from ccenv.agents.classic import bbr2
+from ccenv.agents.classic.bbr2_model import STATE
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window
 from ccenv.network.sender import ClassicSender
 
@@ -31,7 +32,7 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
     return classic_sender(
         "bbr3",
         bbr2,
-        bbr2.STATE,
+        STATE,
         initial_window_mss=initial_window("bbr3", initial_window_mss),
         startup_pacing_gain=STARTUP_PACING_GAIN,
         startup_cwnd_gain=STARTUP_CWND_GAIN,

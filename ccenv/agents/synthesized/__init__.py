@@ -53,7 +53,7 @@ def cc_probe_slow(k: int = 1, alpha_mss: int = 1) -> ProgramSender:
     probe_rtts = int(number("cc_probe_slow", "k", k, low=1, high=MAX_HOLD_RTTS, whole=True))
     alpha = Fraction(int(number("cc_probe_slow", "alpha_mss", alpha_mss, low=1, high=100, whole=True)))
     program = shipped_program("cc_probe_slow")
-    if (probe_rtts, alpha) == (1, 1):
+    if probe_rtts == 1 and alpha == 1:
         return ProgramSender("cc_probe_slow", program)
     rule = Branch(
         Expression((("q_U", Fraction(1)), ("MSS", -alpha))),

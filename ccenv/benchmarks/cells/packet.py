@@ -1,102 +1,79 @@
-"""Cells of the packet engine: one run of one network. Its numbers depend on nothing else."""
+"""Cells of the packet engine: one run of one network."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ccenv.adversaries import make_adversary
+from ccenv.benchmarks.cells.cell import Cell, defined
 from ccenv.benchmarks.cells.players import Player, agent_player, sender_of
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
-from ccenv.document import hash_of
 from ccenv.errors import CcenvError, EngineError, InputError
 from ccenv.metrics.table import measure_run
 from ccenv.network.identity import adversary_hash
 from ccenv.network.path import MBPS_IN_BPS
-from ccenv.provenance import code_hash
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
 
 FIXED = Player("network", "network", "", "0" * 64)
 """Stands for the sender under test in scenarios whose senders are all given."""
 
 
-@dataclass(frozen=True)
-class PacketCell:
-    """Everything that decides one run.
+@dataclass(frozen=True, kw_only=True)
+class PacketCell(Cell):
+    """A run of the packet engine.
 
     Attributes:
-        suite: name and version of the suite, and its hash.
         family: name of the scenario.
-        scenario: name of the case.
-        seed: the suite's seed.
-        engine_seed: keys the random numbers; follows from suite, case and seed.
         parameters: of the case, drawn ones included.
         network: the scenario as data; ``$agent`` where the sender under test belongs.
         windows: spans by name, for metrics.
-        agent: the sender under test.
         others: hash of every other sender and adversary by its spec.
-        metrics: names.
         series_s: interval of the rates over time to keep; 0: none.
     """
 
-    suite: str
-    suite_sha256: str
     family: str
-    scenario: str
-    seed: int
-    engine_seed: int
     parameters: dict[str, Any]
     network: dict[str, Any]
     windows: Spans
-    agent: Player
     others: dict[str, str]
-    metrics: tuple[str, ...]
     series_s: float
 
-    per_task = 1
-
     @property
-    def name(self) -> str:
-        """What ``--only`` matches: scenario/agent/adversary/seed."""
-        return f"{self.scenario}/{self.agent.label}/{NETWORK}/{self.seed}"
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of the cell and of the code that plays it: results of anything else are never taken for it."""
-        data = asdict(self)
-        del data["agent"]["spec"]  # where its file lies decides nothing
-        return hash_of({**data, "code": code_hash()})[:32]
+    def opponent(self) -> str:
+        """The network plays by itself."""
+        return NETWORK
 
     def run(self) -> dict[str, Any]:
         """Play the cell and return its record: what it was, its metrics, and rates over time where they are kept."""
-        result = play_packets(self)
-        measured, values = result.measured(), {}
+        result = self.play()
+        measured, metrics = result.measured(), {}
         for name in self.metrics:
             plain, group, window = parse_metric(name)
-            value = measure_run(measured, plain, self.windows[window], group)
-            values[name] = None if math.isnan(value) else value
-        record = {
-            "key": self.key,
-            "code_sha256": code_hash(),
-            "agent_sha256": self.agent.sha256,
-            "scenario": self.scenario,
-            "agent": self.agent.label,
-            "adversary": NETWORK,
-            "seed": self.seed,
-            "engine_seed": self.engine_seed,
-            "model": "packet",
-            "path": _path(result.scenario),
-            "parameters": self.parameters,
-            "metrics": values,
-        }
-        if self.series_s > 0:
-            record["series"] = _series(result, self.series_s)
-        return record
+            metrics[name] = measure_run(measured, plain, self.windows[window], group)
+        series = {"series": _series(result, self.series_s)} if self.series_s > 0 else {}
+        path = _path(result.scenario)
+        return self.record("packet", path, parameters=self.parameters, metrics=defined(metrics), **series)
+
+    def play(self) -> Result:
+        """Play the cell.
+
+        Raises:
+            InputError: if the sender's file changed since the cell was made, or cannot run per packet.
+            EngineError: if a sender leaves the positive numbers.
+        """
+        if self.agent != FIXED:
+            sender_of(self.agent)
+        try:
+            return simulate(self.scenario_data())
+        except EngineError as error:
+            raise EngineError(f"cell {self.name}: {error}") from None
+        except CcenvError as error:
+            raise InputError(f"cell {self.name}: {error}") from None
 
     def scenario_data(self) -> Scenario:
         """Return the scenario with the sender under test in its place. Raises InputError."""
@@ -169,23 +146,6 @@ def _with_agent(network: dict[str, Any], spec: str) -> dict[str, Any]:
     under_test = {"sender": spec}
     flows = [{"name": "agent", **flow, **under_test} if flow.get("sender") == AGENT else flow for flow in network["flows"]]
     return {**network, "flows": flows}
-
-
-def play_packets(cell: PacketCell) -> Result:
-    """Play a cell.
-
-    Raises:
-        InputError: if the sender's file changed since the cell was made, or cannot run per packet.
-        EngineError: if a sender leaves the positive numbers.
-    """
-    if cell.agent != FIXED:
-        sender_of(cell.agent)
-    try:
-        return simulate(cell.scenario_data())
-    except EngineError as error:
-        raise EngineError(f"cell {cell.name}: {error}") from None
-    except CcenvError as error:
-        raise InputError(f"cell {cell.name}: {error}") from None
 
 
 def _path(scenario: Scenario) -> dict[str, Any]:

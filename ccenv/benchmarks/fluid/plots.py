@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -16,12 +15,12 @@ from ccenv.engine.fluid.simulate import Run
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import write_atomic
 from ccenv.metrics.table import FLUID_METRICS, METRICS
+from ccenv.network.plots import SUFFIXES, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".svg")
 LABELS = {"bbr1": "BBRv1", "bbr2": "BBRv2", "reno": "Reno", "cubic": "CUBIC"}
 
 
@@ -32,15 +31,9 @@ def mix_label(mix: str) -> str:
 
 def render(figure: Figure, suffix: str) -> bytes:
     """Return a figure as the bytes of a .png or .svg; equal figures make equal bytes. Raises InputError for other endings."""
-    from matplotlib import rc_context
-
     if suffix not in SUFFIXES:
         raise InputError(f"a picture ends in {' or '.join(SUFFIXES)} (got {suffix!r})")
-    out = io.BytesIO()
-    metadata: dict[str, Any] = {"Date": None} if suffix == ".svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "ccenv"}):
-        figure.savefig(out, format=suffix[1:], dpi=100, metadata=metadata)
-    return out.getvalue()
+    return picture(figure, suffix)
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:

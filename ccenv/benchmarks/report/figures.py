@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccenv.benchmarks.suite.base import Figure, SuiteBase
+from ccenv.benchmarks.suite.base import CellData, Figure, SuiteBase
 from ccenv.benchmarks.suite.references import matching, parameter, value_of
 from ccenv.benchmarks.suite.theory import THEORY, evaluate
 from ccenv.metrics.measures import delta_sensitivity
@@ -18,14 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-Record = dict[str, Any]
 MAX_PANELS, MAX_LINES = 16, 12
 DPI = 80
 _MARKERS = "os^Dv<>P*XhH"
 _THEORY_POINTS = 60
 
 
-def draw(suite: SuiteBase, records: list[Record], figure: Figure) -> Canvas | None:
+def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | None:
     """Draw one figure; None if no cell of the run belongs to it.
 
     Args:
@@ -44,7 +42,7 @@ def draw(suite: SuiteBase, records: list[Record], figure: Figure) -> Canvas | No
     width = 4.4 * columns if len(panels) > 1 else 7.5
     canvas = Canvas(figsize=(width, 3.3 * rows + 0.6), layout="constrained")
     axes = np.asarray(canvas.subplots(rows, columns, squeeze=False)).ravel()
-    drawers: dict[str, Callable[[SuiteBase, list[Record], Figure, Axes], None]] = {
+    drawers: dict[str, Callable[[SuiteBase, list[CellData], Figure, Axes], None]] = {
         "lines": _lines, "bars": _bars, "heatmap": _heatmap, "delta_map": _delta_map, "series": _series
     }  # fmt: skip
     for ax, (title, cells) in zip(axes, panels, strict=False):
@@ -58,18 +56,7 @@ def draw(suite: SuiteBase, records: list[Record], figure: Figure) -> Canvas | No
     return canvas
 
 
-def picture(canvas: Canvas, suffix: str, dpi: int = DPI) -> bytes:
-    """Return a drawn figure as bytes of ``png`` or ``svg``; equal figures make equal bytes."""
-    from matplotlib import rc_context
-
-    out = io.BytesIO()
-    with rc_context({"svg.hashsalt": "ccenv"}):
-        metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": None}
-        canvas.savefig(out, format=suffix, dpi=dpi, metadata=metadata)
-    return out.getvalue()
-
-
-def table(suite: SuiteBase, records: list[Record], figure: Figure) -> list[list[Any]]:
+def table(suite: SuiteBase, records: list[CellData], figure: Figure) -> list[list[Any]]:
     """Return the numbers behind a figure, header first: one row per cell."""
     own = matching(records, figure)
     names = [n for n in dict.fromkeys((*figure.panels.split(","), figure.x, figure.y, figure.by)) if n]
@@ -81,11 +68,11 @@ def table(suite: SuiteBase, records: list[Record], figure: Figure) -> list[list[
     return rows
 
 
-def _panels(records: list[Record], figure: Figure) -> list[tuple[str, list[Record]]]:
+def _panels(records: list[CellData], figure: Figure) -> list[tuple[str, list[CellData]]]:
     if figure.kind == "series":
         return [(f"{r['scenario']} {'' if r['agent'] == 'network' else r['agent']}".strip(), [r]) for r in records]
     names = [name for name in figure.panels.split(",") if name]
-    groups: dict[tuple[Any, ...], list[Record]] = {}
+    groups: dict[tuple[Any, ...], list[CellData]] = {}
     for record in records:
         groups.setdefault(tuple(parameter(record, name) for name in names), []).append(record)
     return [(", ".join(f"{n} {_text(v)}" for n, v in zip(names, key, strict=True)), cells) for key, cells in groups.items()]
@@ -95,7 +82,7 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
-def _lines(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
     groups = list(dict.fromkeys(parameter(cell, figure.by) for cell in cells)) if figure.by else [None]
     colour = 0
     for group in groups[:MAX_LINES]:
@@ -113,7 +100,7 @@ def _lines(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> N
     _finish(suite, figure, ax)
 
 
-def _points(cells: list[Record], figure: Figure, metric: str) -> list[tuple[float, float]]:
+def _points(cells: list[CellData], figure: Figure, metric: str) -> list[tuple[float, float]]:
     out = []
     for x in sorted({value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))}):
         value = value_of([cell for cell in cells if parameter(cell, figure.x) == x], figure.quantity(metric))
@@ -121,7 +108,7 @@ def _points(cells: list[Record], figure: Figure, metric: str) -> list[tuple[floa
     return out or [(math.nan, math.nan)]
 
 
-def _theory(cells: list[Record], figure: Figure, ax: Axes, colour: str, *, first: bool) -> None:
+def _theory(cells: list[CellData], figure: Figure, ax: Axes, colour: str, *, first: bool) -> None:
     name = str(figure.theory.get("function"))
     known = {**cells[0].get("parameters", {}), **figure.theory}
     xs = [value for cell in cells if isinstance(value := parameter(cell, figure.x), (int, float))]
@@ -142,7 +129,7 @@ def _theory(cells: list[Record], figure: Figure, ax: Axes, colour: str, *, first
     )
 
 
-def _bars(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+def _bars(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
     groups = list(dict.fromkeys(parameter(cell, figure.x) for cell in cells))
     bars = [
         (by, m) for by in (dict.fromkeys(parameter(c, figure.by) for c in cells) if figure.by else [None]) for m in figure.shown
@@ -188,12 +175,12 @@ def _finish(suite: SuiteBase, figure: Figure, ax: Axes) -> None:
     ax.tick_params(labelsize="small")
 
 
-def _grid(cells: list[Record], figure: Figure) -> tuple[list[float], list[float]]:
+def _grid(cells: list[CellData], figure: Figure) -> tuple[list[float], list[float]]:
     xs = sorted({float(parameter(cell, figure.x)) for cell in cells})
     return xs, sorted({float(parameter(cell, figure.y)) for cell in cells})
 
 
-def _heatmap(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+def _heatmap(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
     xs, ys = _grid(cells, figure)
     values = np.full((len(ys), len(xs)), math.nan)
     for i, y in enumerate(ys):
@@ -204,7 +191,7 @@ def _heatmap(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) ->
     _image(values, xs, ys, ax, figure.x, figure.y, suite.measure(figure.shown[0]).label)
 
 
-def _delta_map(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+def _delta_map(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
     """[Delta] figure 4: sensitivity over all delay vectors between d_min and d_max."""
     del suite
     ticks = sorted(set(_grid(cells, figure)[0]) | set(_grid(cells, figure)[1]))
@@ -229,7 +216,7 @@ def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_lab
         canvas.colorbar(shown, ax=ax, label=label)
 
 
-def _series(suite: SuiteBase, cells: list[Record], figure: Figure, ax: Axes) -> None:
+def _series(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
     del suite, figure
     series = cells[0]["series"]
     for name, rates in series["throughput_mbps"].items():

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.report.figures import draw, picture, table
+from ccenv.benchmarks.report.figures import DPI, draw, table
 from ccenv.benchmarks.run.store import CELLS, cells_of, read_manifest
 from ccenv.benchmarks.statistics.profiles import draw_profiles
 from ccenv.benchmarks.suite.base import SuiteBase
@@ -19,6 +19,7 @@ from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.errors import InputError
 from ccenv.files import make_folder, write_atomic
+from ccenv.network.plots import picture
 
 PAGE, FOLDER = "report.html", "report"
 _CLASSES = {REPRODUCED: "good", SAME_DIRECTION: "near", NOT_REPRODUCED: "bad", NOT_MEASURED: "none"}
@@ -69,15 +70,15 @@ def _figures(
         canvas = draw(suite, records, figure)
         if canvas is None:
             continue
-        png = picture(canvas, "png")
+        png = picture(canvas, ".png", DPI)
         write_atomic(folder / f"{figure.name}.png", png)
-        write_atomic(folder / f"{figure.name}.svg", picture(canvas, "svg"))
+        write_atomic(folder / f"{figure.name}.svg", picture(canvas, ".svg", DPI))
         _write_csv(folder / f"{figure.name}.csv", table(suite, records, figure))
         files += [f"{FOLDER}/{figure.name}.{suffix}" for suffix in ("png", "svg", "csv")]
         drawn.append((figure.name, figure.title or figure.name, figure.source, png))
     canvas = draw_profiles(suite, records)
     if canvas is not None:
-        png = picture(canvas, "png")
+        png = picture(canvas, ".png", DPI)
         write_atomic(folder / "profiles.png", png)
         files.append(f"{FOLDER}/profiles.png")
         drawn.append(("profiles", f"Performance profiles of {suite.measure(suite.score.metric).label}", "RLiable s.4", png))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from ccenv.benchmarks.cells.attack import AttackCell
-from ccenv.benchmarks.cells.curve import Cell, play, values_of
+from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.errors import EngineError
 from ccenv.files import make_folder, write_atomic
@@ -23,7 +21,7 @@ _DPI = 120
 
 
 def write_worst_traces(
-    out: FilePath, cells: Sequence[Cell | AttackCell], records: list[dict[str, Any]], summary: list[dict[str, Any]]
+    out: FilePath, cells: Sequence[TraceCell], records: list[dict[str, Any]], summary: list[dict[str, Any]]
 ) -> None:
     """Play the worst case of each sender again, compare, and keep its trace and a picture of it.
 
@@ -53,15 +51,11 @@ def write_worst_traces(
             _write_trace(out, cell, metrics_of[cell.key], worst)
 
 
-def _write_trace(out: FilePath, cell: Cell | AttackCell, metrics: dict[str, Any], worst: dict[str, Any]) -> None:
+def _write_trace(out: FilePath, cell: TraceCell, metrics: dict[str, Any], worst: dict[str, Any]) -> None:
     from ccenv.network.plots import plot_trace
 
-    if isinstance(cell, AttackCell):
-        finding = cell.find()
-        trace, again = finding.trace, cell.values(finding)
-    else:
-        trace = play(cell)
-        again = values_of(cell, trace)
+    trace = cell.trace()
+    again = cell.values(trace)
     if again != metrics:
         raise EngineError(f"cell {cell.name}: played again it has metrics {again}, its record says {metrics}")
     trace.save(out / worst["trace"])
@@ -82,14 +76,14 @@ def write_picture(suite: SuiteBase, records: list[dict[str, Any]], summary: list
     """
     from matplotlib.figure import Figure
 
+    from ccenv.network.plots import picture
+
     figure = Figure(figsize=(12, 5.2), dpi=_DPI, layout="constrained")
     left, right = figure.subplots(1, 2)
     _scatter(suite, records, [entry["agent"] for entry in summary], left)
     _bars(suite, summary, right)
     figure.suptitle(f"suite {suite.name}, version {suite.version}")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": None})
-    write_atomic(file, out.getvalue())
+    write_atomic(file, picture(figure, ".png", _DPI))
 
 
 def _scatter(suite: SuiteBase, records: list[dict[str, Any]], agents: list[str], ax: Axes) -> None:

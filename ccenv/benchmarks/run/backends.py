@@ -4,65 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from ccenv.benchmarks.cells.players import Player
+from ccenv.benchmarks.cells.cell import Cell
+from ccenv.benchmarks.suite.base import CellData
 from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, require_extra
 from ccenv.workers import ProcessPool
 
-Record = dict[str, Any]
 DIED = "a worker process died; finished cells are kept: run the same command again"
 
 
-class AnyCell(Protocol):
-    """What the runner asks of a cell, of either engine."""
-
-    @property
-    def name(self) -> str:
-        """Return what --only matches."""
-
-    @property
-    def key(self) -> str:
-        """Return the hash of what decides its numbers."""
-
-    @property
-    def agent(self) -> Player:
-        """Return the sender under test."""
-
-    @property
-    def scenario(self) -> str:
-        """Return the name of its case."""
-
-    @property
-    def per_task(self) -> int:
-        """Return how many cells make a task."""
-
-    def run(self) -> Record:
-        """Play it and return its record."""
+Backend = Callable[[Sequence[Cell], int], Iterator[list[CellData]]]
+"""Plays cells with a number of workers."""
 
 
-Backend = Callable[[Sequence[AnyCell], int], Iterator[list[Record]]]
-
-
-def run_cell(cell: AnyCell) -> Record:
+def run_cell(cell: Cell) -> CellData:
     """Play a cell and return its record."""
     return cell.run()
 
 
-def local(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
+def local(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
     """Play the cells here, one after the other."""
     del workers
     for task in _tasks(cells):
         yield _task(task)
 
 
-def processes(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
+def processes(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
     """Play the cells in worker processes. Raises CcenvError if a worker dies; what was yielded before stays valid."""
     yield from in_processes(_task, _tasks(cells), workers)
 
 
-def ray(cells: Sequence[AnyCell], workers: int) -> Iterator[list[Record]]:
+def ray(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
     """Play the cells as Ray tasks, on the cluster that RAY_ADDRESS names or on one that is started here with so many cores.
 
     Raises:
@@ -117,13 +91,13 @@ def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> 
         pool.end()  # nothing is left to wait for: all is done, or the rest is not wanted any more
 
 
-def _tasks(cells: Sequence[AnyCell]) -> list[list[AnyCell]]:
+def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Cut the cells into tasks of as many as their first one says."""
     size = cells[0].per_task if cells else 1
     return [list(cells[start : start + size]) for start in range(0, len(cells), size)]
 
 
-def _task(cells: list[AnyCell]) -> list[Record]:
+def _task(cells: list[Cell]) -> list[CellData]:
     return [run_cell(cell) for cell in cells]
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.report.figures import draw, picture
+from ccenv.benchmarks.report.figures import draw
 from ccenv.benchmarks.run.store import cells_of, read_manifest
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
-from ccenv.document import plain
+from ccenv.document import Format, plain
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
-from ccenv.foreign import is_version, read_json
+from ccenv.network.plots import picture
 
-FORMAT, FORMAT_VERSION = "ccenv-bench-record", 1
+FORMAT = Format("ccenv-bench-record", 1, "a record of a suite", "format_version", ensure_ascii=False)
 RECORD = "record.json"
 DPI = 50  # of the pictures: small enough to be kept
 _KEPT = ("code_sha256", "n_cells", "complete", "versions", "machine", "finished_at", "references")
@@ -52,7 +51,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
     for figure in suite.figures:
         canvas = draw(suite, records, figure)
         if canvas is not None:
-            write_atomic(target / f"{figure.name}.png", picture(canvas, "png", DPI))
+            write_atomic(target / f"{figure.name}.png", picture(canvas, ".png", DPI))
             pictures.append(f"{figure.name}.png")
     senders = [
         {
@@ -64,8 +63,6 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
         for e in manifest["summary"]
     ]
     data = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "suite": suite.name,
         "version": suite.version,
         "suite_sha256": suite.sha256,
@@ -74,8 +71,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
         "senders": senders,
         "pictures": pictures,
     }
-    text = json.dumps(plain(_rounded(data)), indent=1, allow_nan=False, ensure_ascii=False)
-    write_atomic(target / RECORD, (text + "\n").encode())
+    FORMAT.write(target / RECORD, plain(_rounded(data)))
     return target
 
 
@@ -94,11 +90,7 @@ def _rounded(value: Any) -> Any:
 
 def read_record(folder: FilePath) -> dict[str, Any]:
     """Read a record. Raises InputError if there is none, or one of another format."""
-    file = folder / RECORD
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("format_version"), FORMAT_VERSION):
-        raise InputError(f"{file}: not a record of format {FORMAT} {FORMAT_VERSION}")
-    return data
+    return FORMAT.read(folder / RECORD)
 
 
 def read_records(folder: FilePath) -> list[dict[str, Any]]:

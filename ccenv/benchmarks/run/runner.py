@@ -10,12 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.benchmarks.cells.attack import AttackCell, attack_cells_of
-from ccenv.benchmarks.cells.curve import Cell, cells_of
+from ccenv.benchmarks.cells.attack import attack_cells_of
+from ccenv.benchmarks.cells.cell import Cell, TraceCell
+from ccenv.benchmarks.cells.curve import curve_cells_of
 from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import PICTURE, write_picture, write_worst_traces
-from ccenv.benchmarks.run.backends import BACKENDS, AnyCell
+from ccenv.benchmarks.run.backends import BACKENDS
 from ccenv.benchmarks.run.parquet import PARQUET, write_parquet
 from ccenv.benchmarks.run.store import RunFolder
 from ccenv.benchmarks.statistics.intervals import CONFIDENCE, REPLICATES, SEED
@@ -98,7 +99,7 @@ def run_suite(
         manifest = _manifest(suite, [asdict(player) for player in agents] + others, cells, records)
         if pictures:
             if isinstance(suite, Suite):
-                write_worst_traces(out, [c for c in cells if isinstance(c, (Cell, AttackCell))], records, manifest["summary"])
+                write_worst_traces(out, [c for c in cells if isinstance(c, TraceCell)], records, manifest["summary"])
             if {"queueing_delay_mean_s", "utilisation"} <= set(suite.metrics):
                 write_picture(suite, records, manifest["summary"], out / PICTURE)
         folder.finish(records, manifest)
@@ -160,19 +161,19 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     return players
 
 
-def cells_for(suite: SuiteBase, agents: list[Player]) -> list[AnyCell]:
+def cells_for(suite: SuiteBase, agents: list[Player]) -> list[Cell]:
     """Return all cells of a suite for some agents, in the order of the suite.
 
     Raises:
         InputError: for unknown agents or adversaries, or a network that cannot be.
     """
-    cells: list[AnyCell] = []
+    cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
         cells += packet_cells_of(suite, agents)
     elif isinstance(suite, Suite) and suite.engine == "attack":
         cells += attack_cells_of(suite, agents)
     elif isinstance(suite, Suite):
-        cells += cells_of(suite, agents)
+        cells += curve_cells_of(suite, agents)
     if not cells:
         raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
     return cells
@@ -182,7 +183,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _final_order(cells: list[AnyCell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _final_order(cells: list[Cell], stored: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Put this run's cells first, in the suite's order; agents that only an earlier run had stay behind them.
 
     Cells of agents that changed, or that older code played, are superseded and dropped.
@@ -194,9 +195,7 @@ def _final_order(cells: list[AnyCell], stored: dict[str, dict[str, Any]]) -> lis
     return current + sorted(others, key=lambda record: str(record["agent"]))
 
 
-def _manifest(
-    suite: SuiteBase, agents: list[dict[str, Any]], cells: list[AnyCell], records: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell], records: list[dict[str, Any]]) -> dict[str, Any]:
     finished = {record["key"] for record in records}
     return {
         "suite": plain(suite.model_dump()),

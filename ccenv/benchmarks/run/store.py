@@ -6,18 +6,20 @@ again, so that an interrupted run, continued, ends with the same file as one tha
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.document import Format, json_bytes
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import locked, make_folder, write_atomic
-from ccenv.foreign import is_version, parse_json, read_bounded, read_json
+from ccenv.foreign import parse_json, read_bounded
 
 MANIFEST, CELLS = "manifest.json", "cells.jsonl"
-FORMAT, FORMAT_VERSION = "ccenv-bench", 1
+FORMAT = Format(
+    "ccenv-bench", 1, "a manifest of a benchmark run", "format_version", older="--fresh runs it again", ensure_ascii=False
+)
 MAX_BYTES = 1 << 30  # of the cells of a run; the largest published suite has some 20 MB
 
 
@@ -63,7 +65,7 @@ class RunFolder:
                 raise InputError(
                     f"{self.path}: there is a {CELLS} but no {MANIFEST}; give another --out, or --fresh to discard it"
                 )
-            self.write_manifest({"format": FORMAT, "format_version": FORMAT_VERSION, "complete": False, **suite})
+            FORMAT.write(self.path / MANIFEST, {"complete": False, **suite})
             return []
         return list(manifest.get("agents", ()))
 
@@ -91,17 +93,11 @@ class RunFolder:
     def finish(self, records: list[dict[str, Any]], manifest: dict[str, Any]) -> None:
         """Write all cells in their final order, then the manifest."""
         write_atomic(self.path / CELLS, _lines(records))
-        self.write_manifest({"format": FORMAT, "format_version": FORMAT_VERSION, **manifest})
-
-    def write_manifest(self, manifest: dict[str, Any]) -> None:
-        """Write the manifest at once or not at all."""
-        text = json.dumps(manifest, indent=1, allow_nan=False, ensure_ascii=False)
-        write_atomic(self.path / MANIFEST, (text + "\n").encode())
+        FORMAT.write(self.path / MANIFEST, manifest)
 
 
 def _lines(records: list[dict[str, Any]]) -> bytes:
-    text = (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n" for record in records)
-    return "".join(text).encode()
+    return b"".join(json_bytes(record, indent=None) for record in records)
 
 
 def parse_cells(content: bytes, where: FilePath) -> list[dict[str, Any]]:
@@ -122,8 +118,4 @@ def cells_of(folder: FilePath) -> list[dict[str, Any]]:
 
 def read_manifest(folder: FilePath) -> dict[str, Any]:
     """Read the manifest of a run folder. Raises InputError if there is none or it is of another format."""
-    file = folder / MANIFEST
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("format_version"), FORMAT_VERSION):
-        raise InputError(f"{file}: not a manifest of format {FORMAT} {FORMAT_VERSION}")
-    return data
+    return FORMAT.read(folder / MANIFEST)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.speed import engine, environments, start
+from ccenv.document import json_bytes
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.provenance import machine, now, versions
@@ -55,5 +55,5 @@ def save_record(result: dict[str, Any]) -> FilePath:
         raise InputError(f"no folder {RECORDS} here: records are saved from the root of a checkout")
     slug = re.sub(r"[^a-z0-9]+", "-", str(result["machine"]).partition(",")[0].lower()).strip("-")
     file = RECORDS / f"{str(result['measured_at'])[:10]}-{slug}.json"
-    write_atomic(file, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
+    write_atomic(file, json_bytes(result))
     return file

@@ -6,12 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ccenv.benchmarks.statistics.intervals import estimate
-from ccenv.benchmarks.suite.base import SuiteBase
-
-Record = dict[str, Any]
+from ccenv.benchmarks.suite.base import CellData, SuiteBase
 
 
-def summarise(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
+def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
     """Summarise the records of a suite, one entry per sender, best nominal score first.
 
     Args:
@@ -39,7 +37,7 @@ def summarise(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda e: (e["score"] is None, -sign * e["score"]["iqm"] if e["score"] else 0.0, e["agent"]))
 
 
-def _score(suite: SuiteBase, records: list[Record]) -> dict[str, Any] | None:
+def _score(suite: SuiteBase, records: list[CellData]) -> dict[str, Any] | None:
     tasks: dict[str, list[float]] = {}
     for record in records:
         value = record["metrics"].get(suite.score.metric)
@@ -50,7 +48,7 @@ def _score(suite: SuiteBase, records: list[Record]) -> dict[str, Any] | None:
     return {"metric": suite.score.metric, "adversary": suite.score.adversary, **asdict(estimate(list(tasks.values())))}
 
 
-def _means(suite: SuiteBase, records: list[Record], adversary: str) -> dict[str, float | None]:
+def _means(suite: SuiteBase, records: list[CellData], adversary: str) -> dict[str, float | None]:
     own = [record["metrics"] for record in records if record["adversary"] == adversary]
     return {name: _mean([values.get(name) for values in own]) for name in suite.metrics}
 
@@ -60,9 +58,9 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(defined) / len(defined) if defined else None
 
 
-def _worst(suite: SuiteBase, records: list[Record]) -> dict[str, Any] | None:
+def _worst(suite: SuiteBase, records: list[CellData]) -> dict[str, Any] | None:
     metric = suite.measure(suite.worst_case.metric)
-    worst: Record | None = None
+    worst: CellData | None = None
     for record in records:
         value = record["metrics"].get(metric.name)
         if value is not None and (worst is None or metric.worse(value, worst["metrics"][metric.name])):

@@ -17,6 +17,9 @@ from ccenv.metrics.table import Direction, Metric
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 MAX_SEED = 2**31
 
+CellData = dict[str, Any]
+"""The record of a finished cell, as JSON has it."""
+
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Aggregate = Literal["mean", "median", "iqm", "min", "max", "std", "sum", "delta_sensitivity", "slope"]

@@ -65,7 +65,7 @@ class Values(StrictModel):
         return float(f"{self.low * (self.high / self.low) ** share:.6g}")
 
 
-class Scenario(StrictModel):
+class CurveScenario(StrictModel):
     """A family of paths.
 
     Attributes:
@@ -101,7 +101,7 @@ class Scenario(StrictModel):
             raise ValueError(str(error)) from None
 
     @model_validator(mode="after")
-    def _possible(self) -> Scenario:
+    def _possible(self) -> CurveScenario:
         if not self.jitter_rtts.values:
             raise ValueError("jitter_rtts cannot be a range: D must be a whole number of steps")
         for name in _GRID:
@@ -143,7 +143,7 @@ class Case:
     """
 
     name: str
-    scenario: Scenario
+    scenario: CurveScenario
     point: dict[str, float | None]
 
     def path(self, key: int) -> Path:
@@ -191,7 +191,7 @@ class Suite(SuiteBase):
     warm_up_s: float | None = Field(default=None, ge=0)
     agents: tuple[str, ...]
     adversaries: tuple[str, ...] = Field(min_length=1)
-    scenarios: tuple[Scenario, ...] = Field(min_length=1)
+    scenarios: tuple[CurveScenario, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Suite:

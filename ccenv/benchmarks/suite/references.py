@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from ccenv.benchmarks.statistics.intervals import estimate, interquartile_mean
-from ccenv.benchmarks.suite.base import Quantity, Reference, SuiteBase
+from ccenv.benchmarks.suite.base import CellData, Quantity, Reference, SuiteBase
 from ccenv.metrics import measures
 
-Record = dict[str, Any]
 REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_MEASURED = "reproduced", "same direction", "not reproduced", "not measured"
 
 
-def matching(records: list[Record], quantity: Any) -> list[Record]:
+def matching(records: list[CellData], quantity: Any) -> list[CellData]:
     """Return the records that a quantity or figure speaks about: scenario pattern, agent, adversary, parameters."""
     out = []
     for record in records:
@@ -37,7 +36,7 @@ def matches(scenario: str, pattern: str | tuple[str, ...] | None) -> bool:
     return scenario == pattern or scenario.partition("[")[0] == pattern or fnmatchcase(scenario, pattern.replace("[", "[[]"))
 
 
-def parameter(record: Record, name: str) -> Any:
+def parameter(record: CellData, name: str) -> Any:
     """Return a record's parameter, or its agent, scenario, case, adversary or seed; None if it has none of this name."""
     if name in ("agent", "adversary", "seed"):
         return record[name]
@@ -54,7 +53,7 @@ def _holds(value: Any, wanted: Any) -> bool:
     return value in wanted if isinstance(wanted, list) else value == wanted
 
 
-def value_of(records: list[Record], quantity: Quantity) -> float | None:
+def value_of(records: list[CellData], quantity: Quantity) -> float | None:
     """Return a quantity of a run; None if no cell has it."""
     cells = [(record, value) for record in matching(records, quantity) if (value := _value(record, quantity)) is not None]
     if not cells:
@@ -71,7 +70,7 @@ def value_of(records: list[Record], quantity: Quantity) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _value(record: Record, quantity: Quantity) -> float | None:
+def _value(record: CellData, quantity: Quantity) -> float | None:
     value = record["metrics"].get(quantity.metric)
     if quantity.divided_by is None or value is None:
         return None if value is None else float(value)
@@ -79,7 +78,7 @@ def _value(record: Record, quantity: Quantity) -> float | None:
     return float(value) / other if other else None
 
 
-def interval_of(records: list[Record], quantity: Quantity) -> tuple[float, float] | None:
+def interval_of(records: list[CellData], quantity: Quantity) -> tuple[float, float] | None:
     """Return the 95 % bootstrap interval of the interquartile mean, stratified by case.
 
     None where no case has two runs: nothing can then be resampled.
@@ -95,7 +94,7 @@ def interval_of(records: list[Record], quantity: Quantity) -> tuple[float, float
     return found.low, found.high
 
 
-def check(records: list[Record], reference: Reference) -> dict[str, Any]:
+def check(records: list[CellData], reference: Reference) -> dict[str, Any]:
     """Compare a published value with ours.
 
     Args:
@@ -149,6 +148,6 @@ def _verdict(reference: Reference, measured: float | None, published: float | No
     return f"{word} {published:.4g}", REPRODUCED if holds else NOT_REPRODUCED
 
 
-def check_all(suite: SuiteBase, records: list[Record]) -> list[dict[str, Any]]:
+def check_all(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
     """Compare all published values of a suite, in its order."""
     return [check(records, reference) for reference in suite.references]

@@ -11,7 +11,7 @@ from ccenv.cli.options import ProcessesOption, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ccenv.leaderboard.evaluate.queue import Task
+    from ccenv.leaderboard.evaluate.queue import QueuedStage
     from ccenv.leaderboard.store.database import Stored
     from ccenv.leaderboard.store.home import Home
 
@@ -106,10 +106,10 @@ def evaluate(
     with home.open_existing() as store:
         tasks = tasks_of(store, make_stages(suite or (), budget, traces), pending=pending, only=only or (), retry=retry)
 
-        def title(place: int, task: Task) -> str:
+        def title(place: int, task: QueuedStage) -> str:
             return f"[{place}/{len(tasks)}] {task.title}"
 
-        def done(place: int, task: Task, record: Stored | None) -> None:
+        def done(place: int, task: QueuedStage, record: Stored | None) -> None:
             if not json:
                 print_text(f"{title(place, task)}: {_said(record)}")
 

@@ -36,10 +36,10 @@ def pack(
     """
     from ccenv.leaderboard.evaluate.plan import nominal_suite
     from ccenv.leaderboard.submission.document import short_name
-    from ccenv.leaderboard.submission.pack import Card
+    from ccenv.leaderboard.submission.pack import Authorship
     from ccenv.leaderboard.submission.pack import pack as pack_folder
 
-    card = Card(author, licence, suite or nominal_suite(), name, summary, url, {"method": method} if method else None)
+    card = Authorship(author, licence, suite or nominal_suite(), name, summary, url, {"method": method} if method else None)
     folder = out or RUNS / "submissions" / (name or short_name(Path(spec).name))
     submission, change = pack_folder(spec, card, folder, sign)
     if json:

@@ -12,20 +12,17 @@ from typing import Any
 
 from ccenv.distill.claims import INVARIANT
 from ccenv.distill.measure import measure
-from ccenv.distill.run import FORMAT as RESULT_FORMAT
+from ccenv.distill.run import FORMAT as RESULT
 from ccenv.distill.run import REPORT
-from ccenv.distill.run import VERSION as RESULT_VERSION
 from ccenv.distill.teacher import load_teacher
-from ccenv.errors import InputError
-from ccenv.files import write_atomic
-from ccenv.foreign import is_version, read_json
+from ccenv.document import Format
 from ccenv.network.sender import ProgramSender
 from ccenv.page_tables import Place, markdown
 from ccenv.programs import parse_program
 from ccenv.provenance import machine, versions
 from ccenv.training.records.record import ATTACK_SCENES
 
-FORMAT, VERSION = "ccenv-distillation-record", 2
+FORMAT = Format("ccenv-distillation-record", 2, "a record of distillations")
 PLACE = Place("<!-- table of the record: ccenv.distill.records.record.write_table -->")
 ATTACK_FLOW_STEPS = 2_000_000
 SEEN_MARK = "†"
@@ -69,7 +66,7 @@ def measure_again(
             entry.update(measure(ProgramSender(program.name, program), teacher, attack_flow_steps, 0))
         run["teacher_score"] = run["teacher"]["score"]
         data |= {"versions": versions(), "machine": machine()}
-        write_atomic(file, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+        FORMAT.write(file, data)
     if page is not None:
         write_table(file, page)
 
@@ -85,28 +82,18 @@ def add(file: FilePath | str, folder: FilePath | str, command: str) -> None:
     Raises:
         InputError: if the file is no record, or the folder holds no finished distillation.
     """
-    result_file = FilePath(folder) / REPORT
-    result = read_json(result_file) if result_file.is_file() else None
-    if (
-        not isinstance(result, dict)
-        or result.get("format") != RESULT_FORMAT
-        or not is_version(result.get("version"), RESULT_VERSION)
-    ):
-        raise InputError(f"{result_file}: no result of ccenv distill")
+    result = RESULT.read(FilePath(folder) / REPORT)
     data = read_data(FilePath(file))
     entry = {"command": command} | {key: result[key] for key in _KEPT}
     entry["proofs"] = [_proof(proof) for proof in result["proofs"]]
     runs = {run["name"]: run for run in data["runs"]} | {entry["name"]: entry}
     data |= {"runs": list(runs.values()), "versions": result["versions"], "machine": result["machine"]}
-    write_atomic(FilePath(file), (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+    FORMAT.write(FilePath(file), data)
 
 
 def read_data(file: FilePath) -> dict[str, Any]:
     """Read a record. Raises InputError if it is none."""
-    data = read_json(file) if file.is_file() else None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
-        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
-    return data
+    return FORMAT.read(file)
 
 
 def table(data: dict[str, Any]) -> str:

@@ -81,7 +81,6 @@ def _lemma(lemma: dict[str, Any]) -> str:
 
 def _draw(file: FilePath, result: dict[str, Any]) -> None:
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with rc_context():
@@ -97,4 +96,4 @@ def _draw(file: FilePath, result: dict[str, Any]) -> None:
         ax.set_ylabel("nominal score")
         ax.grid(alpha=0.25)
         ax.legend(frameon=False, fontsize="small")
-        FigureCanvasAgg(figure).print_png(str(file))
+        figure.savefig(file, format="png")

@@ -30,7 +30,7 @@ from ccenv.leaderboard.evaluate.damage import DAMAGE, score_of
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.contents import AUDIT, damage_of
-from ccenv.leaderboard.store.database import Store, Stored
+from ccenv.leaderboard.store.database import BoardStore, Stored
 from ccenv.leaderboard.store.head import Expected
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import played_hash
@@ -55,7 +55,7 @@ class _Again:
 
 
 def audit(
-    store: Store,
+    store: BoardStore,
     home: Home,
     *,
     sample: int = 20,

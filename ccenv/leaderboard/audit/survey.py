@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.store.contents import Contents
-from ccenv.leaderboard.store.database import START, Store, Stored, chained, stored
+from ccenv.leaderboard.store.database import START, BoardStore, Stored, chained, stored
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Survey:
         return self.read(sha256)
 
 
-def survey(store: Store) -> Survey:
+def survey(store: BoardStore) -> Survey:
     """Read every row, file and content of a board; nothing that is wrong with one ends the reading of the others."""
     out = Survey(store.file, Contents(store.file))
     before, expected = START, 1

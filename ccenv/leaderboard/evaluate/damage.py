@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ccenv.benchmarks.cells.curve import Cell, cells_of, play, values_of
+from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.benchmarks.statistics.intervals import estimate
 from ccenv.benchmarks.suite.curve import Suite
@@ -24,7 +24,6 @@ from ccenv.foreign import parse_yaml
 from ccenv.leaderboard.evaluate.stages import Content, Job, Progress, Work
 from ccenv.leaderboard.site.trace_view import view_json
 from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
-from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
@@ -108,17 +107,17 @@ def panel() -> Suite:
     return validate(Suite, parse_yaml(text, "panel.yaml"), "panel.yaml")
 
 
-def undisturbed_cells(suite: Suite) -> list[Cell]:
+def undisturbed_cells(suite: Suite) -> list[CurveCell]:
     """Return the cells of a panel against its nominal adversary, in the order of the suite."""
     nominal = suite.model_copy(update={"adversaries": (suite.score.adversary,)})
-    return cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
+    return curve_cells_of(nominal, [agent_player(spec, spec) for spec in suite.agents])
 
 
-def measured(cell: Cell, adversary: Adversary) -> tuple[DamageCell, Any]:
+def measured(cell: CurveCell, adversary: Adversary) -> tuple[DamageCell, Any]:
     """Play a cell against its own adversary and against another one; return the comparison and the second trace."""
-    undisturbed = values_of(cell, play(cell))["utilisation"]
-    trace = play(cell, adversary)
-    used = values_of(cell, trace)["utilisation"]
+    undisturbed = cell.values(cell.trace())["utilisation"]
+    trace = cell.trace(adversary)
+    used = cell.values(trace)["utilisation"]
     if undisturbed is None or used is None:
         raise CcenvError(f"cell {cell.name}: utilisation is not defined")
     return DamageCell(
@@ -159,16 +158,10 @@ class DamageStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
-        record = job.entrant.record
-        secret = secret_of(job.store, job.home, record.round)
-        seeds = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission).seeds
-        played = self.suite.model_copy(update={"seeds": seeds})
-        content = {
-            **job.head,
+        own, content = job.with_own_seeds(self.suite)
+        played = self.suite.model_copy(update={"seeds": own.seeds})  # with the senders of the panel
+        content |= {
             "stage": self.name,
-            "round": record.round,
-            "suite": plain(self.suite.model_dump()),
-            "suite_sha256": self.suite.sha256,
             "played": plain(played.model_dump()),
             "code_sha256": code_hash(),
             "versions": versions(),

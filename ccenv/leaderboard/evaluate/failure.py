@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccenv.leaderboard.evaluate.stages import Job, Stage
-from ccenv.leaderboard.store.database import Store, Stored
+from ccenv.leaderboard.store.database import BoardStore, Stored
 from ccenv.provenance import code_hash, machine
 
 FAILURE = "failure"
@@ -15,7 +15,7 @@ def failure_slot(slot: str, attempt: int = 1) -> str:
     return f"{FAILURE}/{slot}" if attempt == 1 else f"{FAILURE}/{slot}/{attempt}"
 
 
-def store_failure(store: Store, job: Job, stage: Stage, reason: str) -> Stored:
+def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Stored:
     """Store that a stage failed; another attempt at the same stage gets a record of its own.
 
     Args:

@@ -20,7 +20,7 @@ from ccenv.files import locked, make_folder, write_atomic
 from ccenv.leaderboard.evaluate.failure import FAILURE, failure_slot, store_failure
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker
 from ccenv.leaderboard.evaluate.stages import Content, Job, Stage
-from ccenv.leaderboard.store.database import Store, Stored, TakenError
+from ccenv.leaderboard.store.database import BoardStore, Stored, TakenError
 from ccenv.leaderboard.store.home import WORK, Home
 from ccenv.leaderboard.submission.submit import Entrant, entrants
 from ccenv.leaderboard.submission.withdraw import withdrawn
@@ -30,15 +30,15 @@ _ROOM_BYTES = 1 << 20
 Progress = Callable[[int, int], None]
 """Called with the numbers of finished and of all parts of the task at hand."""
 
-Show = Callable[[int, "Task"], AbstractContextManager[Progress]]
+Show = Callable[[int, "QueuedStage"], AbstractContextManager[Progress]]
 """Called with the place of a task and the task before it is done; what it returns surrounds the task."""
 
-Done = Callable[[int, "Task", "Stored | None"], None]
+Done = Callable[[int, "QueuedStage", "Stored | None"], None]
 """Called with the place of a task, the task, and its record after it was stored; None where another process was first."""
 
 
 @dataclass(frozen=True)
-class Task:
+class QueuedStage:
     """A stage of a submission that is to be done."""
 
     entrant: Entrant
@@ -51,8 +51,8 @@ class Task:
 
 
 def tasks_of(
-    store: Store, stages: Sequence[Stage], *, pending: bool = False, only: Sequence[str] = (), retry: bool = False
-) -> list[Task]:
+    store: BoardStore, stages: Sequence[Stage], *, pending: bool = False, only: Sequence[str] = (), retry: bool = False
+) -> list[QueuedStage]:
     """Return what is to be done with the entries that were not taken back.
 
     Args:
@@ -84,14 +84,14 @@ def tasks_of(
             stem, whole = stage.slots(entrant.record.submission)
             failed = failure_slot(whole) in done and not retry
             if whole not in done and not failed and not (pending and any(slot.startswith(stem) for slot in done)):
-                tasks.append(Task(entrant, stage))
+                tasks.append(QueuedStage(entrant, stage))
     return tasks
 
 
 def evaluate(
-    store: Store,
+    store: BoardStore,
     home: Home,
-    tasks: Sequence[Task],
+    tasks: Sequence[QueuedStage],
     *,
     backend: str = "local",
     workers: int | None = None,
@@ -132,9 +132,9 @@ def evaluate(
 
 
 def _evaluate(
-    store: Store,
+    store: BoardStore,
     home: Home,
-    tasks: Sequence[Task],
+    tasks: Sequence[QueuedStage],
     backend: str,
     workers: int | None,
     show: Show,
@@ -165,7 +165,7 @@ def _evaluate(
     return stored
 
 
-def _outcome(task: Task, job: Job, worker: Worker, progress: Progress) -> Content | Failed:
+def _outcome(task: QueuedStage, job: Job, worker: Worker, progress: Progress) -> Content | Failed:
     try:
         _ = task.entrant.player  # read again through every rule, which may have become stricter
     except InputError as error:

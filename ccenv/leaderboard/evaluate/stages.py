@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
-from ccenv.benchmarks.cells.attack import AttackCell
-from ccenv.benchmarks.cells.curve import Cell, play, values_of
+from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
 from ccenv.benchmarks.run.runner import cells_for, run_suite
@@ -18,7 +17,7 @@ from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.document import plain
 from ccenv.errors import EngineError, InputError, NoEncodingError, require_extra
 from ccenv.leaderboard.site.trace_view import view_json
-from ccenv.leaderboard.store.database import Store
+from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
@@ -47,7 +46,7 @@ class Job:
     """
 
     entrant: Entrant
-    store: Store
+    store: BoardStore
     home: Home
     folder: FilePath
     backend: str
@@ -58,6 +57,13 @@ class Job:
         """What every record of a stage begins with."""
         record = self.entrant.record
         return {"submission": record.submission, "name": record.card.name, "recorded_at": now()}
+
+    def with_own_seeds(self, suite: SuiteBase) -> tuple[SuiteBase, dict[str, Any]]:
+        """Return a suite with the seeds of the submission, and what its record says of the suite as published."""
+        record = self.entrant.record
+        played = evaluation_suite(suite, suite.sha256, secret_of(self.store, self.home, record.round), record.submission)
+        about = {"round": record.round, "suite": plain(suite.model_dump()), "suite_sha256": suite.sha256}
+        return played, self.head | about
 
 
 class Work(Protocol):
@@ -125,18 +131,10 @@ class SuiteStage:
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds and write the player."""
-        record = job.entrant.record
-        secret = secret_of(job.store, job.home, record.round)
-        played = evaluation_suite(self.suite, self.suite.sha256, secret, record.submission)
-        content = {
-            **job.head,
-            "stage": self.name,
-            "round": record.round,
-            "suite": plain(self.suite.model_dump()),
-            "suite_sha256": self.suite.sha256,
-        }
-        spec = job.entrant.write_player(job.folder / "player")
-        return SuiteWork(played, content, job.folder / self.name, spec, record.card.spec, job.backend, job.workers, self.traces)
+        played, content = job.with_own_seeds(self.suite)
+        spec, classic = job.entrant.write_player(job.folder / "player"), job.entrant.record.card.spec
+        content |= {"stage": self.name}
+        return SuiteWork(played, content, job.folder / self.name, spec, classic, job.backend, job.workers, self.traces)
 
 
 @dataclass(frozen=True)
@@ -187,16 +185,11 @@ class SuiteWork:
         """Play the worst case again, compare it with its record, and return its trace and view; packet suites have no traces."""
         worst = entry["worst_case"]
         cell = next((c for c in cells_for(played, [player]) if worst and c.key == worst["key"]), None)
-        if isinstance(cell, AttackCell):
-            finding = cell.find()
-            trace, again = finding.trace, cell.values(finding)
-        elif isinstance(cell, Cell):
-            trace = play(cell)
-            again = values_of(cell, trace)
-        else:
+        if not isinstance(cell, TraceCell):
             return {}
+        trace = cell.trace()
         recorded = next(record for record in parse_cells(lines, FilePath(CELLS)) if record["key"] == cell.key)
-        if again != recorded["metrics"]:
+        if cell.values(trace) != recorded["metrics"]:
             raise EngineError(f"cell {cell.name}: played again it has other metrics than its record")
         worst["trace"] = f"{TRACES}/{cell.key}.npz"
         files = {worst["trace"] + VIEW: view_json(trace)}

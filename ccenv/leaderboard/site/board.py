@@ -10,9 +10,18 @@ import numpy as np
 from ccenv.benchmarks.statistics.comparison import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
-from ccenv.leaderboard.store.records import BenchRecord, Cell, Manifest, Player, Summary, VerificationRecord, WorstCase, slug
+from ccenv.leaderboard.store.records import (
+    BenchRecord,
+    CellRecord,
+    Manifest,
+    PlayerRecord,
+    Summary,
+    VerificationRecord,
+    WorstCase,
+    slug,
+)
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 from ccenv.leaderboard.submission.lookalike import folded
-from ccenv.leaderboard.submission.submit import SubmissionRecord
 from ccenv.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
@@ -45,7 +54,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Result:
+class Standing:
     """One sender in one suite.
 
     Attributes:
@@ -55,9 +64,9 @@ class Result:
         better: probability that a run beats one of the table's reference, with its interval, or None.
     """
 
-    player: Player
+    player: PlayerRecord
     summary: Summary
-    cells: list[Cell]
+    cells: list[CellRecord]
     record: BenchRecord
     stale: bool
     better: tuple[float, float, float] | None = None
@@ -86,9 +95,9 @@ class Entry:
         envelope: what was proved about it within a budget, or None.
     """
 
-    player: Player
+    player: PlayerRecord
     slug: str
-    results: list[Result]
+    results: list[Standing]
     worst: Finding | None
     verifications: list[VerificationRecord]
     submission: SubmissionRecord | None
@@ -119,7 +128,7 @@ class Table:
     suite: SuiteBase
     sha256: str
     superseded: bool
-    rows: list[tuple[int, int, Result]] = field(default_factory=list)
+    rows: list[tuple[int, int, Standing]] = field(default_factory=list)
     reference: str = ""
     manifests: list[Manifest] = field(default_factory=list)
 
@@ -142,7 +151,7 @@ class Board:
     records: Records
     by_author: dict[str, int]
 
-    def entry(self, player: Player) -> Entry:
+    def entry(self, player: PlayerRecord) -> Entry:
         """Return the entry of a sender."""
         return self.entries[player.label, player.sha256]
 
@@ -158,7 +167,7 @@ def make_board(records: Records) -> Board:
     for table in tables:
         table.superseded = table.suite.version < newest[table.suite.name]
     tables.sort(key=lambda t: (t.superseded, ADVERSARIAL in t.suite.tags, t.suite.name, -t.suite.version, t.sha256))
-    results: dict[tuple[str, str], list[Result]] = {}
+    results: dict[tuple[str, str], list[Standing]] = {}
     for table in tables:
         for _, _, result in table.rows:
             results.setdefault((result.player.label, result.player.sha256), []).append(result)
@@ -185,14 +194,14 @@ def make_board(records: Records) -> Board:
 def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:
     own = [b for b in benches if (b.suite.name, b.suite_sha256) == which]
     newest_code = own[-1].manifest.code_sha256
-    found: dict[tuple[str, str], Result] = {}
+    found: dict[tuple[str, str], Standing] = {}
     for bench in own:
         for player in bench.manifest.agents:
             for summary in bench.manifest.summary:
                 if (summary.agent, summary.agent_sha256) == (player.label, player.sha256):
                     cells = [cell for cell in bench.cells if cell.agent_sha256 == player.sha256 and cell.agent == player.label]
                     stale = bench.manifest.code_sha256 != newest_code
-                    found[player.label, player.sha256] = Result(player, summary, cells, bench, stale)
+                    found[player.label, player.sha256] = Standing(player, summary, cells, bench, stale)
     suite = own[0].suite
     table = Table(suite, which[1], False, manifests=[b.manifest for b in own])
     rows = ranked(list(found.values()), suite.measure(suite.score.metric))
@@ -203,7 +212,7 @@ def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:
     return table
 
 
-def _compared(result: Result, reference: Result, suite: SuiteBase) -> Result:
+def _compared(result: Standing, reference: Standing, suite: SuiteBase) -> Standing:
     if result is reference:
         return result
     score = suite.score
@@ -212,14 +221,14 @@ def _compared(result: Result, reference: Result, suite: SuiteBase) -> Result:
         reference.tasks(score.metric, score.adversary),
         sign=suite.measure(score.metric).sign,
     )
-    return Result(result.player, result.summary, result.cells, result.record, result.stale, better)
+    return Standing(result.player, result.summary, result.cells, result.record, result.stale, better)
 
 
-def ranked(results: list[Result], metric: Metric) -> list[tuple[int, int, Result]]:
+def ranked(results: list[Standing], metric: Metric) -> list[tuple[int, int, Standing]]:
     """Rank by nominal score; an entry may be anywhere among those whose intervals overlap with its own."""
     sign = metric.sign
 
-    def interval(result: Result) -> tuple[float, float, float]:
+    def interval(result: Standing) -> tuple[float, float, float]:
         score = result.summary.score
         if score is None:
             return float("-inf"), float("-inf"), float("-inf")
@@ -237,7 +246,7 @@ def ranked(results: list[Result], metric: Metric) -> list[tuple[int, int, Result
     return rows
 
 
-def _worst(results: list[Result]) -> Finding | None:
+def _worst(results: list[Standing]) -> Finding | None:
     """Return the worst case over the adversarial suites, over all suites where there are none; metrics do not mix.
 
     What today's code found counts before what older code found; where only older code looked, its worst case is shown as such.
@@ -255,12 +264,12 @@ def _worst(results: list[Result]) -> Finding | None:
     return worst
 
 
-def _about(player: Player, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
+def _about(player: PlayerRecord, verifications: list[VerificationRecord]) -> list[VerificationRecord]:
     own = [v for v in verifications if v.result.agent_sha256 == player.sha256]
     return sorted(own, key=lambda v: (v.result.model, v.result.property_name, v.result.steps, v.result.finished_at))
 
 
-def worst_by_adversary(result: Result, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:
+def worst_by_adversary(result: Standing, adversaries: tuple[str, ...], metric: Metric) -> dict[str, float | None]:
     """Return the worst value of a metric that each adversary reached against a sender, None where there is no value."""
     out: dict[str, float | None] = {}
     for adversary in adversaries:

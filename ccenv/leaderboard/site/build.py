@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -10,6 +9,7 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.foreign import resolve_inside
 from ccenv.leaderboard.site import drawing, views
@@ -18,7 +18,7 @@ from ccenv.leaderboard.site.sources import Records
 from ccenv.version import VERSION
 
 DATA = "board.json"
-FORMAT = "ccenv-board"
+FORMAT = Format("ccenv-board", 2, "the data of a board's pages", "format_version", sort_keys=True)
 _STATIC = ("board.js", "style.css")
 _FOLDERS = ("entries", "suites", "traces", "submissions")
 
@@ -87,7 +87,7 @@ def _pages(board: Board) -> dict[str, bytes]:
         pages[f"entries/{row['slug']}.html"] = page("adversary.html", "../", row=row)
     folder = resources.files("ccenv.leaderboard") / "static"
     pages |= {name: folder.joinpath(name).read_bytes() for name in _STATIC}
-    pages[DATA] = (json.dumps(_data(board, damages), indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    pages[DATA] = FORMAT.content(_data(board, damages))
     return pages
 
 
@@ -137,7 +137,7 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
         }
         for row in damages
     ]
-    head = {"format": FORMAT, "format_version": 2, "chain": board.records.chain}
+    head = {"chain": board.records.chain}
     withdrawn = [{"name": record.card.name, "submission": record.submission} for record in board.records.withdrawn]
     keys = ("name", "submission", "stage", "reason", "recorded_at")
     failures = [{key: failure[key] for key in keys} for failure in board.records.failures]

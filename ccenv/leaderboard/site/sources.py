@@ -13,11 +13,11 @@ from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
 from ccenv.leaderboard.evaluate.failure import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.contents import AUDIT, check_contents, damage_of, envelope_of, evaluation_of
-from ccenv.leaderboard.store.database import Store, Stored
+from ccenv.leaderboard.store.database import BoardStore, Stored
 from ccenv.leaderboard.store.records import BenchRecord, Envelope, VerificationRecord, checked_suite, read_records
 from ccenv.leaderboard.store.rounds import ROUND, revealed
 from ccenv.leaderboard.submission.canonical import canonical_hash
-from ccenv.leaderboard.submission.submit import SubmissionRecord
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def from_folders(places: Sequence[FilePath]) -> Records:
     return Records(benches, verifications)
 
 
-def from_store(store: Store) -> Records:
+def from_store(store: BoardStore) -> Records:
     """Read a board's database: every hash is checked, every submission read again, every record compared with its submission.
 
     Raises:
@@ -124,14 +124,14 @@ def from_store(store: Store) -> Records:
     )
 
 
-def _bench(store: Store, record: Stored) -> BenchRecord:
+def _bench(store: BoardStore, record: Stored) -> BenchRecord:
     manifest, cells = evaluation_of(record, store.file)
     suite = checked_suite(record.content["suite"], record.content["suite_sha256"], f"record {record.number}")
     read = partial(_read, store, record.files)
     return BenchRecord(manifest, cells, suite, suite.sha256, f"{record.number:09d}", read, record.subject)
 
 
-def _read(store: Store, files: dict[str, str], name: str) -> bytes | None:
+def _read(store: BoardStore, files: dict[str, str], name: str) -> bytes | None:
     return store.file(files[name]) if name in files else None
 
 
@@ -139,5 +139,5 @@ def _envelope(record: Stored) -> EnvelopeRecord:
     return EnvelopeRecord(record.content["name"], record.subject, envelope_of(record))
 
 
-def _damage(store: Store, record: Stored) -> DamageRecord:
+def _damage(store: BoardStore, record: Stored) -> DamageRecord:
     return DamageRecord(record.content["name"], record.subject, damage_of(record), partial(_read, store, record.files))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
+from ccenv.document import json_bytes
 from ccenv.network.trace import Trace
 
 POINTS = 240
@@ -46,7 +46,7 @@ def view_of(trace: Trace) -> dict[str, Any]:
 
 def view_json(trace: Trace) -> bytes:
     """Return the view of a trace as one line of JSON."""
-    return (json.dumps(view_of(trace), separators=(",", ":"), allow_nan=False) + "\n").encode()
+    return json_bytes(view_of(trace), indent=None)
 
 
 def _mbps(values_Bps: np.ndarray) -> list[float]:

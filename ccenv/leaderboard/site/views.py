@@ -12,7 +12,7 @@ from ccenv.foreign import parse_json
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.site import drawing
-from ccenv.leaderboard.site.board import CLASSIC, Board, Entry, Finding, Result, Table, worst_by_adversary
+from ccenv.leaderboard.site.board import CLASSIC, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.trace_view import view_of
 from ccenv.leaderboard.store.records import VerificationRecord
 from ccenv.metrics.table import METRICS, Metric
@@ -152,7 +152,7 @@ def _points(table: Table) -> list[tuple[int, str, float, float]]:
             and cell.metrics.get(USED) is not None
         ]
         if found:
-            delay, used = (sum(values) / len(found) for values in zip(*found, strict=True))  # type: ignore[arg-type]
+            delay, used = (sum(values) / len(found) for values in zip(*found, strict=True))
             points.append((place, result.player.label, delay, used))
     return points[:60]
 
@@ -199,7 +199,7 @@ def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _scenario_rows(result: Result, metrics: list[Metric]) -> list[tuple[str, str, int, list[tuple[Metric, float | None]]]]:
+def _scenario_rows(result: Standing, metrics: list[Metric]) -> list[tuple[str, str, int, list[tuple[Metric, float | None]]]]:
     groups: dict[tuple[str, str], list[dict[str, float | None]]] = {}
     for cell in result.cells:
         groups.setdefault((cell.scenario, cell.adversary), []).append(cell.metrics)
@@ -209,7 +209,7 @@ def _scenario_rows(result: Result, metrics: list[Metric]) -> list[tuple[str, str
     ]
 
 
-def _strips(result: Result, table: Table) -> dict[str, Any] | None:
+def _strips(result: Standing, table: Table) -> dict[str, Any] | None:
     score = table.suite.score
     own = result.tasks(score.metric, score.adversary)
     other = next((r for _, _, r in table.rows if r.player.label == table.reference and r is not result), None)

@@ -10,13 +10,12 @@ from pydantic import Field
 from ccenv.benchmarks.run.store import CELLS
 from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError, unknown_name
-from ccenv.leaderboard.audit.recheck import Known, ReadFile, check_played, reread
 from ccenv.leaderboard.evaluate.damage import DAMAGE, Damage
 from ccenv.leaderboard.evaluate.failure import FAILURE
 from ccenv.leaderboard.evaluate.stages import ENVELOPE, EVALUATION
 from ccenv.leaderboard.store.database import Stored
 from ccenv.leaderboard.store.records import (
-    Cell,
+    CellRecord,
     Envelope,
     Label,
     Manifest,
@@ -28,8 +27,9 @@ from ccenv.leaderboard.store.records import (
     read_manifest,
 )
 from ccenv.leaderboard.store.rounds import REVEAL, ROUND
+from ccenv.leaderboard.submission.entry import SUBMISSION
 from ccenv.leaderboard.submission.identity import name_claim
-from ccenv.leaderboard.submission.submit import SUBMISSION
+from ccenv.leaderboard.submission.recheck import Known, ReadFile, check_played, reread
 from ccenv.leaderboard.submission.withdraw import WITHDRAWAL, Withdrawal, check_withdrawal
 
 AUDIT = "audit"
@@ -98,7 +98,7 @@ def fields_of(record: Stored, model: type[ModelT]) -> ModelT:
     return validate(model, fields, f"record {record.number}")
 
 
-def evaluation_of(record: Stored, read: ReadFile) -> tuple[Manifest, list[Cell]]:
+def evaluation_of(record: Stored, read: ReadFile) -> tuple[Manifest, list[CellRecord]]:
     """Return the manifest and cells of an evaluation, its suites checked against their hashes."""
     where = f"record {record.number}"
     for name, kind in (("manifest", dict), ("suite", dict), ("suite_sha256", str)):

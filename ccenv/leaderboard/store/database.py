@@ -1,7 +1,7 @@
 """The board's database: records that are only ever added, chained by hashes, with their files, in one transaction each.
 
-Any database that SQLAlchemy knows will do; without one it is a SQLite file. What :meth:`Store.append` returned is on disk; what a
-crash interrupted is not there at all.
+Any database that SQLAlchemy knows will do; without one it is a SQLite file. What :meth:`BoardStore.append` returned is on
+disk; what a crash interrupted is not there at all.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Readable(Protocol):
         """Return a file by its hash."""
 
 
-class Store:
+class BoardStore:
     """An open database.
 
     Args:
@@ -120,7 +120,7 @@ class Store:
             _one_writer(connection)
             migrate(connection)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> BoardStore:
         """Return itself."""
         return self
 

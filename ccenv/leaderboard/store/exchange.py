@@ -5,26 +5,26 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import lzma
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.document import Format, json_bytes
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, is_version, parse_json, read_lines, shown_path
+from ccenv.foreign import JsonRules, parse_json, read_lines, shown_path
 from ccenv.leaderboard.store.contents import check_contents
-from ccenv.leaderboard.store.database import Store, checked_rows, row_of
+from ccenv.leaderboard.store.database import BoardStore, checked_rows, row_of
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.rounds import begin_own_round
 
-FORMAT, VERSION = "ccenv-board-export", 1
 MAX_BYTES = 1 << 30  # of all lines, unpacked
 LINE = JsonRules(max_bytes=48 << 20, max_depth=3, max_values=64)  # a record as one text, or a file of a record
+FORMAT = Format("ccenv-board-export", 1, "an export of a board", "format_version", LINE)
 
 
-def export_board(store: Store, file: FilePath) -> int:
+def export_board(store: BoardStore, file: FilePath) -> int:
     """Write all records and files of a board; return how many records. The same board gives the same bytes.
 
     Raises:
@@ -33,11 +33,11 @@ def export_board(store: Store, file: FilePath) -> int:
     """
     count = store.check()
     records = store.records()
-    lines: list[dict[str, Any]] = [{"format": FORMAT, "format_version": VERSION, "records": count}]
+    lines: list[dict[str, Any]] = [{**FORMAT.head, "records": count}]
     lines += [{"record": row_of(record)} for record in records]
     for digest in sorted({digest for record in records for digest in record.files.values()}):
         lines.append({"file": digest, **encoded(store.file(digest))})
-    content = "".join(json.dumps(line, separators=(",", ":"), sort_keys=True) + "\n" for line in lines).encode()
+    content = b"".join(json_bytes(line, indent=None, sort_keys=True) for line in lines)
     write_atomic(file, lzma.compress(content, preset=6) if file.suffix == ".xz" else content)
     return count
 
@@ -69,7 +69,7 @@ def read_export(file: FilePath) -> Export:
     return Export(rows, files, contents.claims)
 
 
-def import_board(store: Store, home: Home, export: Export) -> int:
+def import_board(store: BoardStore, home: Home, export: Export) -> int:
     """Fill an empty board, in one transaction; return how many records. A round with a secret of our own begins after it.
 
     Raises:
@@ -100,9 +100,7 @@ def _read(file: FilePath) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
         if not isinstance(data, dict):
             raise InputError(f"{where}: expected a JSON object")
         if number == 1:
-            if data.get("format") != FORMAT or not is_version(data.get("format_version"), VERSION):
-                raise InputError(f"{shown_path(file)}: not an export of a board of version {VERSION}")
-            expected = data.get("records")
+            expected = FORMAT.check(data, where).get("records")
         elif set(data) == {"record"} and isinstance(data["record"], dict):
             rows.append(_row(data["record"], where))
         elif set(data) in ({"file", "text"}, {"file", "base64"}):

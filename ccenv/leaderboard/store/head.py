@@ -6,7 +6,6 @@ head that the operator signed and gave away binds everybody.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -15,18 +14,21 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ccenv.config import StrictModel, validate
+from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import make_folder, write_atomic
-from ccenv.foreign import STRANGER, is_file, parse_json, read_bounded
+from ccenv.foreign import STRANGER, is_file, read_bounded
 from ccenv.leaderboard.store.database import START, Readable, Stored
-from ccenv.leaderboard.store.records import Moment, Sha256, VersionOne
+from ccenv.leaderboard.store.records import Moment, Sha256
 from ccenv.leaderboard.submission.document import Fingerprint
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
 from ccenv.provenance import now
 
-FORMAT, NAMESPACE = "ccenv-board-head", "ccenv-board-head"
 HEAD = "head.json"
 MAX_BYTES = 4_096
+NAMESPACE = "ccenv-board-head"
+RULES = replace(STRANGER, max_bytes=MAX_BYTES, max_depth=2)
+FORMAT = Format("ccenv-board-head", 1, "the head of a board", "format_version", RULES, indent=2)
 
 
 class Head(StrictModel):
@@ -40,7 +42,7 @@ class Head(StrictModel):
     """
 
     format: Literal["ccenv-board-head"]
-    format_version: VersionOne
+    format_version: Literal[1]
     n_records: Annotated[int, Field(strict=True, ge=0, le=10**9)]
     chain: Sha256
     recorded_at: Moment
@@ -105,7 +107,7 @@ def read_head(file: FilePath) -> Expected:
         InputError: if it is damaged, or not signed by the key that it names.
     """
     content = read_bounded(file, MAX_BYTES)
-    head = validate(Head, parse_json(content, str(file), replace(STRANGER, max_bytes=MAX_BYTES, max_depth=2)), str(file))
+    head = validate(Head, FORMAT.parse(content, str(file)), str(file))
     signature = _beside(file)
     if head.signed_with is None and signature.exists():
         raise InputError(f"{signature}: a signature, but {file} names no key")
@@ -165,12 +167,12 @@ class Memory:
 
 
 def _head(n_records: int, chain: str, signed_with: str | None) -> Head:
-    data = {"format": FORMAT, "format_version": 1, "n_records": n_records, "chain": chain, "recorded_at": now()}
-    return validate(Head, {**data, "signed_with": signed_with}, "head")
+    data = {"n_records": n_records, "chain": chain, "recorded_at": now(), "signed_with": signed_with}
+    return validate(Head, FORMAT.head | data, "head")
 
 
 def _text(head: Head) -> bytes:
-    return (json.dumps(head.model_dump(exclude_none=True), indent=2) + "\n").encode()
+    return FORMAT.content(head.model_dump(exclude_none=True))
 
 
 def _beside(file: FilePath) -> FilePath:

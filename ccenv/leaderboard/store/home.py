@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import locked, make_folder, write_atomic
-from ccenv.leaderboard.store.database import Store, sqlite_url
+from ccenv.leaderboard.store.database import BoardStore, sqlite_url
 from ccenv.leaderboard.store.head import HEAD, Memory
 from ccenv.leaderboard.store.records import DATABASE
 
@@ -28,10 +28,10 @@ class Home:
     folder: FilePath
     database: str | None = None
 
-    def open(self) -> Store:
+    def open(self) -> BoardStore:
         """Open the board's database and make it if there is none. Raises CcenvError if the folder cannot be made."""
         make_folder(self.folder)
-        return Store(self.database or sqlite_url(self.folder / DATABASE), self.memory.remember)
+        return BoardStore(self.database or sqlite_url(self.folder / DATABASE), self.memory.remember)
 
     @property
     def memory(self) -> Memory:
@@ -42,7 +42,7 @@ class Home:
         """Tell whether there is a board."""
         return self.database is not None or (self.folder / DATABASE).is_file()
 
-    def open_existing(self) -> Store:
+    def open_existing(self) -> BoardStore:
         """Open a board that is there. Raises InputError if there is none."""
         if not self.exists():
             raise InputError(f"{self.folder}: there is no board yet; hand something in: ccenv board submit DIR")

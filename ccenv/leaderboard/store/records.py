@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from ccenv.benchmarks.run.store import CELLS, FORMAT, FORMAT_VERSION, MANIFEST
+from ccenv.benchmarks.run.store import CELLS, FORMAT, MANIFEST
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.config import StrictModel, validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError
-from ccenv.foreign import JsonRules, is_file, is_version, parse_json, read_bounded, read_json, resolve_inside, shown
+from ccenv.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
 
 _WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -35,24 +35,8 @@ Verdict = Literal["verified", "refuted", "unknown"]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
-def _only_one(version: object) -> object:
-    if not is_version(version, 1):
-        raise ValueError("this ccenv reads version 1")
-    return version
-
-
-def _one_or_two(version: object) -> object:
-    if not is_version(version, 1, 2):
-        raise ValueError("this ccenv reads versions 1 and 2")
-    return version
-
-
-VersionOne = Annotated[Literal[1], BeforeValidator(_only_one)]
-VersionOneOrTwo = Annotated[Literal[1, 2], BeforeValidator(_one_or_two)]
-
-
-class Player(StrictModel):
-    """A sender of a run: see ``ccenv.benchmarks.cells.curve.Player``."""
+class PlayerRecord(StrictModel):
+    """A sender of a run, as ``ccenv.benchmarks.cells.players.Player`` is stored."""
 
     label: Label
     kind: Label
@@ -60,7 +44,7 @@ class Player(StrictModel):
     sha256: Sha256
 
 
-class Cell(StrictModel):
+class CellRecord(StrictModel):
     """One finished cell of a run, of either engine."""
 
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -123,11 +107,11 @@ class Manifest(StrictModel):
     """The manifest of a benchmark folder."""
 
     format: Literal["ccenv-bench"]
-    format_version: VersionOne
+    format_version: Literal[1]
     suite: dict[str, Any]
     suite_sha256: Sha256
     code_sha256: Sha256
-    agents: list[Player]
+    agents: list[PlayerRecord]
     complete: bool
     n_cells: int
     n_missing: int
@@ -175,7 +159,7 @@ class Verification(StrictModel):
     """
 
     format: Literal["ccenv-verification"] = "ccenv-verification"
-    format_version: VersionOneOrTwo = 1
+    format_version: Literal[1, 2] = 1
     agent: Label
     agent_sha256: Sha256
     model: Label
@@ -233,7 +217,7 @@ class Envelope(StrictModel):
             rows of version 1 for ever: they are shown as such and are no bounds of a run.
     """
 
-    promises: VersionOneOrTwo = 1
+    promises: Literal[1, 2] = 1
     rows: tuple[EnvelopeRow, ...]
     reason: Text
     solver: Text
@@ -264,7 +248,7 @@ class BenchRecord:
     """
 
     manifest: Manifest
-    cells: list[Cell]
+    cells: list[CellRecord]
     suite: SuiteBase
     suite_sha256: str
     order: str
@@ -325,7 +309,7 @@ def _read_json(file: FilePath) -> Any:
 def _read_bench(file: FilePath) -> BenchRecord | None:
     """Read a benchmark folder; None if the manifest is some other program's or of a run that has not ended yet."""
     data = _read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or "summary" not in data:
+    if not isinstance(data, dict) or data.get("format") != FORMAT.name or "summary" not in data:
         return None
     manifest, suite = read_manifest(data, str(file))
     lines = file.parent / CELLS
@@ -336,10 +320,8 @@ def _read_bench(file: FilePath) -> BenchRecord | None:
 
 def read_manifest(data: Any, where: str) -> tuple[Manifest, SuiteBase]:
     """Read the manifest of a run and the suite that was played. Raises InputError for damage, and for an edited suite."""
-    if not isinstance(data, dict) or not is_version(data.get("format_version", FORMAT_VERSION), FORMAT_VERSION):
-        seen = data.get("format_version") if isinstance(data, dict) else data
-        raise InputError(f"{where}: format version {shown(seen)}; this ccenv reads version {FORMAT_VERSION}")
-    manifest = validate(Manifest, {"format": FORMAT, "format_version": FORMAT_VERSION, **data}, where)
+    data = FORMAT.check({**FORMAT.head, **data} if isinstance(data, dict) else data, where)  # the board stores it without head
+    manifest = validate(Manifest, data, where)
     return manifest, checked_suite(manifest.suite, manifest.suite_sha256, where)
 
 
@@ -363,10 +345,10 @@ def played_hash(data: dict[str, Any]) -> str:
     return hash_of({key: value for key, value in data.items() if key not in _WORDS})
 
 
-_CELLS = TypeAdapter(list[Cell])
+_CELLS = TypeAdapter(list[CellRecord])
 
 
-def read_cells(content: bytes, manifest: Manifest, where: str) -> list[Cell]:
+def read_cells(content: bytes, manifest: Manifest, where: str) -> list[CellRecord]:
     """Read the cells of a run, one JSON object a line. Raises InputError naming the line."""
     lines = content.splitlines()
     try:  # all at once, which is what a board of thousands has time for
@@ -375,7 +357,8 @@ def read_cells(content: bytes, manifest: Manifest, where: str) -> list[Cell]:
         cells = []
     if len(cells) != len(lines):
         cells = [
-            validate(Cell, parse_json(line, f"{where}, line {n}"), f"{where}, line {n}") for n, line in enumerate(lines, start=1)
+            validate(CellRecord, parse_json(line, f"{where}, line {n}"), f"{where}, line {n}")
+            for n, line in enumerate(lines, start=1)
         ]
     if len(cells) != manifest.n_cells:
         raise InputError(f"{where}: {len(cells)} cells; the manifest says {manifest.n_cells}")

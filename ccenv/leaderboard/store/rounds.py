@@ -13,7 +13,7 @@ from typing import Any
 
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.errors import CcenvError
-from ccenv.leaderboard.store.database import Readable, Store, TakenError
+from ccenv.leaderboard.store.database import BoardStore, Readable, TakenError
 from ccenv.leaderboard.store.home import Home
 from ccenv.provenance import now
 
@@ -58,7 +58,7 @@ def evaluation_suite(suite: SuiteBase, sha256: str, secret: bytes, submission: s
     return suite.model_copy(update={"seeds": seeds, "agents": (), "references": ()})
 
 
-def open_round(store: Store, home: Home) -> int:
+def open_round(store: BoardStore, home: Home) -> int:
     """Return the number of the open round; the first one begins here."""
     rounds = store.records(ROUND)
     if not rounds:
@@ -67,13 +67,13 @@ def open_round(store: Store, home: Home) -> int:
     return newest if newest not in revealed(store) else _begin(store, home, newest + 1)
 
 
-def begin_own_round(store: Store, home: Home) -> int:
+def begin_own_round(store: BoardStore, home: Home) -> int:
     """Begin a round with a secret of our own, after records that came from elsewhere; return its number."""
     rounds = store.records(ROUND)
     return _begin(store, home, int(rounds[-1].content["number"]) + 1 if rounds else 1)
 
 
-def close_round(store: Store, home: Home) -> dict[str, Any]:
+def close_round(store: BoardStore, home: Home) -> dict[str, Any]:
     """Reveal the secret of the open round and begin the next one; submissions of a round are frozen, so nothing can be gained."""
     number = open_round(store, home)
     secret = secret_of(store, home, number)
@@ -100,7 +100,7 @@ def revealed(store: Readable) -> dict[int, str]:
     return {int(record.content["number"]): str(record.content["secret"]) for record in store.records(REVEAL)}
 
 
-def _begin(store: Store, home: Home, number: int) -> int:
+def _begin(store: BoardStore, home: Home, number: int) -> int:
     secret = home.new_secret(number)
     content = {"number": number, "commitment": commitment(secret), "recorded_at": now()}
     try:

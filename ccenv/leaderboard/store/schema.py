@@ -68,8 +68,8 @@ def _stored_claims(connection: Connection, number: int, content: str) -> tuple[s
     """Return the claims of a stored submission; one that cannot be read today claims its name only, and an audit names it."""
     from ccenv.errors import CcenvError
     from ccenv.foreign import parse_json
-    from ccenv.leaderboard.audit.recheck import submission_claims
     from ccenv.leaderboard.submission.identity import name_claim
+    from ccenv.leaderboard.submission.recheck import submission_claims
 
     def read(digest: str) -> bytes:
         found = connection.execute(select(FILES.c.content).where(FILES.c.sha256 == digest)).scalar()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ccenv.agents.learned import MAX_LAYERS, MAX_WIDTH
+from ccenv.agents.learned import MAX_WIDTH
 from ccenv.config import StrictModel
+from ccenv.document import Format
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.foreign import STRANGER
 from ccenv.leaderboard.submission.lookalike import invisible_in
+from ccenv.network.learned import MAX_LAYERS
 
-FORMAT, VERSION = "ccenv-submission", 1
 DOCUMENT, SIGNATURE = "submission.json", "submission.json.sig"
-MAX_DEPTH = 6
 NAME = r"^[A-Za-z][A-Za-z0-9]*([_.-][A-Za-z0-9]+)*$"
 
 # File with the player itself, per kind, and the largest size that is read.
@@ -35,6 +36,8 @@ CAPS = {
     "moves.safetensors": 4 * 2**20,
     "network.safetensors": 4 * 2**20,
 }
+RULES = replace(STRANGER, max_bytes=CAPS[DOCUMENT], max_depth=6)
+FORMAT = Format("ccenv-submission", 1, "a submission", "format_version", RULES, indent=2, ensure_ascii=False)
 TRACKS = {"program": "sender", "policy": "sender", "scripted": "adversary", "moves": "adversary", "network": "adversary"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -12,25 +11,25 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
-from ccenv.adversaries.learned import STEM, load_adversary
+from ccenv.adversaries.learned import NETWORKS, load_adversary
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.learned import POLICY
-from ccenv.agents.learned.tensors import tensor_file
+from ccenv.agents.learned import POLICIES
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
-from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, VERSION, short_name
+from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
-from ccenv.leaderboard.submission.scripted import VERSION as SCRIPTED_VERSION
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
+from ccenv.network.learned import LearnedPlayer, layer_widths, named_layers
 from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.tensors import tensor_file
 from ccenv.registry import parse_parameters
 
 
 @dataclass(frozen=True)
-class Card:
+class Authorship:
     """What the author says.
 
     Attributes:
@@ -62,7 +61,7 @@ class _Payload:
     change: float = 0.0
 
 
-def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
+def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
     """Write a submission folder and read it back through every rule.
 
     Args:
@@ -82,8 +81,6 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
     payload = _payload(spec)
     file = PAYLOAD[payload.kind]
     document = {
-        "format": FORMAT,
-        "format_version": VERSION,
         "kind": payload.kind,
         "name": card.name or (payload.name if re.fullmatch(NAME, payload.name) else short_name(payload.name)),
         "author": card.author,
@@ -96,20 +93,16 @@ def pack(spec: str, card: Card, out: FilePath, key: FilePath | None = None) -> t
         "training": card.training or {},
         "files": {file: hashlib.sha256(payload.content).hexdigest()},
     }
-    files = {file: payload.content, DOCUMENT: _text(document)}
+    files = {file: payload.content, DOCUMENT: FORMAT.content(document)}
     # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
     parse_submission(files, str(out))
     if key is not None:
-        files[DOCUMENT] = _text({**document, "signed_with": fingerprint_of(key)})
+        files[DOCUMENT] = FORMAT.content({**document, "signed_with": fingerprint_of(key)})
         files[SIGNATURE] = signature_of(files[DOCUMENT], key)
     _make_room(out)
     for name, content in files.items():
         write_atomic(out / name, content)
     return read_submission(out), payload.change
-
-
-def _text(document: dict[str, Any]) -> bytes:
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _payload(spec: str) -> _Payload:
@@ -129,7 +122,7 @@ def _payload(spec: str) -> _Payload:
         raise InputError(f"{spec!r} is neither a registered program or adversary nor a file.{did_you_mean(name, known)}")
     if spec.endswith(".npz"):
         return _trace_payload(FilePath(spec))
-    if (FilePath(spec) / f"{STEM}.json").is_file() and not (FilePath(spec) / f"{POLICY}.json").is_file():
+    if (FilePath(spec) / f"{NETWORKS.stem}.json").is_file() and not (FilePath(spec) / f"{POLICIES.stem}.json").is_file():
         return _network_payload(load_adversary(spec))
     sender = make_sender(spec)
     if isinstance(sender, ProgramSender):
@@ -149,15 +142,14 @@ def _network_payload(adversary: MlpAdversary) -> _Payload:
     return _mlp_payload("network", adversary, {"columns": list(adversary.columns), **moves})
 
 
-def _mlp_payload(kind: str, player: MlpSender | MlpAdversary, moves: dict[str, Any] | None) -> _Payload:
-    tensors: dict[str, np.ndarray] = {}
-    for i, (weight, bias) in enumerate(zip(player.weights, player.biases, strict=True)):
-        tensors[f"w{i}"], tensors[f"b{i}"] = quantised(weight), quantised(bias)
-    change = max(float(np.abs(quantised(a) - a).max()) for a in (*player.weights, *player.biases))
+def _mlp_payload(kind: str, player: LearnedPlayer, moves: dict[str, Any] | None) -> _Payload:
+    arrays = named_layers(player.weights, player.biases)
+    tensors = {name: quantised(array) for name, array in arrays.items()}
+    change = max(float(np.abs(tensors[name] - array).max()) for name, array in arrays.items())
     architecture = {
         "family": "mlp",
         "activation": player.activation,
-        "layers": [player.weights[0].shape[0], *(w.shape[1] for w in player.weights)],
+        "layers": layer_widths(player.weights),
         "observation_version": player.observation_version,
     }
     return _Payload(kind, player.name, tensor_file(tensors), architecture, moves, change)
@@ -181,13 +173,8 @@ def _adversary_payload(spec: str) -> _Payload:
     if not isinstance(adversary, ScriptedAdversary):
         raise InputError(f"{spec!r} has no moves of its own that could be handed in")
     name, _, rest = spec.partition(":")
-    document = {
-        "format": SCRIPTED_FORMAT,
-        "version": SCRIPTED_VERSION,
-        "name": name,
-        "parameters": parse_parameters(rest),
-    }
-    return _Payload("scripted", short_name(spec), (json.dumps(document, indent=2) + "\n").encode())
+    content = SCRIPTED_FORMAT.content({"name": name, "parameters": parse_parameters(rest)})
+    return _Payload("scripted", short_name(spec), content)
 
 
 def _make_room(out: FilePath) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path as FilePath
 from ccenv.config import validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError, ProgramError
-from ccenv.foreign import STRANGER, is_version, parse_json, read_folder
-from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, FORMAT, MAX_DEPTH, SIGNATURE, VERSION, Document
+from ccenv.foreign import read_folder
+from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, FORMAT, SIGNATURE, Document
 from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
@@ -120,9 +120,4 @@ def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | 
 
 
 def _document(content: bytes, where: str) -> Document:
-    data = parse_json(content, where, replace(STRANGER, max_bytes=CAPS[DOCUMENT], max_depth=MAX_DEPTH))
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: expected a JSON object")
-    if data.get("format") != FORMAT or not is_version(data.get("format_version"), VERSION):
-        raise InputError(f"{where}: not a submission: format must be {FORMAT!r} and format_version {VERSION}")
-    return validate(Document, data, where)
+    return validate(Document, FORMAT.parse(content, where), where)

@@ -10,13 +10,15 @@ from pydantic import Field
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.config import StrictModel, validate
+from ccenv.document import Format
 from ccenv.errors import InputError
-from ccenv.foreign import STRANGER, parse_json
+from ccenv.foreign import STRANGER
 from ccenv.leaderboard.submission.document import CAPS, PAYLOAD
 from ccenv.network.adversary import ScriptedAdversary
 
-FORMAT, VERSION = "ccenv-adversary", 1
 RULES = replace(STRANGER, max_bytes=CAPS[PAYLOAD["scripted"]], max_depth=3)
+# The cards of learned adversaries have this name too; boards hold both, chained by hashes, so that neither can change.
+FORMAT = Format("ccenv-adversary", 1, "a scripted adversary", rules=RULES, indent=2)
 
 
 class ScriptedDocument(StrictModel):
@@ -41,8 +43,7 @@ def read_scripted(content: bytes, where: str) -> str:
     Raises:
         InputError: if it is damaged, not a scripted adversary, or a parameter is not one of its.
     """
-    data = parse_json(content, where, RULES)
-    document = validate(ScriptedDocument, data, where)
+    document = validate(ScriptedDocument, FORMAT.parse(content, where), where)
     spec = document.name
     if document.parameters:
         spec += ":" + ",".join(f"{key}={_plain(value)}" for key, value in sorted(document.parameters.items()))

@@ -7,84 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AfterValidator, Field
-
-from ccenv.agents import AGENTS, make_sender
+from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
-from ccenv.config import StrictModel, validate
-from ccenv.document import hash_of
+from ccenv.config import validate
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
 from ccenv.foreign import parse_json
-from ccenv.leaderboard.store.database import ClaimedError, Readable, Store, Stored, TakenError
+from ccenv.leaderboard.store.database import BoardStore, ClaimedError, Readable, Stored, TakenError
 from ccenv.leaderboard.store.home import Home
-from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
 from ccenv.leaderboard.store.rounds import open_round
-from ccenv.leaderboard.submission.document import CAPS, PAYLOAD, Document, Fingerprint, Training, Url
+from ccenv.leaderboard.submission.document import PAYLOAD
+from ccenv.leaderboard.submission.entry import SUBMISSION, SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.leaderboard.submission.identity import check_reserved, claims_of, name_claim
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.network.adversary import Adversary
-from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
 from ccenv.provenance import now
-
-SUBMISSION = "submission"
-REVIEWED = "reviewed code of ccenv"
-
-
-def _is_submission_file(name: str) -> str:
-    if name not in CAPS:
-        raise ValueError(f"not a file of a submission; allowed: {', '.join(sorted(CAPS))}")
-    return name
-
-
-FileName = Annotated[str, Field(max_length=40), AfterValidator(_is_submission_file)]
-
-
-class Card(StrictModel):
-    """What the board shows about where an entry comes from.
-
-    Attributes:
-        name, kind, author, licence, summary, url, training: as in the submission's document; kind ``classic`` is reviewed code.
-        track: ``sender`` or ``adversary``.
-        spec: of a classic CCA.
-        suite: what it was made for.
-    """
-
-    name: Label
-    kind: Literal["program", "policy", "scripted", "moves", "network", "classic"]
-    track: Literal["sender", "adversary"]
-    author: Text
-    licence: Text
-    summary: Text = ""
-    url: Url | None = None
-    training: Training = Training()
-    spec: Text | None = None
-    suite: Text = ""
-
-
-class SubmissionRecord(StrictModel):
-    """What the database holds about a submission.
-
-    Attributes:
-        submission: its hash, which the seeds of its evaluation follow from.
-        player_sha256: what it plays, whatever it is called.
-        card: what it says about itself.
-        signed_by: fingerprint of a key, or None.
-        round: the round that it belongs to.
-        recorded_at: when it was frozen.
-        files: name -> hash of the files handed in.
-    """
-
-    submission: Sha256
-    player_sha256: Sha256
-    card: Card
-    signed_by: Fingerprint | None
-    round: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-    recorded_at: Moment
-    files: dict[FileName, Sha256]
 
 
 @dataclass(frozen=True)
@@ -145,7 +85,7 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
     raise InputError(f"{name!r} is not a sender")
 
 
-def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
+def submit_folder(store: BoardStore, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
     """Take a submission folder in.
 
     Args:
@@ -166,7 +106,7 @@ def submit_folder(store: Store, home: Home, folder: FilePath, *, own: bool = Fal
     return _store(store, home, content, submission.player, submission.files), submission
 
 
-def submit_reviewed(store: Store, home: Home, spec: str) -> Stored:
+def submit_reviewed(store: BoardStore, home: Home, spec: str) -> Stored:
     """Take a classic CCA of this package in.
 
     Raises:
@@ -174,28 +114,6 @@ def submit_reviewed(store: Store, home: Home, spec: str) -> Stored:
     """
     sender = classic_sender(spec)
     return _store(store, home, {**reviewed_content(spec, sender), "signed_by": None}, sender, {})
-
-
-def classic_sender(spec: str) -> ClassicSender:
-    """Return the classic CCA of a spec. Raises InputError if it is none."""
-    sender = make_sender(spec) if spec.partition(":")[0] in AGENTS else None
-    if not isinstance(sender, ClassicSender):
-        raise InputError(f"{spec!r} is not a classic CCA: pack it and hand in the folder: ccenv board pack {spec}")
-    return sender
-
-
-def reviewed_content(spec: str, sender: ClassicSender) -> dict[str, Any]:
-    """Return what a record says about a classic CCA."""
-    summary = AGENTS.entry(spec.partition(":")[0]).summary
-    card = {"name": spec, "kind": "classic", "track": "sender", "author": REVIEWED, "licence": "MIT", "summary": summary}
-    submission = hash_of({"format": SUBMISSION, "spec": spec})
-    return {"submission": submission, "player_sha256": sender_hash(sender), "card": {**card, "spec": spec}}
-
-
-def card_of(document: Document) -> dict[str, Any]:
-    """Return what a document says that the board shows."""
-    shown = document.model_dump(include={"name", "kind", "author", "licence", "summary", "url", "training", "suite"})
-    return {"track": document.track, **shown}
 
 
 def entrants(store: Readable) -> list[Entrant]:
@@ -206,7 +124,7 @@ def entrants(store: Readable) -> list[Entrant]:
     ]
 
 
-def _store(store: Store, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
+def _store(store: BoardStore, home: Home, content: dict[str, Any], player: Sender | Adversary, files: dict[str, bytes]) -> Stored:
     content = {**content, "round": open_round(store, home), "recorded_at": now()}
     card, player_sha256 = content["card"], content["player_sha256"]
     validate(SubmissionRecord, {**content, "files": {}}, str(card["name"]))

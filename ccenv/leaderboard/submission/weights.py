@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
-from ccenv.agents.learned.tensors import read_tensors
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import InputError
 from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
 from ccenv.network.adversary import MlpAdversary
+from ccenv.network.learned import Arrays, layer_shapes, layers_of
 from ccenv.network.sender import MlpSender
+from ccenv.network.tensors import read_tensors
 
 MAX_HEADER_BYTES = 4_096
 # Weights are whole multiples of 1/GRID below LARGEST: what is scored is a vector of short exact fractions, which a solver reads.
@@ -64,23 +64,15 @@ def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves
     return MlpAdversary(name, weights, biases, architecture.activation, architecture.observation_version, **moves.model_dump())
 
 
-Arrays = tuple[np.ndarray, ...]
-
-
 def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, int], where: str) -> tuple[Arrays, Arrays]:
     layers = architecture.layers
     if (layers[0], layers[-1]) != ends:
         raise InputError(f"{where}: layers {list(layers)}; {ends[0]} inputs and {ends[1]} outputs are needed")
-    shapes: dict[str, tuple[int, ...]] = {}
-    for i, (n_in, n_out) in enumerate(pairwise(layers)):
-        shapes |= {f"w{i}": (n_in, n_out), f"b{i}": (n_out,)}
-    tensors = _read_exactly(content, shapes, where)
+    tensors = _read_exactly(content, layer_shapes(layers), where)
     for key, tensor in tensors.items():
         if np.abs(tensor).max() > LARGEST:
             raise InputError(f"{where}: tensor {key!a} holds {np.abs(tensor).max():g}; weights are at most {LARGEST:g}")
-    weights = tuple(quantised(tensors[f"w{i}"]) for i in range(len(layers) - 1))
-    biases = tuple(quantised(tensors[f"b{i}"]) for i in range(len(layers) - 1))
-    return weights, biases
+    return layers_of({name: quantised(tensor) for name, tensor in tensors.items()})
 
 
 def read_moves(content: bytes, where: str) -> np.ndarray:

@@ -5,35 +5,38 @@ What was stored stays stored; a withdrawn entry is not evaluated and not shown a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Literal
 
 from ccenv.config import StrictModel, validate
+from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import make_folder, write_atomic
-from ccenv.foreign import STRANGER, parse_json, read_folder
-from ccenv.leaderboard.store.database import Readable, Store, Stored, TakenError
-from ccenv.leaderboard.store.records import Label, Moment, Sha256, VersionOne
+from ccenv.foreign import STRANGER, read_folder
+from ccenv.leaderboard.store.database import BoardStore, Readable, Stored, TakenError
+from ccenv.leaderboard.store.records import Label, Moment, Sha256
 from ccenv.leaderboard.submission.document import Line
+from ccenv.leaderboard.submission.entry import SubmissionRecord
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of, signed_by
-from ccenv.leaderboard.submission.submit import SubmissionRecord, entrants
+from ccenv.leaderboard.submission.submit import entrants
 from ccenv.provenance import now
 
 WITHDRAWAL = "withdrawal"
-FORMAT, NAMESPACE = "ccenv-withdrawal", "ccenv-withdrawal"
+NAMESPACE = "ccenv-withdrawal"
 REQUEST, SIGNATURE = "withdraw.json", "withdraw.json.sig"
 _CAPS = {REQUEST: 4_096, SIGNATURE: 4_096}
+RULES = replace(STRANGER, max_bytes=_CAPS[REQUEST], max_depth=2)
+FORMAT = Format("ccenv-withdrawal", 1, "a request to take an entry back", "format_version", RULES, indent=2, ensure_ascii=False)
 
 
 class Request(StrictModel):
     """What the holder of a key signs."""
 
     format: Literal["ccenv-withdrawal"]
-    format_version: VersionOne
+    format_version: Literal[1]
     submission: Sha256
     reason: Line = ""
 
@@ -72,9 +75,8 @@ def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "
     signer = fingerprint_of(key)
     if submission.signed_by != signer:
         raise InputError(f"{folder}: signed by {submission.signed_by or 'nobody'}, not by {signer}: that key cannot take it back")
-    request = {"format": FORMAT, "format_version": 1, "submission": submission.sha256, "reason": reason}
-    validate(Request, request, "request")
-    content = (json.dumps(request, indent=2, ensure_ascii=False) + "\n").encode()
+    request = validate(Request, {**FORMAT.head, "submission": submission.sha256, "reason": reason}, "request")
+    content = FORMAT.content(request.model_dump())
     signature = signature_of(content, key, NAMESPACE)
     make_folder(out)
     if {entry.name for entry in out.iterdir()} - set(_CAPS):
@@ -84,7 +86,7 @@ def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "
     return out
 
 
-def withdraw_by_request(store: Store, folder: FilePath) -> Stored:
+def withdraw_by_request(store: BoardStore, folder: FilePath) -> Stored:
     """Take an entry back as a signed request asks.
 
     Raises:
@@ -99,7 +101,7 @@ def withdraw_by_request(store: Store, folder: FilePath) -> Stored:
     return _store(store, record, "key", request.reason, files)
 
 
-def withdraw_by_operator(store: Store, name: str, reason: str = "") -> Stored:
+def withdraw_by_operator(store: BoardStore, name: str, reason: str = "") -> Stored:
     """Take an entry back. Raises InputError if there is no entry of the name, or it was taken back already."""
     records = {entrant.record.card.name: entrant.record for entrant in entrants(store)}
     if name not in records:
@@ -146,8 +148,7 @@ def _request(files: Mapping[str, bytes], where: str) -> Request:
     missing = sorted(set(_CAPS) - set(files))
     if missing:
         raise InputError(f"{where}: there is no {missing[0]}")
-    data = parse_json(files[REQUEST], f"{where}/{REQUEST}", replace(STRANGER, max_bytes=_CAPS[REQUEST], max_depth=2))
-    return validate(Request, data, f"{where}/{REQUEST}")
+    return validate(Request, FORMAT.parse(files[REQUEST], f"{where}/{REQUEST}"), f"{where}/{REQUEST}")
 
 
 def _check_signer(files: Mapping[str, bytes], record: SubmissionRecord, where: str) -> None:
@@ -156,7 +157,7 @@ def _check_signer(files: Mapping[str, bytes], record: SubmissionRecord, where: s
         raise InputError(f"{where}: signed by {signer}; {record.card.name!r} was signed by {record.signed_by or 'nobody'}")
 
 
-def _store(store: Store, record: SubmissionRecord, by: str, reason: str, files: Mapping[str, bytes]) -> Stored:
+def _store(store: BoardStore, record: SubmissionRecord, by: str, reason: str, files: Mapping[str, bytes]) -> Stored:
     content = {"submission": record.submission, "name": record.card.name, "by": by, "reason": reason, "recorded_at": now()}
     validate(Withdrawal, content, "withdrawal")
     try:

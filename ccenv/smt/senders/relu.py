@@ -13,8 +13,9 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
-from ccenv.foreign import fraction_of, is_version, read_json
+from ccenv.foreign import fraction_of
 from ccenv.smt.network.encode import Needs, Variables
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
@@ -22,6 +23,7 @@ from ccenv.smt.replay.exact import DecideStep, Decision, number
 from ccenv.smt.senders.loss_detection import needs_oracle
 from ccenv.smt.solver.algebra import Formula, Term, larger
 
+FORMAT = Format("ccenv-relu", 1, "a ReLU policy")
 RATE_INPUTS = ("C_L", "C_U", "C_L_lambda", "rate", "MSS/Rm")
 MAX_UNITS = 64
 
@@ -135,9 +137,7 @@ def load_relu(file: FilePath) -> ReluSender:
     Raises:
         InputError: for a damaged or foreign file.
     """
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != "ccenv-relu" or not is_version(data.get("version"), 1):
-        raise InputError(f"{file.name}: not a ReLU policy of version 1")
+    data = FORMAT.read(file)
     try:
         layers = tuple(tuple(tuple(_weight(w) for w in row) for row in layer) for layer in data["layers"])
         biases = tuple(tuple(_weight(b) for b in row) for row in data.get("biases", []))

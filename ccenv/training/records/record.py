@@ -5,51 +5,36 @@ Every number says where it is from: scores their world and set of paths, worst c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccenv.attack import attack, scene_set
+from ccenv.document import Format
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
-from ccenv.files import write_atomic
-from ccenv.foreign import is_version, read_json
-from ccenv.provenance import CELL_SOURCES, machine, source_hash, versions
+from ccenv.provenance import machine, versions
+from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig
+from ccenv.training.rllib import RllibResult
+from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.run import TrainingResult, read_code
 from ccenv.training.scenes import seen
 
-if TYPE_CHECKING:
-    from ccenv.training.rllib import RllibConfig, RllibResult
-    from ccenv.training.run import Result
-
-FORMAT, VERSION = "ccenv-learning-record", 2
+FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)
 ATTACK = ("corners", "cem")
 ATTACK_SCENES = ("deep", "shallow", "long_jitter", "narrow")
 ATTACK_FLOW_STEPS = 4_000_000
-# Modules here that store, show or time what the others decide; a new module counts as one that decides.
-_ASIDE = ("checkpoint", "clock", "logs", "scenes")
 _SKIPPED = ("resumed_from_steps", "returns", "folder")
 
 
-@cache
-def code_hash() -> str:
-    """Return a hash of the source files that decide what a run comes to."""
-    here = FilePath(__file__).parents[1].glob("*.py")
-    decide = sorted(f"training/{file.name}" for file in here if file.stem not in _ASIDE)
-    return source_hash((*CELL_SOURCES, "envs/*.py", *decide))
-
-
-def entry_of(config: TrainConfig | RllibConfig, result: Result | RllibResult) -> dict[str, Any]:
+def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> dict[str, Any]:
     """Return what is recorded of a finished run; a sender that is trained alone is attacked for it.
 
     Raises:
         InputError: if the run was trained, or begun, by other code than today's.
     """
-    from ccenv.training.run import read_code
-
     by = read_code(result.folder)
     if by != [code_hash()]:
         raise InputError(f"{result.folder}: trained by other code than this, so nothing is recorded; --fresh trains it again")
@@ -85,7 +70,7 @@ def _world(world: EnvSettings) -> dict[str, Any]:
     return world.model_dump(mode="json", include={"senders", "models", "steps_per_rtt", "paths"})
 
 
-def record(file: FilePath, config: TrainConfig | RllibConfig, result: Result | RllibResult) -> None:
+def record(file: FilePath, config: TrainConfig | RllibConfig, result: TrainingResult | RllibResult) -> None:
     """Add a finished run to a record; other entries stay.
 
     Raises:
@@ -100,7 +85,7 @@ def add_entry(file: FilePath, key: str, entry: dict[str, Any]) -> None:
     data = read_data(file)
     data["runs"][key] = entry
     data |= {"versions": versions(), "machine": machine()}
-    write_atomic(file, (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    FORMAT.write(file, data)
 
 
 def check_record(file: FilePath) -> None:
@@ -116,12 +101,7 @@ def check_record(file: FilePath) -> None:
 
 def read_data(file: FilePath) -> dict[str, Any]:
     """Read a record; an empty one if there is no file."""
-    if not file.is_file():
-        return {"format": FORMAT, "version": VERSION, "runs": {}}
-    data = read_json(file)
-    if not isinstance(data, dict) or data.get("format") != FORMAT or not is_version(data.get("version"), VERSION):
-        raise InputError(f"{file}: not a record of format {FORMAT!r} version {VERSION}")
-    return data
+    return FORMAT.read(file) if file.is_file() else {**FORMAT.head, "runs": {}}
 
 
 def by_config(data: dict[str, Any]) -> list[tuple[str, Sequence[dict[str, Any]]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
@@ -10,15 +9,16 @@ from typing import Any
 
 from ccenv.agents import make_sender
 from ccenv.config import shipped_names, validate
-from ccenv.document import hash_of, plain
+from ccenv.document import hash_of, json_bytes, plain
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.files import locked, make_folder, write_atomic
 from ccenv.foreign import read_json
 from ccenv.network.identity import sender_hash
+from ccenv.training.code import code_hash
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
 from ccenv.training.records import record
-from ccenv.training.records.record import add_entry, check_record, code_hash, entry_of
+from ccenv.training.records.record import add_entry, check_record, entry_of
 from ccenv.workers import Workers
 
 SEEDS: dict[str, int] = {"ppo_sender": 5, "rllib_duel": 1}
@@ -97,7 +97,7 @@ def _entry(name: str, seed: int, overrides: tuple[str, ...], folder: FilePath) -
         return dict(known["entry"])
     outdated = file.is_file() and (not isinstance(known, dict) or known.get("key") != key)
     entry = _trained(name, given, own, outdated)
-    write_atomic(file, (json.dumps(asked | {"entry": entry}, indent=1, allow_nan=False) + "\n").encode())
+    write_atomic(file, json_bytes(asked | {"entry": entry}))
     return entry
 
 
@@ -110,7 +110,8 @@ def _players(data: dict[str, Any]) -> list[str]:
 def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
     """Train, from the start if what is there is outdated, and measure."""
     if _by_rllib(name):
-        from ccenv.training.rllib import RllibConfig, train_rllib
+        from ccenv.training.rllib import train_rllib
+        from ccenv.training.rllib_config import RllibConfig
 
         if (folder / "config.yaml").is_file():
             shutil.rmtree(folder)  # it cannot be resumed

@@ -10,11 +10,11 @@ from ccenv.agents import AGENTS
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.config import validate
 from ccenv.errors import InputError
-from ccenv.leaderboard.store.records import Cell, Manifest, played_hash
+from ccenv.leaderboard.store.records import CellRecord, Manifest, played_hash
+from ccenv.leaderboard.submission.entry import SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.leaderboard.submission.identity import claims_of, registered
 from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.reader import parse_submission
-from ccenv.leaderboard.submission.submit import SubmissionRecord, card_of, classic_sender, reviewed_content
 from ccenv.network.adversary import Adversary
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender, Sender
@@ -90,7 +90,7 @@ def submission_claims(content: Any, read: ReadFile, where: str) -> tuple[str, ..
     return reread(content, read, where).claims
 
 
-def check_played(known: Known, manifest: Manifest, cells: list[Cell], suite: dict[str, Any], where: str) -> None:
+def check_played(known: Known, manifest: Manifest, cells: list[CellRecord], suite: dict[str, Any], where: str) -> None:
     """Check that an evaluation is about its submission and no other, in the suite that it names.
 
     Args:

@@ -1,0 +1,160 @@
+"""Cells: the smallest piece of a suite that runs, what identifies its result, and the record of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from ccenv.benchmarks.cells.players import Player
+from ccenv.benchmarks.suite.curve import Case, Suite
+from ccenv.document import hash_of
+from ccenv.metrics.table import OF_TRACE, measure
+from ccenv.metrics.trace import Window
+from ccenv.network.path import Path
+from ccenv.network.trace import Trace
+from ccenv.provenance import code_hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(ABC):
+    """Everything that decides one run. Its numbers depend on nothing else.
+
+    Attributes:
+        suite: name and version of the suite, and its hash.
+        scenario: name of the case.
+        seed: the suite's seed.
+        engine_seed: keys the random numbers; follows from suite, case and seed.
+        agent: the sender under test.
+        metrics: names.
+        per_task: cells that a worker plays in one go.
+    """
+
+    suite: str
+    suite_sha256: str
+    scenario: str
+    seed: int
+    engine_seed: int
+    agent: Player
+    metrics: tuple[str, ...]
+
+    per_task: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def opponent(self) -> str:
+        """What tables call the adversary."""
+
+    @abstractmethod
+    def run(self) -> dict[str, Any]:
+        """Play the cell and return its record.
+
+        Raises:
+            InputError: if a player's file changed since the cell was made.
+            EngineError: if the run breaks a law of its model: such a number would mean nothing.
+        """
+
+    @property
+    def name(self) -> str:
+        """What ``--only`` matches: scenario/agent/adversary/seed."""
+        return f"{self.scenario}/{self.agent.label}/{self.opponent}/{self.seed}"
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the cell and of the code that plays it: results of anything else are never taken for it."""
+        data = asdict(self)
+        for player in (data["agent"], data.get("adversary", {}), *data.get("competitors", ())):
+            player.pop("spec", None)  # where a player's file lies decides nothing
+        return hash_of({**data, "code": code_hash()})[:32]
+
+    def record(self, model: str, path: dict[str, Any], **results: Any) -> dict[str, Any]:
+        """Return the record of a run: what the cell is, then its results."""
+        return {
+            "key": self.key,
+            "code_sha256": code_hash(),
+            "agent_sha256": self.agent.sha256,
+            "scenario": self.scenario,
+            "agent": self.agent.label,
+            "adversary": self.opponent,
+            "seed": self.seed,
+            "engine_seed": self.engine_seed,
+            "model": model,
+            "path": path,
+            **results,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceCell(Cell):
+    """A cell whose run is a trace: of the curve engine, played or attacked.
+
+    Attributes:
+        model: network model.
+        path: the path as data.
+        steps_per_rtt: K.
+        adversary: the network's player.
+    """
+
+    model: str
+    path: dict[str, Any]
+    steps_per_rtt: int
+    adversary: Player
+
+    @property
+    def opponent(self) -> str:
+        """The adversary's label."""
+        return self.adversary.label
+
+    @abstractmethod
+    def trace(self) -> Trace:
+        """Play the cell and return its legal trace. Raises as :meth:`run`."""
+
+    @abstractmethod
+    def window(self, trace: Trace) -> Window:
+        """Return the part of its trace that is measured."""
+
+    def values(self, trace: Trace) -> dict[str, float | None]:
+        """Return the metrics of its trace; None where one is undefined."""
+        return defined(measure(self.window(trace), self.metrics))
+
+
+def defined(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Return metrics as a record has them: None where one is undefined."""
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
+
+
+def trace_cells(
+    suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], keys: int = 1 << 53
+) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
+    """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order.
+
+    Args:
+        suite: whose cases and seeds.
+        agents: senders under test.
+        adversaries: players of the network.
+        keys: engine seeds lie below it.
+    """
+    for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
+        key = suite.run_key(case.name, seed) % keys
+        path = case.path(key)
+        yield (
+            case,
+            path,
+            {
+                "suite": f"{suite.name}/{suite.version}",
+                "suite_sha256": suite.sha256,
+                "scenario": case.name,
+                "seed": seed,
+                "engine_seed": key,
+                "agent": agent,
+                "metrics": tuple(name for name in OF_TRACE if name in suite.metrics),
+                "model": case.scenario.model,
+                "path": path.to_dict(),
+                "steps_per_rtt": suite.steps_per_rtt,
+                "adversary": adversary,
+            },
+        )
