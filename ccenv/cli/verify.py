@@ -300,20 +300,21 @@ def _steady(
 def _fairness(
     name: str, model: str, samples: int | None, ratio: Fraction | None, limits: dict[str, Any], output: Path, json: bool
 ) -> int:
+    from ccenv.smt.claims.fairness import QUERIES
     from ccenv.smt.claims.report import about_run, decide_fairness
-    from ccenv.smt.two_flow.encode import QUESTIONS
+    from ccenv.smt.claims.verifier import Verifier
 
-    if name not in QUESTIONS:
-        raise unknown_name("sender with a two-flow encoding", name, QUESTIONS)
+    if name not in QUERIES:
+        raise unknown_name("sender with a fairness query", name, QUERIES)
     if ratio is None or ratio < 1:
         raise InputError("property 'fairness' needs the largest ratio between two flows: --at-most X, 1 or more")
     if model != "ccac":
         raise InputError("two flows are encoded on ccac: leave --model out")
-    question = QUESTIONS[name](ratio, samples or 8)
-    outcome = decide_fairness(question, output, limits["time_limit_s"], limits["seed"])
+    query = QUERIES[name](ratio, samples or 8, 2)
+    outcome = decide_fairness(query, Verifier(limits["time_limit_s"], limits["seed"]), output)
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None
     data = outcome.to_dict() | {"sender": name, "flows": 2, "model": model, "property": "fairness", "setting_name": "sound"}
-    data |= {"buffer": str(question.setting.buffer)} | about_run(question.setting)
+    data |= {"buffer": str(query.setting.buffer)} | about_run(query.setting)
     if json:
         print_json(data)
     else:

@@ -14,9 +14,10 @@ from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, sui
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.network import laws
-from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.encode import Needs, encode
 from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.replay.run import ReplayError
+from ccenv.smt.senders.any import AnySender
 from ccenv.smt.senders.catalog import smt_sender
 from ccenv.smt.solver.solvers import solve, to_smtlib
 

@@ -55,6 +55,7 @@ class Objectives:
         transient: what is demanded while beliefs shrink, too. ``falls``: no large loss unless rate, bytes in flight or queue
             fall (the published code); ``rate_rises``: no large loss where the rate rises (the paper's sentence on G4).
         transient_buffer: the transient objective is demanded of buffers of at least this size only, or None: of all.
+        fairness: of several flows: in what repeats no flow gets more than so many times another's bytes.
     """
 
     utilisation: Fraction = Fraction(1, 2)
@@ -64,6 +65,7 @@ class Objectives:
     loss: Amount | None = None
     transient: Transient = "none"
     transient_buffer: Amount | None = None
+    fairness: Fraction | None = None
 
     def small_steps(self, v: View) -> Formula:
         """Return that no step has a large loss."""
