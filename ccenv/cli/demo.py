@@ -73,6 +73,7 @@ def stages_of(plan: Plan, out: Path) -> list[Stage]:
     bench = ("--agent", str(trained), "--backend", "processes")
     verify = (
         "verify",
+        "property",
         plan.program,
         "--model",
         "ccac",
@@ -97,7 +98,7 @@ def stages_of(plan: Plan, out: Path) -> list[Stage]:
             ("bench", "run", plan.suite, *bench, "--out", str(out / "bench" / "suite")),
             _tell_bench,
         ),
-        Stage("verify", f"verify {plan.program}", (*verify, "--output", str(out / "counterexamples")), _tell_verdict, report),
+        Stage("verify", f"verify {plan.program}", (*verify, "--out", str(out / "counterexamples")), _tell_verdict, report),
         Stage(
             "record",
             "put the verdict among the records",
@@ -240,7 +241,7 @@ def command(
                 "",
                 f"Done in {result['seconds']} s. Try next:",
                 "  ccenv show cc_probe_drain                      the program behind a name",
-                "  ccenv verify cc_probe_drain --T 7              a solver finds a network that breaks it",
+                "  ccenv verify property cc_probe_drain --T 7     a solver finds a network that breaks it",
                 "  ccenv train ppo_sender                         a sender trained for longer",
                 "  ccenv bench run quick --agent FOLDER           and how it compares",
                 "",

@@ -32,7 +32,7 @@ def command(
         float | None, typer.Option(help="Seconds per solver call, instead of the query's limits.call_s.")
     ] = None,
     recheck: Annotated[str | None, typer.Option(help="Prove every solution again with yices or cvc5.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
+    out: Annotated[Path, typer.Option(help="Folder for runs, solutions and traces.")] = Path("runs/synth"),
     plain: Annotated[bool, typer.Option("--plain", help="Plain CEGIS, one candidate at a time: a slow cross-check.")] = False,
     bounds: Annotated[
         int,
@@ -69,7 +69,7 @@ def command(
     if len(words) == 3 and words[0] == "why":
         require_extra("z3", "verify")
         _refuse("why", pipeline | {"--budget": budget is not None, "--time-limit": time_limit is not None, "--plain": plain})
-        return _why(load_query(words[1]), words[2], output, json)
+        return _why(load_query(words[1]), words[2], out, json)
     if len(words) != 1:
         raise InputError(f"give one query, or why, a query and a program; got {' '.join(words)!r}")
     _check(recheck, {"--budget": budget, "--time-limit": time_limit})
@@ -81,8 +81,8 @@ def command(
         return _plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    with locked(run_folder(query, output), "synthesis"):
-        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), output, json)
+    with locked(run_folder(query, out), "synthesis"):
+        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:
@@ -114,9 +114,9 @@ def _plain(query: Query, json: bool) -> int:
     return 0 if data["complete"] else EXIT_INCOMPLETE
 
 
-def run_folder(query: Query, output: Path) -> Path:
+def run_folder(query: Query, out: Path) -> Path:
     """Return where a query's run is kept; another query, rule or seed is another run."""
-    return output / f"{query.name}-{query.fingerprint()}"
+    return out / f"{query.name}-{query.fingerprint()}"
 
 
 def _search(
@@ -124,7 +124,7 @@ def _search(
     workers: tuple[int, str],
     reuse: bool,
     extras: tuple[str | None, int, float, Path | None],
-    output: Path,
+    out: Path,
     json: bool,
 ) -> int:
     recheck, bounds, lemmas, report = extras
@@ -137,7 +137,7 @@ def _search(
 
         check_report(report)
     warm_up()
-    folder = run_folder(query, output)
+    folder = run_folder(query, out)
     if bounds and query.flows == 2:
         raise InputError("--bounds is for queries about one flow")
     with progress_bar(query.name) as progress:
@@ -195,11 +195,11 @@ def _one_line(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines()[1:-1])
 
 
-def _why(query: Query, name: str, output: Path, json: bool) -> int:
+def _why(query: Query, name: str, out: Path, json: bool) -> int:
     from ccenv.smt.senders.catalog import program_of
     from ccenv.synth.why import why
 
-    data = why(query, program_of(name), output / "why")
+    data = why(query, program_of(name), out / "why")
     if json:
         print_json(data)
     else:

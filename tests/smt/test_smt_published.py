@@ -20,7 +20,7 @@ from ccenv.smt.claims.claims import Thresholds, build_claim
 from ccenv.smt.claims.fairness import aimd_query, algorithm1_query
 from ccenv.smt.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import decide_fairness
+from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.network.encode import encode
 from ccenv.smt.network.export import as_trace
@@ -84,9 +84,9 @@ def test_only_a_time_out_takes_the_window_to_one_segment(detection: str, verdict
 
 
 def test_loss_detection_is_for_window_based_senders(capsys) -> None:
-    assert main(["verify", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"]) == 2
+    assert main(["verify", "property", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"]) == 2
     assert "window-based senders" in capsys.readouterr().err
-    assert main(["verify", "aimd", "--loss-detection", "dupack", "--buffer", "1"]) == 2
+    assert main(["verify", "property", "aimd", "--loss-detection", "dupack", "--buffer", "1"]) == 2
     assert "Did you mean 'dupacks'" in capsys.readouterr().err
 
 
@@ -105,7 +105,7 @@ def test_two_aimd_flows_are_not_starved_without_bound() -> None:
     ],
 )
 def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_every_flow(query: Query, tmp_path) -> None:
-    outcome = decide_fairness(query, Verifier(60), tmp_path)
+    outcome = decide_claim("fairness", [query], Verifier(60), tmp_path)
     assert (outcome.verdict, outcome.details["replay"]["engine"]) == ("refuted", "reproduced")
     trace = Trace.load(Path(outcome.trace))
     assert trace.n_flows == query.flows
@@ -174,7 +174,7 @@ def test_two_flow_counterexamples_must_violate_the_property() -> None:
 
 
 def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
-    arguments = ["verify", "aimd", "--property", "fairness", "--T", "6", "--json", "-o", str(tmp_path)]
+    arguments = ["verify", "fairness", "aimd", "--T", "6", "--json", "--out", str(tmp_path)]
     assert main([*arguments, "--at-most", "32"]) == 0
     assert json.loads(capsys.readouterr().out)["bound"] == 32
     assert main([*arguments, "--at-most", "16"]) == 1

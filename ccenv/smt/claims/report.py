@@ -128,6 +128,11 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     Raises:
         CcenvError: if the folder cannot be written.
     """
+    if query.flows > 1 and result.view is not None:
+        file, replay = write_flow_counterexample(
+            query, result.view, folder, result.evidence["time_limit_s"], result.evidence["seed"]
+        )
+        return file, replay | {"reachable": "unknown"}  # a past of several flows is not looked for
     reach = find_past(query, result)
     query, result, setting = reach.query, reach.result, reach.query.setting
     if result.view is None:
@@ -139,28 +144,6 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     window = (query.sender.needs(setting) | query.claim.needs).probe_window
     replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
     return file, replay | reach.to_dict()
-
-
-def decide_fairness(query: Query, verifier: Verifier, folder: FilePath) -> Outcome:
-    """Decide a query about several flows; a counterexample is written as a trace and run in the curve engine.
-
-    Args:
-        query: which sender, and what of its flows.
-        verifier: limits and evidence.
-        folder: where a counterexample is written.
-    """
-    result = verifier.decide(query)
-    outcome = Outcome("fairness", result.verdict, seconds=result.seconds)
-    outcome.details = {"claim": query.claim.text, "sanity": result.sanity, "evidence": result.evidence}
-    if result.reason:
-        outcome.details["reason"] = result.reason
-    if result.view is not None:
-        outcome.trace, outcome.details["replay"] = write_flow_counterexample(
-            query, result.view, folder, verifier.time_limit_s, verifier.seed
-        )
-        outcome.details["reachable"] = "unknown"  # a past of several flows is not looked for
-        outcome.details["violates"] = query.claim.text
-    return outcome
 
 
 def write_flow_counterexample(

@@ -57,7 +57,7 @@ class SmtSender(Protocol):
         """Yield the sender's formulas."""
 
     def decider(self) -> Any:
-        """Return the sender's step function for the exact replayer (``ccenv.smt.replay.exact.Decision`` per step)."""
+        """Return the sender's step function for the exact replayer (``ccenv.smt.replay.run.Decision`` per step)."""
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
         """Return (a, b): at most a*C + b*MSS/Rm is sent while the beliefs are consistent; None where that is not known."""
@@ -223,8 +223,10 @@ def _check_several(setting: Setting, wanted: Needs) -> None:
     """Raise CcenvError for what has no meaning for one flow of several, or no encoding."""
     if wanted.bounds - {"C_L"}:
         raise CcenvError(f"several flows: {', '.join(sorted(wanted.bounds - {'C_L'}))} has no meaning for a share of a link")
-    if setting.past_steps or setting.delay_rule != "sound" or setting.loss_detection != "oracle" or setting.beliefs.timeout:
-        raise CcenvError("several flows: no known past, no published delay rule, no duplicate ACKs and no belief time-outs")
+    if setting.past_steps or setting.sent_before_at_most is not None or setting.delay_rule != "sound":
+        raise CcenvError("several flows: what was sent before the trace is not known; delay_rule must be sound, past_steps 0")
+    if setting.loss_detection != "oracle" or setting.beliefs.timeout is not None:
+        raise CcenvError("several flows: losses are told by the oracle, and beliefs do not time out")
 
 
 def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, constant: bool) -> View:

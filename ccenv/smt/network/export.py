@@ -111,8 +111,8 @@ def past_lost(view: View, t: int) -> Fraction:
     limit = view.setting.sent_before_at_most
     if limit is None:
         return Fraction(view.alpha)
-    entered = view.enqueued(t) - view.enqueued(t - 1)
-    return min(Fraction(view.alpha), limit[0] + limit[1] * view.alpha - entered)
+    room = limit[0] + limit[1] * Fraction(view.alpha) - Fraction(view.enqueued(t) - view.enqueued(t - 1))
+    return min(Fraction(view.alpha), room)
 
 
 def _beliefs(view: View, link_rate_Bps: float, bdp_bytes: float) -> dict[str, np.ndarray]:

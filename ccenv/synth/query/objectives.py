@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.smt.claims import properties
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
-from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies
+from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, implies
 from ccenv.synth.query.records import ANY_LOSS, GOAL
 from ccenv.synth.query.timeouts import note_rule
 
@@ -32,7 +32,7 @@ class Amount:
     rtt: Fraction = Fraction(0)
     mss: Fraction = Fraction(0)
 
-    def of(self, jitter_steps: int, alpha):  # type: ignore[no-untyped-def]
+    def of(self, jitter_steps: int, alpha: Term) -> Term:
         """Return the amount in C*Rm for an MSS of ``alpha``."""
         return self.bdp * (1 + jitter_steps) + self.rtt + self.mss * alpha
 
@@ -131,7 +131,8 @@ class Objectives:
         def most(amount: Amount | None) -> int:
             if amount is None or not setting.has_loss:
                 return int(ANY_LOSS)
-            return min(math.floor(amount.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))
+            whole = math.floor(amount.of(D, Fraction(alpha, link)) * link)
+            return min(int(whole), int(ANY_LOSS))
 
         out["utilised"] = math.ceil(self.utilisation * link * (setting.samples - 1 - D))
         out["inflight"] = min(math.floor(self.inflight.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))
