@@ -63,11 +63,9 @@ def main() -> None:
     if "C_L" not in run("show", "cc_qdel"):
         sys.exit("ccenv show cc_qdel prints no program")
     run("show", "cc_qdle", code=2)
-    verdict = json.loads(
-        run("verify", "cc_qdel", "--model", "ccac", "--buffer", "infinite", "--property", "invariant", "--T", "7", "--json")
-    )
+    verdict = json.loads(run("verify", "property", "cc_qdel", "--model", "ccac", "--T", "7", "--json"))
     if verdict["verdict"] != "verified":
-        sys.exit(f"ccenv verify cc_qdel: {verdict}")
+        sys.exit(f"ccenv verify property cc_qdel: {verdict}")
     run("train", "quick_sender", code=2)  # the extra [train] is not installed here
 
 

@@ -211,7 +211,7 @@ def gap_path(buffer: str) -> Path:
 def _model(sender: Sender) -> str:
     if isinstance(sender, ProgramSender):
         from ccenv.smt.network.setting import Setting
-        from ccenv.smt.senders.sender import ProgramSmtSender
+        from ccenv.smt.senders.program import ProgramSmtSender
 
         if ProgramSmtSender(sender.program).needs(Setting()).bounds & ONLY_ON_CBR_DELAY:
             return "cbr_delay"

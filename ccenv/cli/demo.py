@@ -72,6 +72,7 @@ def stages_of(plan: Plan, out: Path) -> list[DemoStep]:
     bench = ("--agent", str(trained), "--backend", "processes")
     verify = (
         "verify",
+        "property",
         plan.program,
         "--model",
         "ccac",
@@ -234,7 +235,7 @@ def command(
                 "",
                 f"Done in {result['seconds']} s. Try next:",
                 "  ccenv show cc_probe_drain                      the program behind a name",
-                "  ccenv verify cc_probe_drain --T 7              a solver finds a network that breaks it",
+                "  ccenv verify property cc_probe_drain --T 7     a solver finds a network that breaks it",
                 "  ccenv train ppo_sender                         a sender trained for longer",
                 "  ccenv bench run quick --agent FOLDER           and how it compares",
                 "",

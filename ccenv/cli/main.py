@@ -52,7 +52,7 @@ GROUPS: tuple[Group, ...] = (
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),
     Group("board", "ccenv.cli.board.main", "Submissions, their evaluation, and the leaderboard.", "app"),
-    Group("verify", "ccenv.cli.verify", "Prove a property of a sender on a network model, or find a trace that breaks it."),
+    Group("verify", "ccenv.cli.verify", "Prove properties of a sender on a network, or find traces that break them.", "app"),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),

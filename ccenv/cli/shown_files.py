@@ -114,13 +114,6 @@ def _sender(path: Path) -> str:
     return policy_text(load_policy(path))
 
 
-def policy_text(sender: MlpSender) -> str:
-    """Describe a policy in one line."""
-    sizes = [sender.weights[0].shape[0], *(matrix.shape[1] for matrix in sender.weights)]
-    layers = " -> ".join(str(size) for size in sizes)
-    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
-
-
 def _trace(path: Path) -> str:
     from ccenv.cli.output import to_plain
     from ccenv.cli.trace import summary_of

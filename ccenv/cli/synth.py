@@ -113,9 +113,9 @@ def _plain(query: Query, json: bool) -> int:
     return 0 if data["complete"] else EXIT_INCOMPLETE
 
 
-def run_folder(query: Query, output: Path) -> Path:
+def run_folder(query: Query, out: Path) -> Path:
     """Return where a query's run is kept; another query, rule or seed is another run."""
-    return output / f"{query.name}-{query.fingerprint()}"
+    return out / f"{query.name}-{query.fingerprint()}"
 
 
 def _search(
@@ -123,7 +123,7 @@ def _search(
     workers: tuple[int, str],
     reuse: bool,
     extras: tuple[str | None, int, float, Path | None],
-    output: Path,
+    out: Path,
     json: bool,
 ) -> int:
     recheck, bounds, lemmas, report = extras
@@ -136,7 +136,7 @@ def _search(
 
         check_report(report)
     warm_up()
-    folder = run_folder(query, output)
+    folder = run_folder(query, out)
     if bounds and query.flows == 2:
         raise InputError("--bounds is for queries about one flow")
     with progress_bar(query.name) as progress:
@@ -194,11 +194,11 @@ def _one_line(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines()[1:-1])
 
 
-def _why(query: Query, name: str, output: Path, json: bool) -> int:
+def _why(query: Query, name: str, out: Path, json: bool) -> int:
     from ccenv.smt.senders.catalog import program_of
     from ccenv.synth.why import why
 
-    data = why(query, program_of(name), output / "why")
+    data = why(query, program_of(name), out / "why")
     if json:
         print_json(data)
     else:

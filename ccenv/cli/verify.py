@@ -6,37 +6,74 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from ccenv.smt.claims.report import Outcome
     from ccenv.smt.claims.verifier import Verifier
     from ccenv.smt.network.setting import Setting
     from ccenv.workers import Workers
 
-ACTIONS = ("lemmas", "envelope")
-_NETWORK = ("model", "buffer", "prop", "at_least", "at_most", "upper", "lambda_form", "loss_detection")
-NOT_TAKEN = {
-    "lemmas": (*_NETWORK, "budget"),
-    "envelope": (*_NETWORK, "bisect"),
-    "steady_*": ("at_least", "at_most", "upper", "lambda_form", "loss_detection", "bisect", "budget"),
-    "fairness": (
-        *("buffer", "setting", "at_least", "upper", "lambda_form", "loss_detection", "bisect", "budget"),
-        *("jobs", "backend", "cubes", "recheck", "cache"),
-    ),
-    "a property": ("bisect", "budget"),
-}
-"""What is asked -> options that have no meaning there: refused when given, so that no answer is about something else."""
+
+class _Commands(TyperGroup):
+    """The sub-commands; a sender where a sub-command is expected ends with the command that takes it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the sub-command."""
+        word = args[0]
+        if word not in self.commands:
+            meant = did_you_mean(word, self.commands)
+            if "Did you mean" not in meant:
+                meant += f" Of a sender: ccenv verify {_command_of(args)} {word} [OPTIONS]"
+            raise InputError(f"unknown sub-command {word!r}.{meant}")
+        return super().resolve_command(ctx, args)
 
 
-def command(
-    context: typer.Context,
-    words: Annotated[
-        list[str], typer.Argument(metavar="[lemmas|envelope] NAME", help="A registered sender or a belief program (.json).")
-    ],
+def _command_of(arguments: list[str]) -> str:
+    """Return the sub-command that answers for a property named among the arguments."""
+    named = next((arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == "--property"), "")
+    return "fairness" if named == "fairness" else "steady" if named.startswith("steady_") else "property"
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="""Prove properties of a sender for every trace of a network model, or find traces that break them.
+
+    A verdict is verified, refuted (with a trace file) or unknown (the time limit; never a yes). Exit code 0 for verified, 1 for
+    refuted, 3 for unknown, 2 for an error. See docs/verification.md.
+
+    Example: ccenv verify property cc_qdel --model ccac --buffer infinite --property invariant --T 7
+    """,
+)
+
+SenderArgument = Annotated[str, typer.Argument(metavar="SENDER", help="A registered sender or a belief program (.json).")]
+SuiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="A sender with lemmas: ccenv list configs names its suite.")]
+SamplesOption = Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")]
+SettingOption = Annotated[
+    str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
+]
+TimeLimitOption = Annotated[float, seconds_option("--time-limit", "Time per solver call; what takes longer is unknown.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the solver.")]
+BackendOption = Annotated[str, typer.Option(help="What the workers are: processes or ray.")]
+CubesOption = Annotated[int, typer.Option(help="Split each query into 2^N by the delays that the sender sees (rarely pays).")]
+RecheckOption = Annotated[str | None, typer.Option(help="Decide every proof again with yices or cvc5.")]
+OutOption = Annotated[Path, out_option("Folder for traces of counterexamples.")]
+FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very same query.")]
+
+TIME_LIMIT_S = 600.0
+OUT = Path("runs/verify")
+FAIRNESS_SAMPLES = 8
+
+
+@app.command("property")
+def property_command(
+    sender: SenderArgument,
     model: Annotated[str, typer.Option(help="Network model: ideal, cbr_delay or ccac.")] = "ccac",
     buffer: Annotated[
         str, typer.Option(help="infinite, small (CD/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.")
@@ -46,13 +83,11 @@ def command(
         typer.Option(
             "--property",
             help="invariant, utilisation, utilisation_with_timeouts, utilisation_or_rise, inflight, queue, rtt, loss,"
-            " loss_events, loss_amount, steady_*, fairness.",
+            " loss_events, loss_amount.",
         ),
     ] = "invariant",
-    samples: Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")] = None,
-    setting: Annotated[
-        str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
-    ] = None,
+    samples: SamplesOption = None,
+    setting: SettingOption = None,
     at_least: Annotated[str | None, typer.Option(help="Threshold of utilisation, as a fraction.")] = None,
     at_most: Annotated[str | None, typer.Option(help="Threshold: C(Rm+D), Rm, MSS, steps or C*Rm.")] = None,
     upper: Annotated[str, typer.Option(help="Windows of C_U: paper or exact.")] = "paper",
@@ -60,101 +95,230 @@ def command(
     loss_detection: Annotated[
         str, typer.Option(help="How window-based senders find losses: oracle (one Rm later) or dupacks (and a time-out).")
     ] = "oracle",
-    time_limit: Annotated[float, typer.Option(help="Seconds per solver call; what takes longer is unknown.")] = 600.0,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
-    bisect: Annotated[bool, typer.Option("--bisect", help="lemmas: also find the best constants.")] = False,
-    budget: Annotated[float, typer.Option(help="envelope: seconds of solver time for the whole table.")] = 300.0,
-    jobs: Annotated[int, typer.Option(help="Workers: queries, lemmas and cells of an envelope run side by side.")] = 1,
-    backend: Annotated[str, typer.Option(help="What the workers are: processes or ray.")] = "processes",
-    cubes: Annotated[int, typer.Option(help="Split each query into 2^N by the delays that the sender sees (rarely pays).")] = 0,
-    recheck: Annotated[str | None, typer.Option(help="Decide every proof again with yices or cvc5.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces of counterexamples.")] = Path("runs/verify"),
-    cache: Annotated[bool, typer.Option(help="Reuse stored answers of the very same query.")] = True,
+    time_limit: TimeLimitOption = TIME_LIMIT_S,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    backend: BackendOption = "processes",
+    cubes: CubesOption = 0,
+    recheck: RecheckOption = None,
+    out: OutOption = OUT,
+    fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Prove a property of a sender for every trace of a network model, or find a trace that breaks it.
+    """Prove one property of a sender, or find a trace that breaks it.
 
-    A verdict is verified, refuted (with a trace file) or unknown (the time limit; never a yes).
+    Example: ccenv verify property cc_qdel --model ccac --buffer infinite --property invariant --T 7
 
-    Exit code 0 for verified, 1 for refuted, 3 for unknown, 2 for an error; of lemmas 0 where every lemma came out as its suite
-    expects; of envelope 0 for a table, whatever its entries are. An option that has no meaning for what is asked is an error.
-
-    Example: ccenv verify cc_qdel --model ccac --buffer infinite --property invariant --T 7
-
-    ccenv verify lemmas cc_qdel --T 7 --bisect --jobs 2
-
-    ccenv verify envelope cc_probe_drain --budget 300
-
-    ccenv verify aimd --property fairness --at-most 32 --T 6
+    ccenv verify property copa --property utilisation_or_rise --at-least 0.1 --T 10
     """
-    from ccenv.smt.claims.claims import DEFAULT_SAMPLES, SAMPLES
-    from ccenv.smt.claims.verifier import Verifier
-    from ccenv.smt.solver.store import Store
+    from ccenv.smt.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
+    from ccenv.smt.claims.endless import ramp
+    from ccenv.smt.claims.report import decide_claim
+    from ccenv.smt.senders.catalog import smt_sender
     from ccenv.workers import Workers
 
-    action, name = _split(words)
-    _refuse_unused(context, action, prop)
-    _check_limits(time_limit, recheck, cubes, budget)
-    require_extra("z3", "verify")
-    limits = {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": cache, "folder": str(output), "cubes": cubes}
-    if action == "lemmas":
-        return _lemmas(name, samples, setting, bisect, limits, (jobs, backend), json)
-    if action == "envelope":
-        return _envelope(name, samples, setting, budget, limits, (jobs, backend), json)
-    if prop == "fairness":
-        return _fairness(name, model, samples, _fraction(at_most, "--at-most"), limits, output, json)
-    progress = None if json else lambda line: print_text(f"  {line}")
+    if _command_of(["--property", prop]) != "property":
+        raise InputError(f"{prop} has a command of its own: ccenv verify {_command_of(['--property', prop])} {sender} [OPTIONS]")
+    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    thresholds = (_fraction(at_least, "--at-least", most=1), _fraction(at_most, "--at-most"))
+    known, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
+    network, chosen = build_setting(known, model, buffer, T, setting, (upper, lambda_form, loss_detection))
+    queries = build_claim(prop, network, known, Thresholds(*thresholds))
+    if not json:
+        print_text(f"{known.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
     with Workers(jobs, backend) as workers:
-        if prop.startswith("steady_"):
-            return _steady(name, model, buffer, prop, samples, setting, limits, workers, json)
-        verifier = Verifier(time_limit, seed, recheck, Store(), cache, progress, workers, cubes)
-        thresholds = (_fraction(at_least, "--at-least", most=1), _fraction(at_most, "--at-most"))
-        return _query(
-            name,
-            model,
-            buffer,
-            prop,
-            samples or SAMPLES.get(prop, DEFAULT_SAMPLES),
-            setting,
-            thresholds,
-            (upper, lambda_form, loss_detection),
-            verifier,
-            output,
-            json,
-        )
+        outcome = decide_claim(prop, queries, _verifier(limits, workers, json), out)
+    threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
+    outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
+    about: dict[str, Any] = {"sender": known.name, "model": model, "buffer": buffer, "property": prop}
+    if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
+        about["ramp"] = ramp(queries[0].setting, known, thresholds[0])
+    about |= {"setting_name": chosen, "encoding": str(type(known).__doc__).split("\n", 1)[0]}
+    return _tell(outcome, about, network, json)
 
 
-def _split(words: list[str]) -> tuple[str, str]:
-    if len(words) == 1:
-        return "query", words[0]
-    if len(words) == 2:
-        if words[0] not in ACTIONS:
-            raise InputError(f"unknown action {words[0]!r}.{did_you_mean(words[0], ACTIONS)}")
-        return words[0], words[1]
-    raise InputError(f"give one sender, or lemmas or envelope and one sender; got {' '.join(words)!r}")
+@app.command()
+def lemmas(
+    name: SuiteArgument,
+    samples: SamplesOption = None,
+    setting: SettingOption = None,
+    bisect: Annotated[bool, typer.Option("--bisect", help="Also find the best constants.")] = False,
+    time_limit: TimeLimitOption = TIME_LIMIT_S,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    backend: BackendOption = "processes",
+    cubes: CubesOption = 0,
+    recheck: RecheckOption = None,
+    out: OutOption = OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Decide all lemmas of a sender's suite. Exit code 0 where every lemma came out as its suite expects.
+
+    Example: ccenv verify lemmas cc_qdel --T 10 --setting history --bisect
+    """
+    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    where = (jobs, backend)
+    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
+    from ccenv.smt.claims.lemmas import load_suite
+
+    suite = load_suite(name).suite
+    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
+    progress = None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
+    data = run_lemmas(run, where[0], progress, where[1])
+    if json:
+        print_json(data)
+    else:
+        columns = ["lemma", "verdict", "bound", "paper", "refuted beyond", "seconds", "trace"]
+        rows = [
+            [row["name"], row["verdict"], row["bound"], row["paper"], row.get("bisection", {}).get("refuted"), row["seconds"],
+             row["trace"]] for row in data["lemmas"]
+        ]  # fmt: skip
+        print_table(f"{suite.name} ({suite.source}), T = {run.samples}, setting {run.setting}", columns, rows)
+        for row in data["lemmas"]:
+            if not row["as_expected"]:
+                print_text(f"{row['name']}: expected {row['expected']}, {row['verdict']}. {row.get('reason', '')}")
+    verdicts = {row["verdict"] for row in data["lemmas"] if not row["as_expected"]}
+    return 0 if not verdicts else 3 if verdicts == {"unknown"} else 1
 
 
-def _refuse_unused(context: typer.Context, action: str, prop: str) -> None:
-    what = action
-    if action == "query":
-        what = "fairness" if prop == "fairness" else "steady_*" if prop.startswith("steady_") else "a property"
-    options = {parameter.name: "/".join([*parameter.opts, *parameter.secondary_opts]) for parameter in context.command.params}
-    given = [name for name in NOT_TAKEN[what] if str(context.get_parameter_source(name)).endswith("COMMANDLINE")]
-    if given:
-        raise InputError(f"{what} does not take {', '.join(options[name] for name in given)}")
+@app.command()
+def steady(
+    name: SuiteArgument,
+    prop: Annotated[str, typer.Option("--property", help="Which bound of the suite: steady_utilisation, steady_inflight, ...")],
+    samples: SamplesOption = None,
+    setting: SettingOption = None,
+    time_limit: TimeLimitOption = TIME_LIMIT_S,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    backend: BackendOption = "processes",
+    cubes: CubesOption = 0,
+    recheck: RecheckOption = None,
+    out: OutOption = OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Find the best constant of one steady-state bound that a sender's lemma suite names, on the network of the suite.
+
+    Example: ccenv verify steady cc_qdel --property steady_utilisation --T 10
+    """
+    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemma
+    from ccenv.smt.claims.lemmas import load_suite, suite_setting
+    from ccenv.workers import Workers
+
+    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    loaded = load_suite(name)
+    suite = loaded.suite
+    if prop not in suite.properties:
+        raise unknown_name(f"property of suite {suite.name!r}", prop, suite.properties)
+    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
+    with Workers(jobs, backend) as workers:
+        outcome = run_lemma(run, suite.properties[prop], workers)
+    about = {"property": prop, "sender": loaded.sender.name, "model": suite.model, "buffer": suite.buffer}
+    about |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
+    return _tell(outcome, about, suite_setting(loaded, run.setting, run.samples), json)
 
 
-def _check_limits(time_limit: float, recheck: str | None, cubes: int, budget: float) -> None:
+@app.command()
+def fairness(
+    sender: Annotated[str, typer.Argument(metavar="SENDER", help="aimd or rate_delay.")],
+    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more.")] = None,
+    flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
+    samples: SamplesOption = None,
+    time_limit: TimeLimitOption = TIME_LIMIT_S,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    backend: BackendOption = "processes",
+    cubes: CubesOption = 0,
+    recheck: RecheckOption = None,
+    out: OutOption = OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Prove how far apart flows of one sender can end on a ccac link, or find a trace that drives them further.
+
+    Example: ccenv verify fairness aimd --at-most 32 --T 6
+    """
+    from ccenv.smt.claims.fairness import QUERIES
+    from ccenv.smt.claims.report import decide_claim
+    from ccenv.workers import Workers
+
+    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    if sender not in QUERIES:
+        raise unknown_name("sender with a fairness query", sender, QUERIES)
+    ratio = _fraction(at_most, "--at-most")
+    if ratio is None or ratio < 1:
+        raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
+    query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    with Workers(jobs, backend) as workers:
+        outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
+    outcome.bound = float(ratio) if outcome.verdict == "verified" else None
+    about = {"claim": query.claim.text, "evidence": outcome.details["queries"][0]["evidence"], "sender": sender, "flows": flows}
+    about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
+    return _tell(outcome, about, query.setting, json)
+
+
+@app.command()
+def envelope(
+    name: SenderArgument,
+    samples: SamplesOption = None,
+    setting: SettingOption = None,
+    budget: Annotated[float, seconds_option("--budget", "Solver time for the whole table.")] = 300.0,
+    time_limit: TimeLimitOption = TIME_LIMIT_S,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    backend: BackendOption = "processes",
+    cubes: CubesOption = 0,
+    recheck: RecheckOption = None,
+    out: OutOption = OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Find the bounds that can be proved of a sender on every model and buffer. Exit code 0 for a table, whatever is in it.
+
+    Example: ccenv verify envelope cc_probe_drain --budget 300
+    """
+    from ccenv.smt.claims.endless import SAMPLES
+    from ccenv.smt.claims.envelope import EnvelopeRun, run_envelope
+
+    if not budget > 0:
+        raise InputError(f"--budget is {budget:g} s; it must be above 0")
+    limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
+    run = EnvelopeRun(name, samples or SAMPLES, setting, budget, **limits)
+    progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")
+    data = run_envelope(run, jobs, backend, progress)
+    if json:
+        print_json(data)
+    else:
+        columns = ["model", "buffer", "metric", "verdict", "bound", "refuted beyond", "seconds"]
+        rows = [
+            [row[key] for key in ("model", "buffer", "metric", "verdict", "bound", "beyond", "seconds")] for row in data["rows"]
+        ]
+        print_table(f"verified envelope of {data['sender']}, T = {run.samples}", columns, rows)
+    return 0
+
+
+def _limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out: Path, cubes: int) -> dict[str, Any]:
+    """Return the options that every sub-command shares, checked, as runs take them."""
     from ccenv.smt.claims.verifier import MOST_CUBES
     from ccenv.smt.solver.solvers import check_second_solver
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
-    if not budget > 0:
-        raise InputError(f"--budget is {budget}; it must be above 0 seconds")
     if not 0 <= cubes <= MOST_CUBES:
         raise InputError(f"--cubes is {cubes}; it must be 0 to {MOST_CUBES}")
     check_second_solver(recheck)
+    require_extra("z3", "verify")
+    return {"time_limit_s": time_limit, "seed": seed, "recheck": recheck, "reuse": not fresh, "folder": str(out), "cubes": cubes}
+
+
+def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
+    from ccenv.smt.claims.verifier import Verifier
+    from ccenv.smt.solver.store import Store
+
+    progress = None if json else lambda line: print_text(f"  {line}")
+    limits = {name: value for name, value in limits.items() if name != "folder"}
+    return Verifier(**limits, store=Store(), progress=progress, workers=workers)
 
 
 def _fraction(text: str | None, option: str, most: int | None = None) -> Fraction | None:
@@ -201,144 +365,16 @@ def build_setting(
     return named_setting(chosen, base, bound), chosen
 
 
-def _query(
-    name: str,
-    model: str,
-    buffer: str,
-    prop: str,
-    samples: int,
-    setting_name: str | None,
-    thresholds: tuple[Fraction | None, Fraction | None],
-    rules: tuple[str, str, str],
-    verifier: Verifier,
-    output: Path,
-    json: bool,
-) -> int:
-    from ccenv.smt.claims.claims import Thresholds, build_claim
-    from ccenv.smt.claims.endless import ramp
-    from ccenv.smt.claims.report import about_run, decide_claim
-    from ccenv.smt.senders.catalog import smt_sender
-
-    sender = smt_sender(name)
-    setting, chosen = build_setting(sender, model, buffer, samples, setting_name, rules)
-    queries = build_claim(prop, setting, sender, Thresholds(*thresholds))
-    if not json:
-        print_text(f"{sender.name} on {model}, buffer {buffer}, {prop}, T = {samples}, setting {chosen}")
-    outcome = decide_claim(prop, queries, verifier, output)
-    threshold = thresholds[0] if thresholds[0] is not None else thresholds[1]
-    outcome.bound = None if threshold is None or outcome.verdict != "verified" else float(threshold)
-    data = outcome.to_dict() | {"sender": sender.name, "model": model, "buffer": buffer, "property": prop}
-    if outcome.verdict == "verified" and prop in ("utilisation", "utilisation_with_timeouts") and thresholds[0] is not None:
-        data["ramp"] = ramp(queries[0].setting, sender, thresholds[0])
-    data |= {"setting_name": chosen, "encoding": str(type(sender).__doc__).split("\n", 1)[0]} | about_run(setting)
-    if json:
-        print_json(data)
-    else:
-        _print_outcome(data)
-    return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
-
-
-def _lemmas(
-    name: str, samples: int | None, setting: str | None, bisect: bool, limits: dict[str, Any], where: tuple[int, str], json: bool
-) -> int:
-    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
-    from ccenv.smt.claims.lemmas import load_suite
-
-    suite = load_suite(name).suite
-    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, bisect, **limits)
-    progress = None if json else lambda done: print_text(f"  {done.name}: {done.verdict}, {done.seconds:.1f} s")
-    data = run_lemmas(run, where[0], progress, where[1])
-    if json:
-        print_json(data)
-    else:
-        columns = ["lemma", "verdict", "bound", "paper", "refuted beyond", "seconds", "trace"]
-        rows = [
-            [row["name"], row["verdict"], row["bound"], row["paper"], row.get("bisection", {}).get("refuted"), row["seconds"],
-             row["trace"]] for row in data["lemmas"]
-        ]  # fmt: skip
-        print_table(f"{suite.name} ({suite.source}), T = {run.samples}, setting {run.setting}", columns, rows)
-        for row in data["lemmas"]:
-            if not row["as_expected"]:
-                print_text(f"{row['name']}: expected {row['expected']}, {row['verdict']}. {row.get('reason', '')}")
-    verdicts = {row["verdict"] for row in data["lemmas"] if not row["as_expected"]}
-    return 0 if not verdicts else 3 if verdicts == {"unknown"} else 1
-
-
-def _steady(
-    name: str,
-    model: str,
-    buffer: str,
-    prop: str,
-    samples: int | None,
-    setting: str | None,
-    limits: dict[str, Any],
-    workers: Workers,
-    json: bool,
-) -> int:
-    from ccenv.smt.claims.lemma_report import LemmaRun, run_lemma
-    from ccenv.smt.claims.lemmas import load_suite, suite_setting
+def _tell(outcome: Outcome, about: dict[str, Any], setting: Setting, json: bool) -> int:
+    """Print an outcome and what it is about; return the exit code."""
     from ccenv.smt.claims.report import about_run
 
-    loaded = load_suite(name)
-    suite = loaded.suite
-    if prop not in suite.properties:
-        raise unknown_name(f"property of suite {suite.name!r}", prop, suite.properties)
-    if (model, buffer) != (suite.model, suite.buffer):
-        raise InputError(f"{prop} of {name} is proved on {suite.model} with buffer {suite.buffer}, not {model} with {buffer}")
-    run = LemmaRun(name, setting or suite.default_setting, samples or suite.default_T, True, **limits)
-    outcome = run_lemma(run, suite.properties[prop], workers)
-    data = outcome.to_dict() | {"property": prop, "sender": loaded.sender.name, "model": model, "buffer": buffer}
-    data |= {"lemma": outcome.name, "name": prop, "setting_name": run.setting}
-    data |= about_run(suite_setting(loaded, run.setting, run.samples))
+    data = outcome.to_dict() | about | about_run(setting)
     if json:
         print_json(data)
     else:
         _print_outcome(data)
     return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
-
-
-def _fairness(
-    name: str, model: str, samples: int | None, ratio: Fraction | None, limits: dict[str, Any], output: Path, json: bool
-) -> int:
-    from ccenv.smt.claims.report import about_run, decide_fairness
-    from ccenv.smt.two_flow.encode import QUESTIONS
-
-    if name not in QUESTIONS:
-        raise unknown_name("sender with a two-flow encoding", name, QUESTIONS)
-    if ratio is None or ratio < 1:
-        raise InputError("property 'fairness' needs the largest ratio between two flows: --at-most X, 1 or more")
-    if model != "ccac":
-        raise InputError("two flows are encoded on ccac: leave --model out")
-    question = QUESTIONS[name](ratio, samples or 8)
-    outcome = decide_fairness(question, output, limits["time_limit_s"], limits["seed"])
-    outcome.bound = float(ratio) if outcome.verdict == "verified" else None
-    data = outcome.to_dict() | {"sender": name, "flows": 2, "model": model, "property": "fairness", "setting_name": "sound"}
-    data |= {"buffer": str(question.setting.buffer)} | about_run(question.setting)
-    if json:
-        print_json(data)
-    else:
-        _print_outcome(data)
-    return {"verified": 0, "refuted": 1}.get(outcome.verdict, 3)
-
-
-def _envelope(
-    name: str, samples: int | None, setting: str | None, budget: float, limits: dict[str, Any], where: tuple[int, str], json: bool
-) -> int:
-    from ccenv.smt.claims.endless import SAMPLES
-    from ccenv.smt.claims.envelope import EnvelopeRun, run_envelope
-
-    run = EnvelopeRun(name, samples or SAMPLES, setting, budget, **limits)
-    progress = None if json else lambda row: print_text(f"  {row['name']}: {row['verdict']}, {row['seconds']:.1f} s")
-    data = run_envelope(run, *where, progress)
-    if json:
-        print_json(data)
-    else:
-        columns = ["model", "buffer", "metric", "verdict", "bound", "refuted beyond", "seconds"]
-        rows = [
-            [row[key] for key in ("model", "buffer", "metric", "verdict", "bound", "beyond", "seconds")] for row in data["rows"]
-        ]
-        print_table(f"verified envelope of {data['sender']}, T = {run.samples}", columns, rows)
-    return 0
 
 
 def _print_outcome(data: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from ccenv.smt.claims.claims import Thresholds, build_claim
 from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, suite_setting
 from ccenv.smt.claims.verifier import Query
 from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.program import ProgramSmtSender
 
 SETTING = "history"
 MODEL, BUFFER = "ccac", "large"

@@ -18,7 +18,7 @@ from ccenv.engine.compiled.program import compile_program, evaluate
 from ccenv.programs import INPUT_INDEX, INPUTS, Program
 from ccenv.smt.network.setting import HISTORY_STEPS, LARGE_BUFFER_RTTS
 from ccenv.smt.network.view import View
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.program import ProgramSmtSender
 
 SAMPLES = 11
 LEMMAS = ("utilisation", "queue stays", "inflight", "no loss", "queue drains", "beliefs converge")

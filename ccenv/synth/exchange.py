@@ -11,7 +11,8 @@ import numpy as np
 from ccenv.programs import Program
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View, known
-from ccenv.smt.replay.exact import program_decider, replay
+from ccenv.smt.replay.exact import replay
+from ccenv.smt.senders.program import program_decider
 from ccenv.synth.prove import BOUNDS
 from ccenv.synth.query.records import LARGEST, MOST_SAMPLES, PAST, TRACE
 

@@ -18,7 +18,7 @@ from ccenv.smt.claims.bisect import bisect
 from ccenv.smt.claims.lemmas import Lemma, LoadedSuite, Search, constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.report import overall
 from ccenv.smt.claims.verifier import Verdict, Verifier
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.solver.store import Store
 from ccenv.synth.query.query import Query
 

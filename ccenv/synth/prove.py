@@ -12,14 +12,17 @@ from ccenv.programs import Program
 from ccenv.smt.claims import properties
 from ccenv.smt.claims.claims import no_window_misleads, starts_consistent
 from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.verifier import Query, confirm
-from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.claims.verifier import Query, confirm, replayed
+from ccenv.smt.network.encode import BOUNDS as BOUND_NAMES
+from ccenv.smt.network.encode import Encoding, Needs
 from ccenv.smt.network.setting import Setting
-from ccenv.smt.network.view import View, known
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.network.view import View, flow_prefix, known
+from ccenv.smt.senders.any import AnySender
+from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies, negate
 from ccenv.smt.solver.solvers import solve
 from ccenv.smt.solver.store import query_hash
+from ccenv.synth.flows.claims import NEVER_REPEATS, flow_queries
 from ccenv.synth.query.objectives import Objectives
 from ccenv.synth.query.query import Query as SynthesisQuery
 
@@ -39,6 +42,7 @@ class Task:
         seed: of the solver.
         full: use moving beliefs throughout instead of the static-belief reduction.
         any_start: beliefs may be wrong at the start: the other half of (5.3) is asked, too.
+        flows: how many flows of the candidate share the link.
     """
 
     setting: Setting
@@ -48,6 +52,7 @@ class Task:
     seed: int = 0
     full: bool = False
     any_start: bool = False
+    flows: int = 1
 
 
 @dataclass
@@ -75,6 +80,8 @@ class Decision:
 
 def claims(task: Task) -> list[Query]:
     """Return the queries that a solution must pass, cheap ones first."""
+    if task.flows > 1:
+        return flow_queries(task.program, task.setting, task.objectives, task.flows)
     sender = ProgramSmtSender(task.program)
     needs = Needs(BOUNDS) | sender.needs(task.setting)
     window = needs.probe_window
@@ -208,13 +215,15 @@ def decide(task: Task) -> Decision:
     """
     out = Decision("proved")
     for query in claims(task):
-        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        encoding = query.encoding()
         text = encoding.smtlib(query.claim.violation(encoding.view))
         answer = solve(text, "z3", task.seconds, task.seed)
         out.calls += 1
         out.seconds += answer.seconds
         if answer.status == "unsat":
             out.queries.append({"name": query.name, "sha256": query_hash(text), "seconds": round(answer.seconds, 3)})
+            if task.flows > 1 and len(out.queries) == 1 and not _repeats(query, encoding, task, out):
+                return out
             continue
         out.claim = query.name
         if answer.status == "unknown":
@@ -225,6 +234,19 @@ def decide(task: Task) -> Decision:
     return out
 
 
+def _repeats(query: Query, encoding: Encoding, task: Task, out: Decision) -> bool:
+    """Ask whether anything repeats; a program of which nothing does would pass for want of a trace."""
+    twin = solve(encoding.smtlib(query.claim.premise(encoding.view)), "z3", task.seconds, task.seed)
+    out.calls += 1
+    out.seconds += twin.seconds
+    if twin.status == "sat":
+        replayed(query, encoding, twin)
+        return True
+    out.claim, out.reason = NEVER_REPEATS, twin.reason
+    out.status = "refuted" if twin.status == "unsat" else "unknown"
+    return False
+
+
 def recheck(task: Task, solver: str) -> dict[str, Any]:
     """Decide all queries of a proved candidate again with a second solver.
 
@@ -233,7 +255,7 @@ def recheck(task: Task, solver: str) -> dict[str, Any]:
     """
     seconds, said = 0.0, []
     for query in claims(task):
-        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        encoding = query.encoding()
         answer = solve(encoding.smtlib(query.claim.violation(encoding.view)), solver, task.seconds, task.seed)
         seconds += answer.seconds
         said.append(answer.status)
@@ -250,7 +272,7 @@ def beliefs_stay_consistent(setting: Setting, seconds: float, seed: int) -> Deci
         "no window misleads", "C_L and C_U of every window are true bounds", no_window_misleads, Needs(delays=delays)
     )
     query = Query("beliefs stay consistent", setting, AnySender(), claim)
-    encoding = encode(setting, query.sender, claim.needs)
+    encoding = query.encoding()
     answer = solve(encoding.smtlib(claim.violation(encoding.view)), "z3", seconds, seed)
     twin = solve(encoding.smtlib(), "z3", seconds, seed)
     out = Decision("proved", 2, answer.seconds + twin.seconds, query.name)
@@ -280,20 +302,23 @@ def values_of(view: View) -> dict[str, Fraction | bool]:
     Raises:
         CcenvError: for a view that is not in numbers.
     """
-    out: dict[str, Fraction | bool] = {"alpha": Fraction(view.alpha), "rate_0": Fraction(view.rate[0])}
+    out: dict[str, Fraction | bool] = {"alpha": Fraction(view.alpha)}
     if view.beta is not None:
         out["beta"] = Fraction(view.beta)
-    for name in ("G", "S"):
-        out |= {f"{name}_{t}": Fraction(x) for t, x in enumerate(getattr(view, name))}
-    out["E_0"] = Fraction(view.E[0])
+    out |= {f"G_{t}": Fraction(x) for t, x in enumerate(view.G)}
     out |= {f"E_before_{k}": Fraction(x) for k, x in enumerate(view.E_before)}
     out |= {f"late_{t}_{m}": flag for t, flags in enumerate(view.late) for m, flag in flags.items()}
     out |= {f"first_late_{t}_{m}": flag for t, flags in enumerate(view.first_late) for m, flag in flags.items()}
     out |= {"lost_at_0": view.lost_at_0, "loss_seen_at_0": view.loss_seen[0]}
-    for name in ("C_L", "C_U", "C_L_lambda", "q_U"):
-        series = getattr(view, name)
-        if series is not None:
-            out[f"{name}_0"] = Fraction(series[0])
+    for index, flow in enumerate(view.each):
+        own = flow_prefix(index) if view.flows else ""
+        # Which flow a full buffer hits is the network's move: several flows need all of E.
+        out |= {f"{own}E_{t}": Fraction(x) for t, x in enumerate(flow.E) if view.flows or t == 0}
+        out |= {f"{own}S_{t}": Fraction(x) for t, x in enumerate(flow.S)}
+        out[f"{own}rate_0"] = Fraction(flow.rate[0])
+        for name in BOUND_NAMES:
+            series = getattr(flow, name) or []
+            out |= {f"{own}{name}_{t}": Fraction(x) for t, x in enumerate(series) if view.flows or t == 0}
     for name, value in out.items():
         if not isinstance(value, (bool, Fraction)):
             raise CcenvError(f"{name} is {value!r}; a trace in exact numbers is needed")

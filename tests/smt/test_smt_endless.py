@@ -148,10 +148,10 @@ def test_an_undecided_value_is_no_bound_and_does_not_end_the_search() -> None:
 
 def test_command_line_tells_the_way_to_the_bound(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path))
-    assert main(["verify", "cc_qdel", "--property", "utilisation", "--at-least", "3/4", "--json"]) == 0
+    assert main(["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "3/4", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["T"] == endless.SAMPLES
     assert shown["ramp"]["goal"] == 0.375
     assert shown["ramp"]["rtts_to_reach"]["100"] == endless.rtts_to_reach(Fraction(3, 8), "factor", 9, 100)
-    assert main(["verify", "cc_probe_slow", "--property", "utilisation_with_timeouts", "--at-least", "0.1"]) == 2
+    assert main(["verify", "property", "cc_probe_slow", "--property", "utilisation_with_timeouts", "--at-least", "0.1"]) == 2
     assert "reads neither C_L nor C_U" in capsys.readouterr().err

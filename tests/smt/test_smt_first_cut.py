@@ -88,13 +88,13 @@ def test_time_limit_is_unknown_and_never_a_yes() -> None:
 def test_command_line(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("CCENV_CACHE", str(tmp_path / "cache"))
     folder = str(tmp_path / "out")
-    assert main(["verify", "cc_qdel", "--T", "5", "--json", "--recheck", "yices", "-o", folder]) == 0
+    assert main(["verify", "property", "cc_qdel", "--T", "5", "--json", "--recheck", "yices", "--out", folder]) == 0
     proved = json.loads(capsys.readouterr().out)
     assert proved["verdict"] == "verified"
     assert proved["sanity"]["satisfiable"] is True
     assert proved["recheck"]["confirmed"] is True
     assert proved["trace"] is None
-    assert main(["verify", "cc_probe_drain", "--T", "7", "--json", "-o", folder]) == 1
+    assert main(["verify", "property", "cc_probe_drain", "--T", "7", "--json", "--out", folder]) == 1
     refuted = json.loads(capsys.readouterr().out)
     assert refuted["verdict"] == "refuted"
     assert refuted["replay"]["engine"] == "reproduced"
@@ -106,22 +106,33 @@ def test_command_line(tmp_path, monkeypatch, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["verify", "cc_qdell"], "Did you mean 'cc_qdel'"),
-        (["verify", "cc_qdel", "--T", "2"], "3 to 40 samples"),
-        (["verify", "cc_qdel", "--T", "0"], "--T"),
-        (["verify", "cc_qdel", "--bisect"], "does not take --bisect"),
-        (["verify", "lemmas", "cc_qdel", "--upper", "exact"], "lemmas does not take --upper"),
-        (["verify", "envelope", "cc_qdel", "--model", "ideal"], "envelope does not take --model"),
-        (["verify", "aimd", "--property", "fairness", "--at-most", "2", "--buffer", "2"], "fairness does not take --buffer"),
-        (["verify", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),
-        (["verify", "cc_qdel", "--buffer", "smal"], "Did you mean 'small'"),
-        (["verify", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
-        (["verify", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
-        (["verify", "cc_qdel", "--property", "inflight"], "--at-most"),
-        (["verify", "cc_qdel", "--property", "utilisation", "--at-least", "2"], "--at-least is 2; it must be at most 1"),
-        (["verify", "cc_qdel", "--at-least", "0.99"], "'invariant' does not take --at-least"),
-        (["verify", "cc_qdel", "--property", "queue", "--at-most", "5", "--at-least", "1"], "'queue' does not take --at-least"),
-        (["verify", "cubic"], "no encoding"),
+        (["verify", "cc_qdel", "--T", "7"], "ccenv verify property cc_qdel [OPTIONS]"),
+        (["verify", "aimd", "--property", "fairness"], "ccenv verify fairness aimd [OPTIONS]"),
+        (["verify", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify steady cc_qdel [OPTIONS]"),
+        (["verify", "property", "cc_qdel", "--property", "steady_utilisation"], "ccenv verify steady cc_qdel [OPTIONS]"),
+        (["verify", "lemma", "cc_qdel"], "Did you mean 'lemmas'?"),
+        (["verify", "property", "cc_qdell"], "Did you mean 'cc_qdel'"),
+        (["verify", "property", "cc_qdel", "--T", "2"], "3 to 40 samples"),
+        (["verify", "property", "cc_qdel", "--T", "0"], "--T"),
+        (["verify", "property", "cc_qdel", "--bisect"], "No such option: --bisect"),
+        (["verify", "lemmas", "cc_qdel", "--upper", "exact"], "No such option: --upper"),
+        (["verify", "envelope", "cc_qdel", "--model", "ideal"], "No such option: --model"),
+        (["verify", "fairness", "aimd", "--at-most", "2", "--buffer", "2"], "No such option: --buffer"),
+        (["verify", "property", "cc_qdel", "--model", "cac"], "Did you mean 'ccac'"),
+        (["verify", "property", "cc_qdel", "--buffer", "smal"], "Did you mean 'small'"),
+        (["verify", "property", "cc_qdel", "--property", "invariants"], "Did you mean 'invariant'"),
+        (["verify", "property", "cc_qdel", "--recheck", "yice"], "Did you mean 'yices'"),
+        (["verify", "property", "cc_qdel", "--property", "inflight"], "--at-most"),
+        (
+            ["verify", "property", "cc_qdel", "--property", "utilisation", "--at-least", "2"],
+            "--at-least is 2; it must be at most 1",
+        ),
+        (["verify", "property", "cc_qdel", "--at-least", "0.99"], "'invariant' does not take --at-least"),
+        (
+            ["verify", "property", "cc_qdel", "--property", "queue", "--at-most", "5", "--at-least", "1"],
+            "'queue' does not take --at-least",
+        ),
+        (["verify", "property", "cubic"], "no encoding"),
     ],
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, monkeypatch, capsys) -> None:

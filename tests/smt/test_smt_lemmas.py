@@ -183,8 +183,8 @@ def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:
     assert {lemma["name"] for lemma in data["lemmas"] if lemma["verdict"] != "verified"} == {"S.4", "S.6 utilisation"}
     assert main(["verify", "lemmas", "cc_probe_slow_paper", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["all_as_expected"] is True
-    assert main(["verify", "cc_qdel", "--property", "steady_utilisation", "--buffer", "small"]) == 2
-    assert "buffer large" in capsys.readouterr().err
+    assert main(["verify", "steady", "cc_qdel", "--property", "steady_utilisatio"]) == 2
+    assert "Did you mean 'steady_utilisation'" in capsys.readouterr().err
     assert main(["verify", "lemmas", "cc_qdell"]) == 2
     assert "Did you mean 'cc_qdel'" in capsys.readouterr().err
 

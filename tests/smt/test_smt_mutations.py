@@ -10,14 +10,18 @@ from functools import cache
 import pytest
 
 from ccenv.smt.claims.claims import Thresholds, build_claim
+from ccenv.smt.claims.fairness import algorithm1_query
 from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.network import laws
-from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.encode import Needs
 from ccenv.smt.network.setting import Setting, named_setting
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.network.view import View
+from ccenv.smt.replay.run import ReplayError
+from ccenv.smt.senders.any import AnySender
 from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.solver.algebra import Formula, all_of, implies
 from ccenv.smt.solver.solvers import solve, to_smtlib
 
 pytest.importorskip("z3")
@@ -54,8 +58,6 @@ def planted() -> tuple[Query, ...]:
 
 
 def _late_is_late(v):
-    from ccenv.smt.solver.algebra import all_of, implies
-
     return all_of(implies(all_of([v.late[t][2], v.S[t] > v.S[t - 1]]), v.E[t - 2] >= v.S[t]) for t in range(2, v.setting.samples))
 
 
@@ -82,7 +84,7 @@ def _lemmas(suite: str, setting: str, samples: int, names: tuple[str, ...]) -> I
 def status(query: Query, broken: frozenset[str] = frozenset()) -> str:
     """Decide a query's violation without the replay."""
     setting = replace(query.setting, broken=broken)
-    encoding = encode(setting, query.sender, query.claim.needs, bounds=query.bounds)
+    encoding = replace(query, setting=setting).encoding()
     formulas = [f for f in [*encoding.formulas(), query.claim.violation(encoding.view)] if f is not True]
     if any(f is False for f in formulas):
         return "unsat"
@@ -131,3 +133,17 @@ def test_replayer_rejects_traces_of_a_broken_encoding(law: str) -> None:
         refused += 1
         break
     assert refused == 1
+
+
+def _served_in_order(v: View) -> Formula:
+    return all_of(implies(v.S[3] > v.E[1], flow.S[3] >= flow.E[1]) for flow in v.flows)
+
+
+@pytest.mark.parametrize("law", sorted(law.__name__ for law in laws.BETWEEN_FLOWS))
+def test_breaking_a_law_between_flows_flips_a_verdict(law: str) -> None:
+    proofs = [
+        algorithm1_query(Fraction(1), 6),
+        Query("in order", Setting(samples=5), AnySender(), claim("in order", _served_in_order), flows=2),
+    ]
+    assert {status(query) for query in proofs} == {"unsat"}
+    assert "sat" in {status(query, frozenset({law})) for query in proofs}

@@ -19,12 +19,14 @@ from ccenv.smt.claims.lemma_report import LemmaRun, run_lemma
 from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query, Verifier, complete_values
-from ccenv.smt.network.encode import AnySender, Encoding, Needs, encode
+from ccenv.smt.network.encode import Encoding, Needs, encode
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.network.setting import HISTORY_STEPS, Setting, named_setting
-from ccenv.smt.replay.exact import ReplayError, replay
+from ccenv.smt.replay.exact import replay
 from ccenv.smt.replay.reach import find_past, with_past
+from ccenv.smt.replay.run import ReplayError
+from ccenv.smt.senders.any import AnySender
 from ccenv.smt.solver.solvers import Answer
 
 z3 = pytest.importorskip("z3")

@@ -7,25 +7,31 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ccenv.cli.main import main
-from ccenv.errors import InputError
+from ccenv.errors import CcenvError, InputError
 from ccenv.network.laws import check_trace
+from ccenv.network.trace import Trace
 from ccenv.smt.claims.claims import Thresholds, build_claim
+from ccenv.smt.claims.fairness import aimd_query, algorithm1_query
 from ccenv.smt.claims.impossibility import convergence_time_s, ramp, rtts_to_reach
 from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.claims.verifier import Query, Verifier
+from ccenv.smt.network.encode import encode
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, as_adversary, engine_replay
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.replay.closed_loop import run_in_engine
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.replay.exact import replay
+from ccenv.smt.replay.run import Decision, ReplayError, Run
 from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.senders.rate_delay import RateDelay
 from ccenv.smt.solver.algebra import all_of, any_of
-from ccenv.smt.two_flow.encode import aimd_question, algorithm1_question
-from ccenv.smt.two_flow.exact import as_two_flow_trace, check_two, exact_aimd
 
 pytest.importorskip("z3")
 
@@ -78,57 +84,97 @@ def test_only_a_time_out_takes_the_window_to_one_segment(detection: str, verdict
 
 
 def test_loss_detection_is_for_window_based_senders(capsys) -> None:
-    assert main(["verify", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"]) == 2
+    assert main(["verify", "property", "cc_qdel", "--loss-detection", "dupacks", "--buffer", "large"]) == 2
     assert "window-based senders" in capsys.readouterr().err
-    assert main(["verify", "aimd", "--loss-detection", "dupack", "--buffer", "1"]) == 2
+    assert main(["verify", "property", "aimd", "--loss-detection", "dupack", "--buffer", "1"]) == 2
     assert "Did you mean 'dupacks'" in capsys.readouterr().err
 
 
 def test_two_aimd_flows_are_not_starved_without_bound() -> None:
     """[Starvation] s.5.4, on five Rm: each Rm halves at most once, and the other window grows by one MSS."""
-    assert aimd_question(Fraction(32), 6).decide(60).verdict == "verified"
-    assert aimd_question(Fraction(16), 6).decide(60).verdict == "refuted"
+    assert Verifier(60).decide(aimd_query(Fraction(32), 6)).verdict == "verified"
+    assert Verifier(60).decide(aimd_query(Fraction(16), 6)).verdict == "refuted"
 
 
-@pytest.mark.parametrize("question", [aimd_question(Fraction(16), 6), algorithm1_question(Fraction(1), 8, rmax_steps=3)])
-def test_two_flow_counterexamples_are_legal_and_the_engine_reproduces_both_flows(question) -> None:
-    result = question.decide(60)
-    assert (result.verdict, result.fluid) == ("refuted", True)
-    trace = as_two_flow_trace(question.setting, result.values, question.name)
-    assert trace.n_flows == 2
+@pytest.mark.parametrize(
+    "query",
+    [
+        aimd_query(Fraction(16), 6),
+        aimd_query(Fraction(3), 5, flows=3),
+        algorithm1_query(Fraction(1), 8, sender=RateDelay(rmax_steps=3)),
+    ],
+)
+def test_counterexamples_of_several_flows_are_legal_and_the_engine_reproduces_every_flow(query: Query, tmp_path) -> None:
+    outcome = decide_claim("fairness", [query], Verifier(60), tmp_path)
+    assert (outcome.verdict, outcome.details["replay"]["engine"]) == ("refuted", "reproduced")
+    trace = Trace.load(Path(outcome.trace))
+    assert trace.n_flows == query.flows
     assert check_trace(trace) == []
     assert engine_replay(trace)[1] <= REPLAY_TOLERANCE
-    with pytest.raises(InputError, match="2 flows"):
+    with pytest.raises(InputError, match=f"{query.flows} flows"):
         as_adversary(trace)
 
 
 @pytest.mark.parametrize(
     ("name", "change", "says"),
-    [("control_1_3", 1, "flow 1 decides"), ("sent_0_2", -1, "flow 0 decides"), ("S_0_4", 3, "decides"), ("G_3", 2, "at sample")],
+    [
+        ("flow1_cwnd_3", 1, r"cwnd\(3\)"),
+        ("flow1_E_2", -1, "no flow loses more|the flows lose"),
+        ("flow0_S_4", 3, "sample 4"),
+        ("flow0_S_0", 1, "sample 0"),
+        ("G_3", 2, "at sample"),
+    ],
 )
-def test_exact_two_flow_replayer_refuses_changed_models(name: str, change: int, says: str) -> None:
-    question = aimd_question(Fraction(16), 6)
-    values = dict(question.decide(60).values)
-    check_two(question.setting, values, exact_aimd)
+def test_exact_replayer_of_several_flows_refuses_changed_models(name: str, change: int, says: str) -> None:
+    query = aimd_query(Fraction(16), 6)
+    values = Verifier(60).decide(query).values
+    replay(query.setting, values, frozenset(), 1, query.sender.decider(), 2)
     with pytest.raises(ReplayError, match=says):
-        check_two(question.setting, values | {name: values[name] + change}, exact_aimd)
+        replay(query.setting, values | {name: values[name] + change}, frozenset(), 1, query.sender.decider(), 2)
+
+
+def test_exact_replayer_refuses_bytes_out_of_order() -> None:
+    """Both flows get what they ask for in the end, but one of them overtakes a whole step of the other."""
+    setting = Setting("ccac", "infinite", 4)
+    sent = {"flow0": [0, 1, 0, 1], "flow1": [0, 1, 1, 1]}
+    served = {"flow0": [0, 1, 1, 1], "flow1": [0, 0, 1, 2]}
+    numbers = {"alpha": Fraction(1, 10)} | {f"G_{t}": Fraction(t) for t in range(4)}
+    for flow, sizes in sent.items():
+        numbers |= {f"{flow}_rate_{t}": Fraction(x) for t, x in enumerate(sizes)}
+        numbers |= {f"{flow}_E_{t}": Fraction(x) for t, x in enumerate(itertools.accumulate(sizes))}
+        numbers |= {f"{flow}_S_{t}": Fraction(x) for t, x in enumerate(served[flow])}
+
+    def as_told(run: Run, t: int, state: dict[str, Any]) -> Decision:
+        rate = run.values[f"rate_{t}"]
+        return Decision(rate, rate, state)
+
+    assert len(replay(setting, numbers, frozenset(), 1, as_told, 2).flows) == 2
+    swapped = {"flow0_S_2": Fraction(0), "flow1_S_2": Fraction(2)}
+    with pytest.raises(ReplayError, match="first in, first out"):
+        replay(setting, numbers | swapped | {"flow0_S_1": Fraction(0), "flow1_S_1": Fraction(1)}, frozenset(), 1, as_told, 2)
+
+
+def test_several_flows_take_what_has_a_meaning_for_a_share() -> None:
+    for sender, setting in (("cc_probe_slow", Setting(samples=5)), ("aimd", Setting(samples=5, past_steps=2))):
+        with pytest.raises(CcenvError, match="several flows"):
+            encode(setting, smt_sender(sender), flows=2)
 
 
 def test_two_flow_counterexamples_must_violate_the_property() -> None:
     """A solver that answers another question is noticed: here every pair of windows is said to break the ratio."""
-    honest = aimd_question(Fraction(32), 5)
+    honest = aimd_query(Fraction(32), 5)
     asked: list[bool] = []
 
-    def holds(pair):
+    def holds(view):
         asked.append(True)
-        return False if len(asked) == 1 else honest.holds(pair)  # first for the encoding, then for the numbers
+        return False if len(asked) == 1 else honest.claim.holds(view)  # first for the encoding, then for the numbers
 
     with pytest.raises(ReplayError, match="does not violate"):
-        replace(honest, holds=holds).decide(60)
+        Verifier(60).decide(replace(honest, claim=replace(honest.claim, holds=holds)))
 
 
 def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
-    arguments = ["verify", "aimd", "--property", "fairness", "--T", "6", "--json", "-o", str(tmp_path)]
+    arguments = ["verify", "fairness", "aimd", "--T", "6", "--json", "--out", str(tmp_path)]
     assert main([*arguments, "--at-most", "32"]) == 0
     assert json.loads(capsys.readouterr().out)["bound"] == 32
     assert main([*arguments, "--at-most", "16"]) == 1
@@ -144,8 +190,8 @@ def test_fairness_on_the_command_line(tmp_path, capsys) -> None:
 
 def test_algorithm_1_is_s_fair_on_short_cycles() -> None:
     """[Starvation] s.6.3 with s = 2."""
-    assert algorithm1_question(Fraction(2), 8).decide(60).verdict == "verified"
-    assert algorithm1_question(Fraction(1), 7).decide(60).verdict == "verified"  # too short for a cycle that is not fair
+    assert Verifier(60).decide(algorithm1_query(Fraction(2), 8)).verdict == "verified"
+    assert Verifier(60).decide(algorithm1_query(Fraction(1), 7)).verdict == "verified"  # too short for a cycle that is not fair
 
 
 def test_theorem_6_1_constant_loss_takes_linear_time() -> None:

@@ -12,8 +12,9 @@ from ccenv.smt.claims.claims import Thresholds, build_claim
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.claims.verifier import Query, Result, Verifier
-from ccenv.smt.network.encode import AnySender, Needs
+from ccenv.smt.network.encode import Needs
 from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.senders.any import AnySender
 from ccenv.smt.senders.catalog import smt_sender
 from ccenv.smt.solver import solvers
 from ccenv.smt.solver.solvers import Answer, solve, version_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ccenv.cli.main import main
 from ccenv.programs import decide as decided_by
 from ccenv.programs import load_program
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.replay.run import ReplayError
 from ccenv.synth import run as run_module
 from ccenv.synth.prove import Task, decide
 from ccenv.synth.query import query as query_module
@@ -32,7 +32,7 @@ from ccenv.synth.search.kernel import ILLEGAL, SURVIVES, score
 from ccenv.synth.search.search import Simulator
 from ccenv.synth.why import why
 
-SHIPPED = Path(query_module.__file__).parents[1] / "configs" / "synth"
+SHIPPED = Path(query_module.__file__).parents[2] / "configs" / "synth"
 SYNTHESIZED = Path(query_module.__file__).parents[1] / "agents" / "synthesized"
 QUICK = load_query("quick_four")
 LARGE = load_query("g7_arbitrary")

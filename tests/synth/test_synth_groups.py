@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccenv.programs import parse_program
-from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.encode import Needs, encode
 from ccenv.smt.network.setting import Setting
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.any import AnySender
+from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.solver.solvers import to_smtlib
 from ccenv.synth.search.groups import Choice, Hull, boxes
 

@@ -11,7 +11,7 @@ import yaml
 
 from ccenv.cli.main import main
 from ccenv.errors import InputError, ProgramError
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.replay.run import ReplayError
 from ccenv.synth import journal as journal_module
 from ccenv.synth.journal import Journal
 from ccenv.synth.prove import Task, decide

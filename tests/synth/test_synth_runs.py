@@ -12,7 +12,7 @@ from ccenv.benchmarks.speed.synthesis import measure
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError
 from ccenv.programs import load_program
-from ccenv.smt.replay.exact import ReplayError
+from ccenv.smt.replay.run import ReplayError
 from ccenv.synth import journal as journal_module
 from ccenv.synth import run as run_module
 from ccenv.synth.journal import Journal
@@ -21,10 +21,11 @@ from ccenv.synth.query.classes import members
 from ccenv.synth.query.query import load_query
 from ccenv.synth.query.template import Candidate
 from ccenv.synth.result import result
-from ccenv.synth.run import Run, solve_query, start
+from ccenv.synth.run import solve_query, start
 from ccenv.synth.search.cegis import cegis
 from ccenv.synth.search.groups import Choice
 from ccenv.synth.search.search import Simulator
+from ccenv.synth.state import Run
 from ccenv.synth.why import why
 
 SHIPPED = Path(run_module.__file__).parents[1] / "agents" / "synthesized"

@@ -14,11 +14,12 @@ import pytest
 from ccenv.errors import InputError
 from ccenv.programs import Program, parse_program
 from ccenv.smt.network import beliefs
-from ccenv.smt.network.encode import AnySender, Needs, encode
+from ccenv.smt.network.encode import Needs, encode
 from ccenv.smt.network.setting import BeliefRules, Setting
 from ccenv.smt.network.view import View
-from ccenv.smt.replay.exact import ReplayError
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.replay.run import ReplayError
+from ccenv.smt.senders.any import AnySender
+from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.solver.algebra import all_of, any_of
 from ccenv.smt.solver.solvers import solve, to_smtlib
 from ccenv.synth.exchange import view_of_trace
@@ -26,10 +27,10 @@ from ccenv.synth.prove import Task, claims, decide, values_of
 from ccenv.synth.query.classes import class_rows
 from ccenv.synth.query.query import Query, load_query
 from ccenv.synth.query.records import MOST_SAMPLES
-from ccenv.synth.run import candidate_of
 from ccenv.synth.search.adversary import repertoire
 from ccenv.synth.search.kernel import CURVES, ILLEGAL, simulate
 from ccenv.synth.search.search import Simulator
+from ccenv.synth.state import candidate_of
 
 Reading = Literal["kept", "seen"]
 

@@ -18,7 +18,7 @@ from ccenv.smt.claims.properties import beliefs_shrink, consistent
 from ccenv.smt.network.beliefs import timeouts
 from ccenv.smt.network.encode import Needs, Variables, encode
 from ccenv.smt.network.view import View
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.solver.algebra import any_of, choose, larger, negate
 from ccenv.smt.solver.solvers import solve, to_smtlib
 from ccenv.synth import prove as prove_module
@@ -31,12 +31,13 @@ from ccenv.synth.query.records import MOST_SAMPLES
 from ccenv.synth.query.template import ALWAYS, NEVER
 from ccenv.synth.query.timeouts import mislead
 from ccenv.synth.result import result
-from ccenv.synth.run import candidate_of, solve_query, start
+from ccenv.synth.run import solve_query, start
 from ccenv.synth.search.adversary import repertoire
 from ccenv.synth.search.cegis import cegis
 from ccenv.synth.search.groups import GroupTask
 from ccenv.synth.search.kernel import CURVES, ILLEGAL, SURVIVES, simulate
 from ccenv.synth.search.search import Simulator
+from ccenv.synth.state import candidate_of
 
 QDEL = Path(run_module.__file__).parents[1] / "agents" / "synthesized" / "cc_qdel.json"
 

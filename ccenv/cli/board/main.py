@@ -25,7 +25,7 @@ RUNS = Path("runs")
 
 @app.command()
 def add(
-    report: Annotated[Path, typer.Argument(metavar="REPORT", help="What ccenv verify NAME --json printed, as a file.")],
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="What ccenv verify property NAME --json printed, as a file.")],
     agent: Annotated[str | None, typer.Option(help="The sender that was verified, if it is not a registered one.")] = None,
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = RUNS,
     json: JsonOption = False,
@@ -34,7 +34,7 @@ def add(
 
     The board believes no report: what it confirms itself are the bounds of ccenv board evaluate --budget.
 
-    Example: ccenv verify cc_qdel --T 7 --json > report.json; ccenv board add report.json
+    Example: ccenv verify property cc_qdel --T 7 --json > report.json; ccenv board add report.json
     """
     from ccenv.foreign import read_json
     from ccenv.leaderboard.evaluate.proofs import store_report

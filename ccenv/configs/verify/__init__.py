@@ -1,1 +1,1 @@
-"""Verification jobs: ccenv verify NAME."""
+"""Lemma suites: ccenv verify lemmas NAME."""

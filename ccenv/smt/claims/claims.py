@@ -11,9 +11,10 @@ from ccenv.smt.claims import endless, properties
 from ccenv.smt.claims.properties import Objectives, Property
 from ccenv.smt.claims.verifier import Query
 from ccenv.smt.network import beliefs
-from ccenv.smt.network.encode import AnySender, Needs, SmtSender
+from ccenv.smt.network.encode import Needs, SmtSender
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
+from ccenv.smt.senders.any import AnySender
 from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies
 
 BELIEF_BOUNDS = frozenset({"C_L", "C_U"})

@@ -119,7 +119,7 @@ class Suite(StrictModel):
         states: named formulas.
         constants: named numbers.
         at_T: trace length -> what differs there; the constants hold for the default length and, as far as tried, longer ones.
-        properties: names under which ``ccenv verify NAME --property`` finds lemmas, with their best constant.
+        properties: names under which ``ccenv verify steady NAME --property`` finds lemmas, with their best constant.
         lemmas: in order.
     """
 

@@ -130,7 +130,7 @@ def falls(v: View) -> Formula:
 
 def _progress(v: View) -> list[tuple[Term, Term]]:
     return [
-        (v.rate[FIRST], v.rate[v.last]),
+        *((flow.rate[FIRST], flow.rate[v.last]) for flow in v.each),
         (v.inflight(FIRST), v.inflight(v.last)),
         (v.queue(FIRST), v.queue(v.last)),
     ]

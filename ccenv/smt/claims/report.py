@@ -12,15 +12,16 @@ from typing import Any
 from ccenv.errors import CcenvError
 from ccenv.network.trace import Trace
 from ccenv.smt.claims.endless import VERSION
-from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier
+from ccenv.smt.claims.fairness import fluid_order
+from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier, confirm
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.network.setting import Setting
+from ccenv.smt.network.view import View
 from ccenv.smt.replay.closed_loop import run_in_engine
 from ccenv.smt.replay.reach import find_past
-from ccenv.smt.solver.solvers import version_of
-from ccenv.smt.two_flow.encode import TwoFlowQuestion
-from ccenv.smt.two_flow.exact import as_two_flow_trace
+from ccenv.smt.solver.solvers import solve, version_of
+from ccenv.smt.solver.store import query_hash
 from ccenv.version import VERSION as CCENV_VERSION
 
 
@@ -127,6 +128,11 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     Raises:
         CcenvError: if the folder cannot be written.
     """
+    if query.flows > 1 and result.view is not None:
+        file, replay = write_flow_counterexample(
+            query, result.view, folder, result.evidence["time_limit_s"], result.evidence["seed"]
+        )
+        return file, replay | {"reachable": "unknown"}  # a past of several flows is not looked for
     reach = find_past(query, result)
     query, result, setting = reach.query, reach.result, reach.query.setting
     if result.view is None:
@@ -140,37 +146,32 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     return file, replay | reach.to_dict()
 
 
-def decide_fairness(question: TwoFlowQuestion, folder: FilePath, time_limit_s: float, seed: int = 0) -> Outcome:
-    """Decide a two-flow question; a counterexample is written as a trace and run in the curve engine.
+def write_flow_counterexample(
+    query: Query, view: View, folder: FilePath, time_limit_s: float, seed: int
+) -> tuple[str, dict[str, Any]]:
+    """Write a counterexample of several flows as a trace; where one obeys FIFO exactly, take that one and run it in the engine.
 
-    Args:
-        question: which sender, and what of it.
-        folder: where a counterexample is written.
-        time_limit_s: per solver call.
-        seed: of the solver.
+    Returns:
+        tuple: the file, and how exact numbers and the engine compare.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
     """
-    result = question.decide(time_limit_s, seed)
-    outcome = Outcome("fairness", result.verdict, seconds=result.seconds)
-    outcome.details = {"claim": question.claim, "sanity": {"satisfiable": result.sanity}, "evidence": result.evidence}
-    if result.reason:
-        outcome.details["reason"] = result.reason
-    if result.values is not None:
-        trace = as_two_flow_trace(question.setting, result.values, question.name, f"violates: {question.claim}")
-        stem = f"{question.name}-two-flows-T{question.setting.samples}-{result.evidence['sha256'][:8]}"
-        outcome.trace = _save(trace, folder, stem)
-        outcome.details["reachable"] = "unknown"  # a past of two flows is not looked for
-        outcome.details["violates"] = question.claim
-        outcome.details["replay"] = {"exact": "laws and both senders reproduced in rational numbers"}
-        if result.fluid:
-            _, difference = engine_replay(trace)
-            outcome.details["replay"] |= {
-                "engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs",
-                "engine_relative_difference": difference,
-                "engine_sender": "the bytes of the trace were offered again: the engine has no agents with these published rules",
-            }
-        else:
-            outcome.details["replay"]["engine"] = "not run: found only where bytes sent in one step are served in any order"
-    return outcome
+    encoding = query.encoding()
+    violation = query.claim.violation(encoding.view)
+    fluid = solve(encoding.smtlib(violation, *fluid_order(encoding.view)), "z3", time_limit_s, seed)
+    if fluid.status == "sat":
+        view = confirm(query, encoding, fluid)
+    trace = as_trace(view, query.sender.name, f"violates: {query.claim.text}")
+    digest = query_hash(encoding.smtlib(violation))
+    file = _save(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
+    replay: dict[str, Any] = {"exact": "laws and every sender reproduced in rational numbers"}
+    if fluid.status != "sat":
+        return file, replay | {"engine": "not run: found only where bytes sent in one step are served in any order"}
+    _, difference = engine_replay(trace)
+    replay |= {"engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs", "engine_relative_difference": difference}
+    who = "the bytes of the trace were offered again: the engine has no agents with these published rules"
+    return file, replay | {"engine_sender": who}
 
 
 def _save(trace: Trace, folder: FilePath, stem: str) -> str:

@@ -8,10 +8,11 @@ from itertools import product
 from typing import Any, Literal
 
 from ccenv.smt.claims.properties import Property
-from ccenv.smt.network.encode import Encoding, Needs, SmtSender, encode
+from ccenv.smt.network.encode import BOUNDS, Encoding, Needs, SmtSender, encode
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
-from ccenv.smt.replay.exact import ReplayError, replay
+from ccenv.smt.replay.exact import replay
+from ccenv.smt.replay.run import ReplayError
 from ccenv.smt.solver.algebra import Formula, same_truth
 from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
 from ccenv.smt.solver.store import Store, query_hash
@@ -39,6 +40,7 @@ class Query:
         sender: the sender.
         claim: the property.
         bounds: ``full``, or ``constant`` for claims that only speak about traces on which no bound moves.
+        flows: how many flows of the sender share the path.
     """
 
     name: str
@@ -46,6 +48,11 @@ class Query:
     sender: SmtSender
     claim: Property
     bounds: Literal["full", "constant"] = "full"
+    flows: int = 1
+
+    def encoding(self) -> Encoding:
+        """Return the network and the sender as formulas, without the property."""
+        return encode(self.setting, self.sender, self.claim.needs, bounds=self.bounds, flows=self.flows)
 
 
 @dataclass
@@ -107,7 +114,7 @@ class Verifier:
         if not self.workers.parallel:
             return
         for query in queries:
-            encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
+            encoding = query.encoding()
             formulas = _with(encoding, [query.claim.violation(encoding.view)])
             text = to_smtlib(formulas)
             if self._known(text, "z3") is None:
@@ -124,7 +131,7 @@ class Verifier:
         Raises:
             ReplayError: if the exact replayer does not reproduce a counterexample (a bug, not a verdict).
         """
-        encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
+        encoding = query.encoding()
         violation = query.claim.violation(encoding.view)
         about = {"name": query.name, "claim": query.claim.text, "sender": query.sender.name, "setting": query.setting.to_dict()}
         answer, text = self._ask(encoding, [violation], about)
@@ -163,7 +170,7 @@ class Verifier:
         seconds = answer.seconds + twin.seconds
         if twin.status == "sat":
             # The twin's trace must be a real one too.
-            _replayed(query, encoding, twin)
+            replayed(query, encoding, twin)
         else:
             reason = "the model without the property is not satisfiable: the claim would hold of nothing"
             if twin.status == "unknown":
@@ -264,17 +271,18 @@ def confirm(query: Query, encoding: Encoding, answer: Answer) -> View:
     Raises:
         ReplayError: if the replay disagrees with the solver, or the replayed trace does not violate the property.
     """
-    view = _replayed(query, encoding, answer)
+    view = replayed(query, encoding, answer)
     if query.claim.violation(view) is not True:
         raise ReplayError(f"{query.name}: the replayed counterexample does not violate the property")
     return view
 
 
-def _replayed(query: Query, encoding: Encoding, answer: Answer) -> View:
+def replayed(query: Query, encoding: Encoding, answer: Answer) -> View:
+    """Return a solver's trace in exact numbers. Raises ReplayError where it breaks a law or is not what the sender does."""
     values = complete_values(encoding, answer)
-    bounds = frozenset(name for name in ("C_L", "C_U", "C_L_lambda", "q_U") if getattr(encoding.view, name) is not None)
+    bounds = frozenset(name for name in BOUNDS if getattr(encoding.view.each[0], name) is not None)
     needs: Needs = query.sender.needs(query.setting) | query.claim.needs
-    return replay(query.setting, values, bounds, needs.probe_window, query.sender.decider())
+    return replay(query.setting, values, bounds, needs.probe_window, query.sender.decider(), query.flows)
 
 
 def complete_values(encoding: Encoding, answer: Answer) -> dict[str, Any]:

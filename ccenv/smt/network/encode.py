@@ -1,16 +1,17 @@
-"""Build the formulas of one query: variables, laws, beliefs and the sender."""
+"""Build the formulas of one query: variables, laws, beliefs, and the sender of one flow or of several flows that are alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
+from ccenv.errors import CcenvError
 from ccenv.smt.network import beliefs, laws
 from ccenv.smt.network.setting import HISTORY_STEPS, Setting
-from ccenv.smt.network.view import View
+from ccenv.smt.network.view import View, flow_prefix
 from ccenv.smt.solver.algebra import Formula
 from ccenv.smt.solver.solvers import Written, to_smtlib, write_formulas
 
@@ -56,7 +57,7 @@ class SmtSender(Protocol):
         """Yield the sender's formulas."""
 
     def decider(self) -> Any:
-        """Return the sender's step function for the exact replayer (``ccenv.smt.replay.exact.Decision`` per step)."""
+        """Return the sender's step function for the exact replayer (``ccenv.smt.replay.run.Decision`` per step)."""
 
     def largest_rate(self) -> tuple[Fraction, Fraction] | None:
         """Return (a, b): at most a*C + b*MSS/Rm is sent while the beliefs are consistent; None where that is not known."""
@@ -65,22 +66,28 @@ class SmtSender(Protocol):
 class Variables:
     """Declares solver variables by name and remembers them."""
 
-    def __init__(self, prefix: str = "") -> None:
-        """Start with none; names get the prefix."""
-        self.prefix = prefix
+    def __init__(self) -> None:
+        """Start with none."""
+        self.prefix = ""
         self.all: dict[str, Any] = {}
+
+    def of_flow(self, index: int) -> Variables:
+        """Return a declarer of one flow's own variables: they are remembered here too, under names with the flow's prefix."""
+        own = Variables()
+        own.prefix, own.all = flow_prefix(index), self.all
+        return own
 
     def real(self, name: str) -> Any:
         """Declare a real."""
         import z3
 
-        return self.all.setdefault(name, z3.Real(self.prefix + name))
+        return self.all.setdefault(self.prefix + name, z3.Real(self.prefix + name))
 
     def boolean(self, name: str) -> Any:
         """Declare a boolean."""
         import z3
 
-        return self.all.setdefault(name, z3.Bool(self.prefix + name))
+        return self.all.setdefault(self.prefix + name, z3.Bool(self.prefix + name))
 
     def series(self, name: str, length: int) -> list[Any]:
         """Declare reals name_0, name_1, ..."""
@@ -133,43 +140,13 @@ class Encoding:
         return to_smtlib([*(formula for _, formula in own if formula is not True), *more], self.network.written)
 
 
-@dataclass(frozen=True)
-class AnySender:
-    """A sender that may send anything, at least one MSS per Rm (line 7 of Listing 1): for claims about the network alone."""
-
-    name: str = "any"
-
-    def needs(self, setting: Setting) -> Needs:
-        """Need nothing."""
-        return Needs()
-
-    def declare(self, view: View, make: Variables) -> None:
-        """Declare a free rate."""
-        view.rate = make.series("rate", view.setting.samples)
-        view.sent = [None, *view.rate[1:]]
-
-    def sends(self, view: View) -> Iterator[Formula]:
-        """Yield rate >= MSS/Rm."""
-        for rate in view.rate:
-            yield rate >= view.alpha
-
-    def decider(self) -> Any:
-        """Return a step that sends what the solver chose."""
-        from ccenv.smt.replay.exact import recorded_decider
-
-        return recorded_decider()
-
-    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
-        """Return None: any rate is possible."""
-        return None
-
-
 def encode(
     setting: Setting,
     sender: SmtSender,
     needs: Needs | None = None,
     *,
     bounds: Literal["full", "constant"] = "full",
+    flows: int = 1,
 ) -> Encoding:
     """Encode a network with a sender.
 
@@ -179,43 +156,52 @@ def encode(
         needs: what the property reads besides.
         bounds: ``full``: beliefs follow their rules; ``constant``: only the traces on which no bound moves (a sound and much
             smaller encoding for "beliefs do not shrink"; not valid with time-outs).
+        flows: how many flows of the sender share the path. Of several the past is not known, and no loss of it.
 
     Returns:
         Encoding: without a property.
+
+    Raises:
+        CcenvError: for several flows where only one is encoded.
     """
     wanted = sender.needs(setting) | (needs or Needs())
     wanted = _closed(wanted, setting)
+    if flows > 1:
+        _check_several(setting, wanted)
     make = Variables()
-    view = _declare(setting, wanted, make, constant=bounds == "constant")
-    sender.declare(view, make)
+    view = _declare(setting, wanted, make, flows, constant=bounds == "constant")
+    for index, flow in enumerate(view.each):
+        sender.declare(flow, make.of_flow(index) if view.flows else make)
     _declare_losses(view, make)
-    network = _network(setting, wanted, bounds, tuple(str(sent) for sent in view.sent[1:]))
-    own = [(f"sender {sender.name}", f) for f in sender.sends(view)]
+    network = _network(setting, wanted, bounds, tuple(tuple(str(sent) for sent in flow.sent[1:]) for flow in view.each))
+    own = [(f"sender {sender.name}", formula) for flow in view.each for formula in sender.sends(flow)]
     return Encoding(setting, sender, view, make, [*network.parts, *own], network)
 
 
 @lru_cache(maxsize=NETWORKS_KEPT)
-def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"], sent: tuple[str, ...]) -> Network:
+def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"], sent: tuple[tuple[str, ...], ...]) -> Network:
     """Encode a network and its beliefs; senders that name their bytes alike share it.
 
     Args:
         setting: model, buffer, T, rules.
         wanted: what is encoded.
         bounds: as in :func:`encode`.
-        sent: names of the reals that are sent in steps 1 to T - 1.
+        sent: per flow the names of the reals that are sent in steps 1 to T - 1.
     """
     make = Variables()
-    view = _declare(setting, wanted, make, constant=bounds == "constant")
-    view.sent = [None, *(make.real(name) for name in sent)]
+    view = _declare(setting, wanted, make, len(sent), constant=bounds == "constant")
+    for flow, names in zip(view.each, sent, strict=True):
+        flow.sent = [None, *(make.real(name) for name in names)]
     _declare_losses(view, make)
     parts: list[tuple[str, Formula]] = list(laws.network(view))
-    parts += [("initial_bounds", f) for f in beliefs.initial_bounds(view)]
-    if bounds == "constant":
-        parts += [("constant_bounds", f) for f in beliefs.constant_bounds(view, wanted.probe_window)]
-        if view.q_U is not None:
-            parts += [("queue_bound", f) for f in beliefs.queue_bound(view)]
-    else:
-        parts += _moving_bounds(view, wanted)
+    for flow in view.each:
+        parts += [("initial_bounds", f) for f in beliefs.initial_bounds(flow)]
+        if bounds == "constant":
+            parts += [("constant_bounds", f) for f in beliefs.constant_bounds(flow, wanted.probe_window)]
+            if flow.q_U is not None:
+                parts += [("queue_bound", f) for f in beliefs.queue_bound(flow)]
+        else:
+            parts += _moving_bounds(flow, wanted)
     return Network(tuple((name, formula) for name, formula in parts if name not in setting.broken))
 
 
@@ -233,7 +219,17 @@ def _closed(wanted: Needs, setting: Setting) -> Needs:
     return Needs(frozenset(bounds), frozenset(delays), wanted.probe_window)
 
 
-def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool) -> View:
+def _check_several(setting: Setting, wanted: Needs) -> None:
+    """Raise CcenvError for what has no meaning for one flow of several, or no encoding."""
+    if wanted.bounds - {"C_L"}:
+        raise CcenvError(f"several flows: {', '.join(sorted(wanted.bounds - {'C_L'}))} has no meaning for a share of a link")
+    if setting.past_steps or setting.sent_before_at_most is not None or setting.delay_rule != "sound":
+        raise CcenvError("several flows: what was sent before the trace is not known; delay_rule must be sound, past_steps 0")
+    if setting.loss_detection != "oracle" or setting.beliefs.timeout is not None:
+        raise CcenvError("several flows: losses are told by the oracle, and beliefs do not time out")
+
+
+def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, constant: bool) -> View:
     n = setting.samples
     first_delays = _first_delays(setting, wanted)
     look_back = setting.past_steps + max([0, *wanted.delays, *first_delays])
@@ -245,13 +241,13 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool
         alpha=make.real("alpha"),
         beta=make.real("beta") if setting.has_loss else None,
         G=make.series("G", n),
-        E=make.series("E", n),
-        S=make.series("S", n),
+        E=make.series("E", n) if flows == 1 else [],
+        S=make.series("S", n) if flows == 1 else [],
         E_before=make.series("E_before", look_back),
         sent=[],
         lost=[],
         rate=[],
-        lost_at_0=make.boolean("lost_at_0") if setting.has_loss else False,
+        lost_at_0=make.boolean("lost_at_0") if setting.has_loss and flows == 1 else False,
         loss_seen=[False] * n,
         late=[{m: make.boolean(f"late_{t}_{m}") for m in sorted(wanted.delays)} for t in range(n)],
         first_late=[{m: make.boolean(f"first_late_{t}_{m}") for m in first_delays} for t in range(n)],
@@ -260,14 +256,33 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, *, constant: bool
         late_before=[{m: make.boolean(f"late_before_{k}_{m}") for m in sorted(wanted.delays)} for k in before],
         first_late_before=[{m: make.boolean(f"first_late_before_{k}_{m}") for m in first_delays} for k in before],
     )
-    for name in BOUNDS:
-        if name in wanted.bounds:
-            fixed = constant and name != "q_U"
-            setattr(view, name, [make.real(f"{name}_0")] * n if fixed else make.series(name, n))
+    if flows > 1:
+        own = [make.of_flow(index) for index in range(flows)]
+        view.flows = [
+            replace(view, E=mine.series("E", n), S=mine.series("S", n), loss_seen=[False] * n, extra={}) for mine in own
+        ]
+        view.E, view.S = _sums(flow.E for flow in view.flows), _sums(flow.S for flow in view.flows)
+        for flow, mine in zip(view.flows, own, strict=True):
+            _declare_bounds(flow, wanted, mine, constant=constant)
+        return view
+    _declare_bounds(view, wanted, make, constant=constant)
     if setting.beliefs.timeout is not None and "C_L" in wanted.bounds and not constant:
         for name in ("C_L_kept", "C_U_kept", "C_L_recomputed"):
             view.extra[name] = [make.real(name)]
     return view
+
+
+def _sums(series: Iterable[list[Any]]) -> list[Any]:
+    """Return the sums of several series, sample by sample."""
+    return [sum(values[1:], start=values[0]) for values in zip(*series, strict=True)]
+
+
+def _declare_bounds(view: View, wanted: Needs, make: Variables, *, constant: bool) -> None:
+    n = view.setting.samples
+    for name in BOUNDS:
+        if name in wanted.bounds:
+            fixed = constant and name != "q_U"
+            setattr(view, name, [make.real(f"{name}_0")] * n if fixed else make.series(name, n))
 
 
 def _first_delays(setting: Setting, wanted: Needs) -> list[int]:
@@ -277,7 +292,19 @@ def _first_delays(setting: Setting, wanted: Needs) -> list[int]:
 
 
 def _declare_losses(view: View, make: Variables) -> None:
+    """Say what is lost in terms of E and what is sent; several flows know of no loss before the trace."""
     n = view.setting.samples
+    for flow in view.flows:
+        flow.lost = [
+            None,
+            *(flow.E[t - 1] + flow.sent[t] - flow.E[t] if view.setting.has_loss else Fraction(0) for t in range(1, n)),
+        ]
+        if view.setting.has_loss:
+            flow.loss_seen = [False, False, *(flow.lost[t - 1] > 0 for t in range(2, n))]
+    if view.flows:
+        view.sent = [None, *_sums(flow.sent[1:] for flow in view.flows)]
+        view.lost = [None, *_sums(flow.lost[1:] for flow in view.flows)]
+        return
     if not view.setting.has_loss:
         view.lost = [None] + [Fraction(0)] * (n - 1)
         return

@@ -1,6 +1,7 @@
 """The network laws on the sample grid, one function per law ([CCmatic] Listing 3, App. C; units C = Rm = 1).
 
-Each function yields the formulas of one law. ``LAWS_OF`` says which laws make a model; the encoder asserts them all.
+Each function yields the formulas of one law. ``LAWS_OF`` says which laws make a model; the encoder asserts them all. Several
+flows obey them together; ``BETWEEN_FLOWS`` says what is whose.
 """
 
 from __future__ import annotations
@@ -233,9 +234,40 @@ LAWS_OF: dict[str, tuple[Law, ...]] = {
 }
 
 
+def own_bytes(v: View) -> Iterator[Formula]:
+    """Each flow of several gets its own bytes, and loses of a step at most what it sent in it; which flow loses is free."""
+    for flow in v.flows:
+        yield flow.S[0] == 0
+        for t in range(v.setting.samples):
+            yield flow.S[t] <= flow.E[t]
+            if t > 0:
+                yield flow.S[t] >= flow.S[t - 1]
+                if v.setting.has_loss:
+                    yield flow.lost[t] >= 0
+                    yield flow.lost[t] <= flow.sent[t]
+                else:
+                    yield flow.E[t] == flow.E[t - 1] + flow.sent[t]
+
+
+def first_in_first_out(v: View) -> Iterator[Formula]:
+    """Bytes that entered by a sample are served before any that entered later, without multiplying variables.
+
+    Whenever S(t) > E(x) every flow has had all its bytes of sample x served, and whenever S(t) <= E(x) no flow has had more.
+    Bytes that entered in one step leave in any order. That relaxes the continuous model: what is proved here holds there too.
+    """
+    for t in range(v.setting.samples):
+        for x in range(t + 1):
+            served = v.S[t] > v.E[x]
+            yield implies(served, all_of(flow.S[t] >= flow.E[x] for flow in v.flows))
+            yield implies(negate(served), all_of(flow.S[t] <= flow.E[x] for flow in v.flows))
+
+
+BETWEEN_FLOWS: tuple[Law, ...] = (own_bytes, first_in_first_out)
+
+
 def network(v: View) -> Iterator[tuple[str, Formula]]:
     """Yield (law name, formula) for every law of the setting's model that is not marked broken."""
-    for law in LAWS_OF[v.setting.model]:
+    for law in (*LAWS_OF[v.setting.model], *(BETWEEN_FLOWS if v.flows else ())):
         if law.__name__ not in v.setting.broken:
             for formula in law(v):
                 yield law.__name__, all_of([formula])

@@ -148,9 +148,9 @@ class Setting:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        data = asdict(self)
+        data: dict[str, Any] = _plain(asdict(self))
         data["broken"] = sorted(self.broken)
-        return _plain(data)
+        return data
 
 
 SETTINGS = ("sound", "artefact", "history")

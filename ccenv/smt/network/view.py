@@ -11,7 +11,10 @@ from ccenv.smt.solver.algebra import Formula, Term
 
 @dataclass
 class View:
-    """One flow on one bottleneck over T samples; units C = Rm = 1. Index t is sample t; lists have T entries.
+    """Flows on one bottleneck over T samples; units C = Rm = 1. Index t is sample t; lists have T entries.
+
+    With several flows the view of the link has the sums of E, S, sent and lost, and ``flows`` a view of each flow: its own bytes,
+    losses, beliefs and sender, and the link's tokens and delays. Senders, beliefs and properties of one flow read either.
 
     Attributes:
         setting: what is encoded.
@@ -36,6 +39,7 @@ class View:
         C_L: lower bound on C, or None where nothing needs it; likewise C_U, C_L_lambda.
         q_U: upper bound on the queue in bytes, or None.
         extra: further named quantities of a sender (for traces and replay).
+        flows: one view per flow where there are several; empty where the view is the only flow's.
     """
 
     setting: Setting
@@ -62,6 +66,12 @@ class View:
     S_before: list[Term] = field(default_factory=list)
     late_before: list[dict[int, Formula]] = field(default_factory=list)
     first_late_before: list[dict[int, Formula]] = field(default_factory=list)
+    flows: list[View] = field(default_factory=list)
+
+    @property
+    def each(self) -> list[View]:
+        """The view of every flow."""
+        return self.flows or [self]
 
     @property
     def last(self) -> int:
@@ -117,6 +127,11 @@ class View:
             return waiting
         lost = self.lost[x] > 0 if x > 0 else self.lost_at_0 if x == 0 else self.loss_seen[0]
         return any_of([waiting, lost])
+
+
+def flow_prefix(index: int) -> str:
+    """Return what the names of a flow's own variables begin with, where a path has several flows."""
+    return f"flow{index}_"
 
 
 def known(values: list[Term] | None, name: str) -> list[Term]:

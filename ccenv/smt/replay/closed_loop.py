@@ -17,7 +17,8 @@ from ccenv.network.trace import Trace
 from ccenv.smt.network.encode import BOUNDS, SmtSender
 from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.network.view import View
-from ccenv.smt.replay.exact import Run, advance, observe, update_beliefs
+from ccenv.smt.replay.exact import advance, observe, update_beliefs
+from ccenv.smt.replay.run import Run
 
 if TYPE_CHECKING:
     from ccenv.engine.curve.engine import CurveEngine

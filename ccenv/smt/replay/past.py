@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.smt.network.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER
-from ccenv.smt.replay.exact import Run, law
+from ccenv.smt.replay.run import Run, law
 
 
 def check_start(run: Run) -> None:
@@ -27,17 +27,24 @@ def check_start(run: Run) -> None:
         }
         law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
         law("loss at sample 0 needs a full buffer", 0, not run.lost_at_0 or run.E[0] == run.G[0] + run.beta, run.E[0])
-    law("S(0) = 0", 0, run.S[0] == 0, run.S[0])
     _check_states(run)
     _check_steps(run)
     _check_sending(run)
     if run.setting.delay_rule == "sound":
         _check_delays(run)
-    if "C_L" in run.beliefs:
-        lower = run.beliefs["C_L"][0]
-        law("C_L(0) >= MSS/Rm", 0, lower >= run.alpha, lower)
-        if "C_U" in run.beliefs:
-            law("C_L(0) <= C_U(0)", 0, lower <= run.beliefs["C_U"][0], lower)
+    for flow in run.each:
+        _check_flow(flow)
+
+
+def _check_flow(flow: Run) -> None:
+    """Check bytes and beliefs of one flow at sample 0."""
+    law("S(0) = 0", 0, flow.S[0] == 0, flow.S[0])
+    law("S <= A - L", 0, flow.E[0] >= 0, flow.E[0])
+    if "C_L" in flow.beliefs:
+        lower = flow.beliefs["C_L"][0]
+        law("C_L(0) >= MSS/Rm", 0, lower >= flow.alpha, lower)
+        if "C_U" in flow.beliefs:
+            law("C_L(0) <= C_U(0)", 0, lower <= flow.beliefs["C_U"][0], lower)
 
 
 def _check_states(run: Run) -> None:

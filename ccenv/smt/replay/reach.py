@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ccenv.errors import CcenvError
 from ccenv.smt.claims.verifier import Query, Result, complete_values, confirm
-from ccenv.smt.network.encode import Encoding, encode
+from ccenv.smt.network.encode import Encoding
 from ccenv.smt.network.setting import LONGEST_PAST, LONGEST_TRACE, Setting
 from ccenv.smt.network.view import View
 from ccenv.smt.solver.algebra import Formula, same_truth
@@ -64,7 +64,7 @@ def find_past(query: Query, result: Result) -> Reach:
         raise CcenvError(f"{query.name}: no counterexample whose past could be looked for")
     steps = _steps_for(result.view)
     longer = replace(query, setting=with_past(query.setting, steps))
-    encoding = encode(longer.setting, longer.sender, longer.claim.needs, bounds=longer.bounds)
+    encoding = longer.encoding()
     violation = longer.claim.violation(encoding.view)
     # The published delay rule allows traces that no past explains: only the one at hand can be asked about.
     asked = [[violation, *_same_trace(encoding, result.values)]] + [[violation]] * (query.setting.delay_rule == "sound")

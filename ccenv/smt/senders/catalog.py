@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -9,9 +10,24 @@ from ccenv.errors import NoEncodingError
 from ccenv.network.sender import ProgramSender
 from ccenv.programs import Program
 from ccenv.registry import load_target
+from ccenv.smt.network.encode import SmtSender
+from ccenv.smt.senders.aimd import Aimd
+from ccenv.smt.senders.bbr import Bbr
+from ccenv.smt.senders.constant import Constant
+from ccenv.smt.senders.copa import Copa
+from ccenv.smt.senders.program import ProgramSmtSender
+from ccenv.smt.senders.rate_delay import RateDelay
 from ccenv.smt.senders.relu import load_relu
-from ccenv.smt.senders.sender import ProgramSmtSender
-from ccenv.smt.senders.window import FACTORIES
+
+PUBLISHED: dict[str, Callable[[], SmtSender]] = {
+    "copa": Copa,
+    "aimd": Aimd,
+    "reno": lambda: Aimd("reno"),
+    "bbr": Bbr,
+    "constant": Constant,
+    "rate_delay": RateDelay,
+}
+"""Published CCAs by name; the formula and the exact step of each stand side by side in its file."""
 
 # Looked up at run time: the core does not import agents.
 _MAKE_SENDER = "ccenv.agents:make_sender"
@@ -26,11 +42,11 @@ def smt_sender(spec: str) -> Any:
         UnknownNameError: if nothing has this name.
         NoEncodingError: if the sender exists but has no encoding.
     """
-    if spec in FACTORIES:
-        return FACTORIES[spec]()
+    if spec in PUBLISHED:
+        return PUBLISHED[spec]()
     if spec.endswith(".relu.json"):
         return load_relu(FilePath(spec))
-    known = ", ".join(sorted(FACTORIES))
+    known = ", ".join(sorted(PUBLISHED))
     return ProgramSmtSender(program_of(spec, f"has no encoding for the solver; belief programs have, and these by name: {known}"))
 
 

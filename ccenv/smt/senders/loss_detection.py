@@ -21,7 +21,7 @@ from ccenv.smt.solver.algebra import Formula, Term, all_of, choose, implies, lar
 
 if TYPE_CHECKING:
     from ccenv.smt.network.encode import Variables
-    from ccenv.smt.replay.exact import Run
+    from ccenv.smt.replay.run import Run
 
 DUPACK_MSS = 3
 """Segments past a lost one that must be delivered."""

@@ -1,4 +1,4 @@
-"""Belief programs as formulas: the same JSON that the engine interprets ([CCmatic] Listing 1, App. C).
+"""Belief programs as formulas and as exact steps: the same JSON that the engine interprets ([CCmatic] Listing 1, App. C).
 
 The rate in (t-1, t] is decided on the beliefs at sample t-1. Units: C = Rm = 1.
 """
@@ -6,15 +6,64 @@ The rate in (t-1, t] is decided on the beliefs at sample t-1. Units: C = Rm = 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from ccenv.errors import ProgramError
-from ccenv.programs import Branch, Expression, Leaf, Program, Rule
-from ccenv.smt.network.setting import LARGEST_ALPHA
+from ccenv.programs import Branch, Expression, Leaf, Program, Rule, decide
+from ccenv.smt.network.encode import Needs, Variables
+from ccenv.smt.network.setting import LARGEST_ALPHA, Setting
 from ccenv.smt.network.view import View
+from ccenv.smt.replay.run import DecideStep, Decision, Run, number
+from ccenv.smt.senders.loss_detection import needs_oracle
 from ccenv.smt.solver.algebra import Formula, Term, any_of, choose, larger, same_truth
 
 TIME_INPUTS = frozenset({"qdel_L", "qdel_U", "Rm"})
+
+
+@dataclass(frozen=True)
+class ProgramSmtSender:
+    """A belief program as a sender for the solver."""
+
+    program: Program
+
+    @property
+    def name(self) -> str:
+        """Name of the program."""
+        return self.program.name
+
+    def needs(self, setting: Setting) -> Needs:
+        """Return the bounds and delays that the program reads."""
+        needs_oracle(setting, self.name)
+        inputs = self.program.inputs()
+        bounds: set[str] = {name for name in ("C_L", "C_U", "C_L_lambda") if name in inputs}
+        if inputs & {"q_U", "q_U/Rm"}:
+            bounds.add("q_U")
+        delays = delay_thresholds(self.program, setting.jitter_steps)
+        return Needs(frozenset(bounds), frozenset(delays), self.program.probe_window_rtts)
+
+    def declare(self, view: View, make: Variables) -> None:
+        """Declare the rate, what is left of a held decision, and what was seen before the trace."""
+        n = view.setting.samples
+        view.rate = make.series("rate", n)
+        view.sent = [None, *view.rate[1:]]
+        if longest_hold(self.program) > 1:
+            view.extra["held"] = make.series("held", n)
+        if "utilised" in self.program.inputs() and view.setting.jitter_steps:
+            view.extra["utilised_before"] = [make.boolean("utilised_before")]
+
+    def sends(self, view: View) -> Iterator[Formula]:
+        """Yield the program's formulas."""
+        return sends(view, self.program)
+
+    def largest_rate(self) -> tuple[Fraction, Fraction] | None:
+        """Return (a, b): the rate is at most a*C + b*MSS/Rm while the beliefs are consistent, or None."""
+        return largest_rate(self.program)
+
+    def decider(self) -> DecideStep:
+        """Return the program's exact interpreter."""
+        return program_decider(self.program)
 
 
 def delay_value(name: str, steps: int, jitter_steps: int) -> int:
@@ -157,3 +206,38 @@ def _leaf_bound(leaf: Leaf) -> tuple[Fraction, Fraction] | None:
         elif coefficient > 0:
             return None
     return bdp, mss
+
+
+def program_decider(program: Program) -> DecideStep:
+    """Return the step function of a belief program, by the exact reference interpreter."""
+
+    def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
+        held = state.get("held", int(number(run.values, "held_0")))
+        if held > 0:
+            return Decision(run.rate[t - 1], run.rate[t - 1], {"held": held - 1})
+        chosen = decide(program, _program_inputs(run, t - 1))
+        rate = Fraction(chosen.rate)
+        return Decision(rate, rate, {"held": chosen.hold_rtts - 1})
+
+    return step
+
+
+def _program_inputs(run: Run, t: int) -> dict[str, Any]:
+    steps = run.delay(t)
+    # Only the delays that the query tells apart are known; the smallest delay of that class decides like every other one.
+    inputs: dict[str, Any] = {
+        "MSS/Rm": run.alpha,
+        "MSS": run.alpha,
+        "Rm": Fraction(1),
+        "rate": run.rate[t],
+        "qdel_L": Fraction(max(0, steps - run.d)),
+        "qdel_U": Fraction(steps + 1),
+        "loss": run.loss_seen[t],
+        "utilised": run.step_utilised(t - run.d),
+    }
+    for name in ("C_L", "C_U", "C_L_lambda"):
+        if name in run.beliefs:
+            inputs[name] = run.beliefs[name][t]
+    if "q_U" in run.beliefs:
+        inputs["q_U"] = inputs["q_U/Rm"] = run.beliefs["q_U"][t]
+    return inputs

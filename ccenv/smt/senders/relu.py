@@ -19,7 +19,7 @@ from ccenv.foreign import fraction_of
 from ccenv.smt.network.encode import Needs, Variables
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
-from ccenv.smt.replay.exact import DecideStep, Decision, number
+from ccenv.smt.replay.run import DecideStep, Decision, Run, number
 from ccenv.smt.senders.loss_detection import needs_oracle
 from ccenv.smt.solver.algebra import Formula, Term, larger
 
@@ -120,7 +120,7 @@ class ReluSender:
     def decider(self) -> DecideStep:
         """Return the exact step."""
 
-        def step(run: Any, t: int, state: dict[str, Any]) -> Decision:
+        def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
             known = {"rate": run.rate[t - 1], "MSS/Rm": run.alpha}
             values = [known[name] if name in known else run.beliefs[name][t - 1] for name in self.policy.inputs]
             rate = max(number(run.values, "alpha"), Fraction(self.policy.output(values, run.alpha)))

@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.smt.claims import properties
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
-from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies
+from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, implies
 from ccenv.synth.query.records import ANY_LOSS, GOAL
 from ccenv.synth.query.timeouts import note_rule
 
@@ -32,7 +32,7 @@ class Amount:
     rtt: Fraction = Fraction(0)
     mss: Fraction = Fraction(0)
 
-    def of(self, jitter_steps: int, alpha):  # type: ignore[no-untyped-def]
+    def of(self, jitter_steps: int, alpha: Term) -> Term:
         """Return the amount in C*Rm for an MSS of ``alpha``."""
         return self.bdp * (1 + jitter_steps) + self.rtt + self.mss * alpha
 
@@ -55,6 +55,7 @@ class Objectives:
         transient: what is demanded while beliefs shrink, too. ``falls``: no large loss unless rate, bytes in flight or queue
             fall (the published code); ``rate_rises``: no large loss where the rate rises (the paper's sentence on G4).
         transient_buffer: the transient objective is demanded of buffers of at least this size only, or None: of all.
+        fairness: of several flows: in what repeats no flow gets more than so many times another's bytes.
     """
 
     utilisation: Fraction = Fraction(1, 2)
@@ -64,6 +65,7 @@ class Objectives:
     loss: Amount | None = None
     transient: Transient = "none"
     transient_buffer: Amount | None = None
+    fairness: Fraction | None = None
 
     def small_steps(self, v: View) -> Formula:
         """Return that no step has a large loss."""
@@ -129,7 +131,8 @@ class Objectives:
         def most(amount: Amount | None) -> int:
             if amount is None or not setting.has_loss:
                 return int(ANY_LOSS)
-            return min(math.floor(amount.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))
+            whole = math.floor(amount.of(D, Fraction(alpha, link)) * link)
+            return min(int(whole), int(ANY_LOSS))
 
         out["utilised"] = math.ceil(self.utilisation * link * (setting.samples - 1 - D))
         out["inflight"] = min(math.floor(self.inflight.of(D, Fraction(alpha, link)) * link), int(ANY_LOSS))

@@ -212,7 +212,9 @@ class Query(StrictModel):
     def goals(self) -> Objectives:
         """Return the objectives."""
         o = self.objectives
-        return Objectives(o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient, o.transient_buffer)
+        return Objectives(
+            o.utilisation, o.inflight, o.large_loss, o.lossy_steps, o.loss, o.transient, o.transient_buffer, o.fairness
+        )
 
     def space(self) -> Space:
         """Return the template's lists and classes; refuses what the simulator's integers cannot hold."""

@@ -73,7 +73,8 @@ class Template:
         """Return the number of candidates as the paper counts them."""
         conditions = sum(math.prod(len(values) for values in group.values()) for group in self.condition_domains)
         rates = math.prod(len(values) for values in self.rate_domains.values())
-        return rates**self.rates * conditions**self.branches
+        size: int = rates**self.rates * conditions**self.branches
+        return size
 
     def inputs(self) -> frozenset[str]:
         """Return all inputs that may occur."""

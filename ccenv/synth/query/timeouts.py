@@ -68,8 +68,10 @@ def time_out(goal, n: int, D: int, S, lower, upper) -> bool:  # type: ignore[no-
 @njit(cache=True, error_model="numpy")
 def shrinks(last: int, lower, upper) -> bool:  # type: ignore[no-untyped-def]
     """Return whether some bound is tighter at the end than at the start and none looser."""
-    better = lower[last] > lower[0] or upper[last] < upper[0]
-    return better and lower[last] >= lower[0] and upper[last] <= upper[0]
+    if lower[last] < lower[0] or upper[last] > upper[0]:
+        return False
+    better: bool = lower[last] > lower[0] or upper[last] < upper[0]
+    return better
 
 
 @njit(cache=True, error_model="numpy")
@@ -79,7 +81,8 @@ def repaired(link: int, last: int, lower, upper) -> bool:  # type: ignore[no-unt
         return True
     falls = lower[last] <= lower[0] and upper[last] <= upper[0] and (lower[last] < lower[0] or upper[last] < upper[0])
     rises = lower[last] >= lower[0] and upper[last] >= upper[0] and (lower[last] > lower[0] or upper[last] > upper[0])
-    return (lower[0] <= link or falls) and (upper[0] >= link or rises)
+    moved: bool = (lower[0] <= link or falls) and (upper[0] >= link or rises)
+    return moved
 
 
 def mislead(traces: np.ndarray, rng: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ from ccenv.synth.prove import Task, decide
 from ccenv.synth.query.classes import class_rows, members
 from ccenv.synth.query.query import Query
 from ccenv.synth.query.template import CONSTANT_INPUTS, Space, Terms
-from ccenv.synth.run import candidate_of
+from ccenv.synth.state import candidate_of
 
 
 def cegis(query: Query, budget_s: float) -> dict[str, Any]:

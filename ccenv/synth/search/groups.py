@@ -18,8 +18,7 @@ from ccenv.smt.network.encode import Needs, Variables, encode
 from ccenv.smt.network.setting import Setting
 from ccenv.smt.network.view import View
 from ccenv.smt.senders import program as formulas
-from ccenv.smt.senders.program import TIME_INPUTS
-from ccenv.smt.senders.sender import ProgramSmtSender
+from ccenv.smt.senders.program import TIME_INPUTS, ProgramSmtSender
 from ccenv.smt.solver.algebra import Formula, Term, choose, larger
 from ccenv.smt.solver.solvers import Answer, solve
 from ccenv.smt.solver.store import query_hash

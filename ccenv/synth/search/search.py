@@ -81,7 +81,7 @@ class Simulator:
         out = np.zeros(len(self.alive), dtype=np.int8)
         replay(trace, self.goal(trace), self.space.template.rates, self.rows[self.alive], self.conditions, self.rates, out)
         broken = (out != SURVIVES) & (out != ILLEGAL)
-        dropped = self.alive[broken]
+        dropped: np.ndarray = self.alive[broken]
         self.alive = self.alive[~broken]
         return dropped
 
@@ -120,4 +120,5 @@ class Simulator:
         goals = np.array([self.goal(traces[i]) for i in first], dtype=GOAL)[which]
         out = np.zeros((len(traces), len(sample)), dtype=np.int8)
         score(traces, goals, self.space.template.rates, self.rows[sample], self.conditions, self.rates, out)
-        return (out != SURVIVES) & (out != ILLEGAL)
+        broken: np.ndarray = (out != SURVIVES) & (out != ILLEGAL)
+        return broken

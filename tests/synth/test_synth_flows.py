@@ -1,4 +1,4 @@
-"""Queries about two flows: the search against one-by-one decisions, move replay in exact numbers, resume, and retried limits."""
+"""Queries about several flows: the search against one-by-one decisions, exact move replay, resume, and retried limits."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.programs import Program, parse_program
 from ccenv.smt.network.setting import Setting
-from ccenv.smt.replay.exact import ReplayError
-from ccenv.smt.two_flow.program import PairGoals, broken_question, pair_questions
-from ccenv.synth.pair import run as pair_module
-from ccenv.synth.pair.replay import replay_pair
-from ccenv.synth.pair.run import NEVER_REPEATS, PairDecision, PairTask, decide_pair, pair_task
+from ccenv.smt.replay.exact import replay
+from ccenv.smt.replay.run import ReplayError
+from ccenv.synth.flows import waves
+from ccenv.synth.flows.claims import NEVER_REPEATS
+from ccenv.synth.flows.moves import BOUNDS, broken_query, replay_moves
+from ccenv.synth.prove import Decision, Task, claims, decide, values_of
+from ccenv.synth.query.objectives import Amount, Objectives
 from ccenv.synth.query.query import load_query
 from ccenv.synth.result import result
-from ccenv.synth.run import Run, solve_query, start
+from ccenv.synth.run import solve_query, start
+from ccenv.synth.state import Run
 
 SETTING = Setting("ccac", "infinite", 6)
-GOALS = PairGoals(Fraction(1, 2), Fraction(2), Fraction(10))
+GOALS = Objectives(Fraction(1, 2), Amount(Fraction(10)), fairness=Fraction(2))
 
 
 def _program(then: dict, otherwise: dict) -> Program:
@@ -30,8 +33,8 @@ def _program(then: dict, otherwise: dict) -> Program:
     return parse_program({"format": "ccenv-program", "version": 1, "name": "p", "rule": rule})
 
 
-def _ask(then: dict, otherwise: dict) -> PairDecision:
-    return decide_pair(PairTask(SETTING, GOALS, _program(then, otherwise), 60))
+def _task(then: dict, otherwise: dict, flows: int = 2) -> Task:
+    return Task(SETTING, GOALS, _program(then, otherwise), 60, flows=flows)
 
 
 @pytest.mark.parametrize(
@@ -45,21 +48,34 @@ def _ask(then: dict, otherwise: dict) -> PairDecision:
 )
 def test_what_is_fair(then: dict, otherwise: dict, claim: str) -> None:
     """Additive increase with halving on delay shares the link; rates in proportion to what was once delivered do not."""
-    said = _ask(then, otherwise)
+    said = decide(_task(then, otherwise))
     assert said.status == ("refuted" if claim else "proved")
     assert said.claim == claim
 
 
 def test_replay_reproduces_a_counterexample_and_exact_numbers_refuse_another_program() -> None:
-    qdel, halved = _program({"C_L": "1/2"}, {"C_L": 2}), _program({"C_L": "1/2"}, {"C_L": 1})
-    moves = decide_pair(PairTask(SETTING, GOALS, qdel, 60)).values
+    qdel, halved = claims(_task({"C_L": "1/2"}, {"C_L": 2})), claims(_task({"C_L": "1/2"}, {"C_L": 1}))
+    moves = decide(_task({"C_L": "1/2"}, {"C_L": 2})).view
     assert moves is not None
-    again = replay_pair(SETTING, moves, qdel, 2)
+    again = replay_moves(moves, qdel[0])
     assert again is not None
-    assert all(again[name] == moves[name] for name in again if name[0] in "GESc" and name in moves)
-    assert broken_question(pair_questions(qdel, SETTING, GOALS), again) == "fairness"
-    with pytest.raises(ReplayError, match="decides"):
-        broken_question(pair_questions(halved, SETTING, GOALS), again)
+    assert again.G == moves.G
+    for played, told in zip(again.flows, moves.flows, strict=True):
+        assert (played.E, played.S, played.rate, played.C_L) == (told.E, told.S, told.rate, told.C_L)
+    assert broken_query(moves, qdel) == "fairness"
+    with pytest.raises(ReplayError, match="first in, first out"):
+        replay(SETTING, values_of(again), BOUNDS, 1, halved[0].sender.decider(), 2)
+
+
+def test_three_flows_of_a_program_that_shares_the_link() -> None:
+    """Together three flows start with more than two, so more bytes may be in flight; what repeats is as fair."""
+    three = _task({"rate": "1/2"}, {"rate": 1, "MSS/Rm": 1}, flows=3)
+    said = decide(three)
+    assert [query["name"] for query in said.queries] == ["utilisation", "fairness"]
+    assert (said.status, said.claim) == ("refuted", "inflight")
+    assert said.view is not None
+    assert len(said.view.flows) == 3
+    assert broken_query(said.view, claims(three)) == "inflight"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +89,7 @@ def test_what_replay_drops_the_solver_refutes_too(quick: Run) -> None:
     dropped = [n for line in quick.journal.of_kind("pairs") for item in line["decisions"] for n in item["dropped"]]
     assert len(dropped) > 10
     for number in dropped[::9]:
-        assert decide_pair(pair_task(quick, number)).status == "refuted"
+        assert decide(quick.task(number)).status == "refuted"
 
 
 def test_a_resumed_run_has_the_same_answer(quick: Run, tmp_path: Path) -> None:
@@ -93,14 +109,14 @@ def test_a_resumed_run_has_the_same_answer(quick: Run, tmp_path: Path) -> None:
 def test_undecided_classes_are_asked_again_with_a_larger_limit(
     quick: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gives_up(task: PairTask) -> PairDecision:
-        return PairDecision("unknown", 1, task.seconds, reason="timeout")
+    def gives_up(task: Task) -> Decision:
+        return Decision("unknown", 1, task.seconds, reason="timeout")
 
     def limited(call_s: float):  # type: ignore[no-untyped-def]
         query = load_query("quick_two_flows")
         return query.model_copy(update={"limits": query.limits.model_copy(update={"call_s": call_s})})
 
-    monkeypatch.setattr(pair_module, "decide_pair", gives_up)
+    monkeypatch.setattr(waves, "decide", gives_up)
     run = start(limited(1.0), tmp_path)
     solve_query(run)
     assert len(run.unknown) == len(run.simulator.rows)
@@ -112,7 +128,7 @@ def test_undecided_classes_are_asked_again_with_a_larger_limit(
 
 @pytest.mark.slow
 def test_the_search_equals_decisions_one_by_one(quick: Run) -> None:
-    proved = {number for number in range(len(quick.simulator.rows)) if decide_pair(pair_task(quick, number)).status == "proved"}
+    proved = {number for number in range(len(quick.simulator.rows)) if decide(quick.task(number)).status == "proved"}
     assert proved == set(quick.proved)
 
 
@@ -152,7 +168,7 @@ def test_bad_queries_end_with_one_line(
     old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (Path(pair_module.__file__).parents[2] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
+    text = (Path(waves.__file__).parents[2] / "configs" / "synth" / "quick_two_flows.yaml").read_text()
     assert old in text
     (tmp_path / "mine.yaml").write_text(text.replace(old, new))
     assert main(["synth", "mine.yaml"]) == 2

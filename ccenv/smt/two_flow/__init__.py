@@ -1,1 +1,0 @@
-"""Two flows on one link."""

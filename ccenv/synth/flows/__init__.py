@@ -1,0 +1,1 @@
+"""Queries about several flows of one program."""
