@@ -2,73 +2,43 @@
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ccenv.comparison.table import Row, Setting
 from ccenv.errors import InputError
-from ccenv.files import write_atomic
 from ccenv.network.path import MBPS_IN_BPS
+from ccenv.network.plots import SUFFIXES
+from ccenv.simulation import Result
 from ccenv.simulation.picture import thin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ccenv.comparison.run import Comparison
-
-# File ending -> what makes equal runs equal files.
-SUFFIXES: dict[str, dict[str, Any]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None},
-    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-}
+ALLOWED = (*SUFFIXES, ".pdf")
 
 
 def require_picture(path: str | os.PathLike[str]) -> FilePath:
-    """Return the file of a picture. Raises InputError unless it ends in one of SUFFIXES."""
+    """Return the file of a picture. Raises InputError unless it ends in ``.png``, ``.svg`` or ``.pdf``."""
     target = FilePath(path)
-    if target.suffix not in SUFFIXES:
-        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(SUFFIXES)}")
+    if target.suffix not in ALLOWED:
+        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(ALLOWED)}")
     return target
 
 
-def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Draw a comparison into a file; equal runs make equal files.
-
-    Raises:
-        InputError: unless the file ends in one of SUFFIXES.
-    """
-    target = require_picture(path)
-    with _figure(comparison) as figure:
-        out = io.BytesIO()
-        figure.savefig(out, format=target.suffix[1:], dpi=150, metadata=SUFFIXES[target.suffix])
-    write_atomic(target, out.getvalue())
-
-
-def svg_of(comparison: Comparison) -> str:
-    """Return the picture as an SVG element for a page."""
-    with _figure(comparison) as figure:
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata=SUFFIXES[".svg"])
-    text = out.getvalue()
-    return text[text.index("<svg") :]
-
-
-@contextmanager
-def _figure(comparison: Comparison) -> Iterator[Figure]:
+def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]) -> Figure:
+    """Draw the runs of all senders."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    setting = comparison.setting
-    with rc_context({"svg.hashsalt": "ccenv", "font.size": 8, "pdf.fonttype": 42}):
+    with rc_context({"font.size": 8, "pdf.fonttype": 42}):
         figure = Figure(figsize=(7, 5.5), layout="constrained")
         rate, queue, lost = figure.subplots(3, 1, sharex=True)
-        for row, result in zip(comparison.rows, comparison.results, strict=True):
+        for row, result in zip(rows, results, strict=True):
             if result is None:
                 continue
             own = slice(0, setting.flows)
@@ -86,7 +56,7 @@ def _figure(comparison: Comparison) -> Iterator[Figure]:
             axis.grid(alpha=0.3)
         lost.set_xlim(0, setting.duration_s if np.isfinite(setting.duration_s) else None)
         lost.set_xlabel("time (s)")
-        if any(result is not None for result in comparison.results):
-            rate.legend(loc="lower right", fontsize="small", ncols=min(4, len(comparison.rows)))
+        if any(result is not None for result in results):
+            rate.legend(loc="lower right", fontsize="small", ncols=min(4, len(rows)))
         figure.suptitle(str(setting))
-        yield figure
+    return figure

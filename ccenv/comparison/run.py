@@ -12,99 +12,20 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.files import load_sender
+from ccenv.comparison.picture import draw, require_picture
+from ccenv.comparison.table import COLUMNS, Row, Setting
 from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.files import write_atomic
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
+from ccenv.network.plots import picture
 from ccenv.simulation import Result, simulate
 from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, buffer_units, positive
 from ccenv.workers import Workers
 
-WARMUP_SHARE = 0.25  # of the run, left out of the averages
+DPI = 150
 LEGAL = "legal"
 ATTACK_FLOW_STEPS = 4_000_000
 MOST_FLOWS = 64
-# Columns of the table: key, heading.
-COLUMNS = (
-    ("throughput_mbps", "throughput (Mbit/s)"),
-    ("utilisation", "utilisation"),
-    ("rtt_ms", "mean RTT (ms)"),
-    ("queue_p95_ms", "queue, 95 % (ms)"),
-    ("loss", "loss"),
-    ("jain", "Jain"),
-    ("share", "share of fair"),
-    ("worst_utilisation", "worst case"),
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The network on which senders are compared.
-
-    Attributes:
-        rate_Bps: of the link.
-        rtt_s: propagation RTT of all flows.
-        buffer_bytes: of the link, drop-tail; infinite: nothing is dropped.
-        flows: of the sender that is measured.
-        against: one more flow of this sender; empty: none.
-        loss_rate: share of packets lost at random.
-        duration_s: length of a run; its first quarter is left out of the averages.
-        seed: of all random numbers.
-    """
-
-    rate_Bps: float
-    rtt_s: float
-    buffer_bytes: float
-    flows: int = 1
-    against: str = ""
-    loss_rate: float = 0.0
-    duration_s: float = 30.0
-    seed: int = 0
-
-    def scenario(self, spec: str) -> dict[str, Any]:
-        """Return the scenario (``ccenv.simulation.read_scenario``) in which a sender runs."""
-        flow = {"rtt_s": self.rtt_s, "loss_rate": self.loss_rate}
-        flows = [{**flow, "sender": spec} for _ in range(self.flows)]
-        flows += [{**flow, "sender": self.against}] if self.against else []
-        link = {"rate_Bps": self.rate_Bps, "buffer_bytes": self.buffer_bytes}
-        run = {"duration_s": self.duration_s, "warmup_s": WARMUP_SHARE * self.duration_s, "seed": self.seed}
-        return {"name": spec, "links": [link], "flows": flows, **run}
-
-    def __str__(self) -> str:
-        """Describe the network in one line."""
-        bdp = self.buffer_bytes / (self.rate_Bps * self.rtt_s)
-        parts = [f"{self.rate_Bps / MBPS_IN_BPS:g} Mbit/s", f"{1e3 * self.rtt_s:g} ms", f"buffer {bdp:.3g} BDP"]
-        parts += [f"{self.flows} flows each"] if self.flows > 1 else []
-        parts += [f"against {self.against}"] if self.against else []
-        parts += [f"{100 * self.loss_rate:g} % loss"] if self.loss_rate else []
-        return ", ".join([*parts, f"{self.duration_s:g} s"])
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one sender did.
-
-    Attributes:
-        sender: its name.
-        throughput_mbps: of all its flows together.
-        utilisation: of the link, by all flows.
-        rtt_ms: mean over its ACKs.
-        queue_p95_ms: 95th percentile over time of the time that a new packet waits.
-        loss: share of its packets that were lost.
-        jain: Jain's index of its flows; None for one flow.
-        share: its throughput per flow over the fair share of a flow; None without ``against``.
-        worst_utilisation: the lowest that an attack on the legal networks of CCAC found; None: not asked for.
-        error: why it could not be run; the other fields are None then.
-    """
-
-    sender: str
-    throughput_mbps: float | None = None
-    utilisation: float | None = None
-    rtt_ms: float | None = None
-    queue_p95_ms: float | None = None
-    loss: float | None = None
-    jain: float | None = None
-    share: float | None = None
-    worst_utilisation: float | None = None
-    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,14 +66,12 @@ class Comparison:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, queue and loss of all senders over time into a .png, .svg or .pdf file."""
-        from ccenv.comparison.picture import plot_comparison
-
-        plot_comparison(self, path)
+        target = require_picture(path)
+        write_atomic(target, picture(draw(self.setting, self.rows, self.results), target.suffix, DPI))
 
     def _repr_html_(self) -> str:
         """Show the table and the picture in a notebook."""
-        from ccenv.comparison.picture import svg_of
-
+        drawn = picture(draw(self.setting, self.rows, self.results), ".svg").decode()
         head = "".join(f"<th>{html.escape(title)}</th>" for _, title in self.columns)
         body = "".join(
             f"<tr><th>{html.escape(row.sender)}</th>"
@@ -161,7 +80,7 @@ class Comparison:
             for row in self.rows
         )
         table = f"<table><caption>{html.escape(str(self.setting))}</caption><tr><th></th>{head}</tr>{body}</table>"
-        return f"<div>{table}{svg_of(self)}</div>"
+        return f"<div>{table}{drawn[drawn.index('<svg') :]}</div>"
 
 
 def compare(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DPI = 100
 SUFFIXES = (".png", ".svg")
+_STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate", "Producer", "Creator")}  # what would differ
 _KILO, _MEGA = 1e3, 1e6
 _MAX_RATE_SHOWN = 3.0  # in units of the largest link rate: beliefs start at infinity
 
@@ -42,11 +43,11 @@ def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
-    """Return a figure as the bytes of a ``.png`` or ``.svg``; equal figures make equal bytes."""
+    """Return a figure as the bytes of a ``.png``, ``.svg`` or ``.pdf``; equal figures make equal bytes."""
     from matplotlib import rc_context
 
     out = io.BytesIO()
-    metadata: dict[str, Any] = {"Date": None} if suffix == ".svg" else {"Software": None}
+    metadata: dict[str, Any] = dict.fromkeys(_STAMPS[suffix])
     with rc_context({"svg.hashsalt": "ccenv"}):
         figure.savefig(out, format=suffix.removeprefix("."), dpi=dpi, metadata=metadata)
     return out.getvalue()

@@ -27,6 +27,9 @@ OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "
         ("48Mbit/s", MBPS, 48.0),
         ("1.5Gbit/s", MBPS, 1500.0),
         ("250kbit/s", MBPS, 0.25),
+        ("48 mbps", MBPS, 48.0),
+        ("10S", SECONDS, 10.0),
+        ("20Msteps", STEPS, 20_000_000),
         ("4000000steps", STEPS, 4_000_000),
         (20_000_000, STEPS, 20_000_000),
     ],
@@ -40,8 +43,8 @@ def test_quantities(given: str | float, units: Any, value: float) -> None:
 @pytest.mark.parametrize(
     ("given", "units"),
     [
-        *[(text, SECONDS) for text in ("", "s", "-1", "nan", "inf", "1e999", "10 parsecs", "10S", "1 2", "10s s", "0x10")],
-        *[(text, MBPS) for text in ("48s", "48MBit/s", "48 mbps")],
+        *[(text, SECONDS) for text in ("", "s", "-1", "nan", "inf", "1e999", "10 parsecs", "1 2", "10s s", "0x10")],
+        *[(text, MBPS) for text in ("48s", "48MB/s", "48 mps")],
         *[(text, STEPS) for text in ("60s", "0.5", "1.5steps")],
     ],
 )
@@ -83,11 +86,17 @@ def test_one_name_for_one_thing(group: str) -> None:
         ("ode equilibrium bbr1 --rate-mbps 2", "No such option: --rate-mbps. Did you mean '--rate'?"),
         ("attack vegas --link-rate-mbps 2", "No such option: --link-rate-mbps. Did you mean '--rate'?"),
         ("sim reno_delack4 --workers 2", "No such option: --workers"),
-        ("attack vegas --budget 60s", "--budget is '60s'; allowed: a whole number of at least 0 with a unit of steps;"),
-        ("sim reno_delack4 --duration 2x", "--duration is '2x'; allowed: a number of at least 0 with a unit of ms, s, min, h;"),
+        (
+            "attack vegas --budget 60s",
+            "--budget is '60s'; allowed: a whole number of at least 0 with a unit of steps, ksteps, Msteps;",
+        ),
+        (
+            "sim reno_delack4 --duration 2x",
+            "--duration is '2x'; allowed: a number of at least 0 with a unit of us, ms, s, min, h;",
+        ),
         (
             "ode equilibrium bbr1 --rate 5s",
-            "--rate is '5s'; allowed: a number of at least 0 with a unit of kbit/s, Mbit/s,",
+            "--rate is '5s'; allowed: a number of at least 0 with a unit of bit/s, kbit/s, Mbit/s,",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from ccenv.errors import InputError
 from ccenv.network.path import make_path
 from ccenv.network.sender import MlpSender
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
-from ccenv.training.scenes import ATTACKED, IN_RANGE, TRAINED, seen
+from ccenv.training.records.scenes import ATTACKED, IN_RANGE, TRAINED, seen
 
 QUICK = ["--adversary", "corners", "--warmup-rtts", "4", "--window-rtts", "4", "--steps-per-rtt", "2", "--budget", "10000"]
 

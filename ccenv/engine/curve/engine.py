@@ -270,8 +270,7 @@ class CurveEngine:
             if len(target) % self.n_envs == 0:  # else no environment uses it
                 per_env = len(target) // self.n_envs
                 target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
-        rows = [int(env) * self.n_flows + flow for env in which for flow in range(self.n_flows)]
-        copy_python_flows(self._states, self._senders.bridges, rows)
+        copy_python_flows(self._states, self._senders.bridges, (b * self.n_flows + i for b in which for i in range(self.n_flows)))
         if self.recording:
             flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
             self._recorder.make_room(flow_log.shape[1] - 1)
@@ -361,9 +360,17 @@ class CurveEngine:
     @property
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
-        arrays = [self._env, self._flow, self._ring, self._env_ring, self._states, self._adversary_states, self._views]
-        arrays += [self._acks, self._losses, self._ticks, self._inputs, self._observations]
-        arrays += [self._flow_moves, self._observation_out]
+        arrays = [
+            self._env,
+            self._flow,
+            self._ring,
+            self._env_ring,
+            self._states,
+            self._adversary_states,
+            self._views,
+            self._acks,
+        ]
+        arrays += [self._losses, self._ticks, self._inputs, self._observations, self._flow_moves, self._observation_out]
         return sum(a.nbytes for a in arrays) / self.n_envs
 
     def trace(self, env: int = 0) -> Trace:

@@ -10,7 +10,7 @@ from ccenv.attack.paths import REPORT, scene_set
 from ccenv.envs.reward import RewardWeights
 from ccenv.page_tables import Place, markdown
 from ccenv.training.records.record import ATTACK_SCENES, by_config, read_data
-from ccenv.training.scenes import ATTACKED
+from ccenv.training.records.scenes import ATTACKED
 
 PLACE = Place("<!-- table of the record: ccenv.training.records.page.write_table -->")
 SEEN_MARK = {ATTACKED: "†"}
