@@ -52,6 +52,7 @@ GROUPS: tuple[Group, ...] = (
     Group("verify", "ccenv.cli.verify", "Prove a property of a sender on a network model, or find a trace that breaks it."),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
+    Group("export", "ccenv.cli.export", "Write a belief program as C for the congestion controls of a kernel."),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
     Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
