@@ -26,6 +26,7 @@ MAX_RTT_S = 1000.0
 LOSS_LAG_STEPS = 2  # a loss is found by packets sent after it: C_U looks at windows that end so much earlier, too
 MAX_STEPS = 64  # taken at an ACK
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+_NOT_IN_COMMENTS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")  # ends, beginnings and trigraphs
 
 # C of each numeric input: rates in packets per step, amounts in packets, times in 1/STEPS_PER_RTT us.
 _INPUTS = {
@@ -187,7 +188,7 @@ def _head(program: Program, name: str, constants: Constants) -> str:
         *pseudo_code(program).splitlines()[1:],
     ]
     text = "\n".join(f" * {line}".rstrip() for line in lines)
-    text = text.replace("*/", "* /").replace("/*", "/ *").encode("ascii", "backslashreplace").decode("ascii")
+    text = _NOT_IN_COMMENTS.sub(r"\g<0> ", text).encode("ascii", "backslashreplace").decode("ascii")
     return f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n{text}\n */\n"
 
 

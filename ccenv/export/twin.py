@@ -222,7 +222,7 @@ class Twin:
         late = self._sampled and x > self._sent_step
         self.step = n
         self.served[n] = before
-        self._idle = self._idle + 1 if self._sampled and not late else 0
+        self._idle = self._idle + 1 if self._sampled and not late and x > self.first else 0
         self._narrow_lambda(n, x)
         bound = 0
         for t in range(max(self.since, n - self.constants.window_steps), n):

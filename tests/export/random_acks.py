@@ -29,7 +29,7 @@ def _expression(rng: np.random.Generator, unit: str) -> Expression:
     return Expression(tuple((str(n), Fraction(int(rng.choice([-1, 1]) * rng.integers(1, 60)), 20)) for n in chosen))
 
 
-def random_acks(seed: int, count: int = 400) -> np.ndarray:
+def random_acks(seed: int, count: int = 150) -> np.ndarray:
     rng = np.random.default_rng(seed)
     rtt_us = int(10 ** rng.uniform(0, 5.5))
     gap_us = max(1.0, rtt_us * 10 ** rng.uniform(-2.5, 0.3))

@@ -117,7 +117,20 @@ def test_the_text_is_the_same_in_every_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["*/ int x; /*", "end with \\", "??/", "// */", "\u00e9 \u4e2d", "/* /* */ */", "*//*/", "**//", '"; #error "']
+    "source",
+    [
+        "*/ int x; /*",
+        "end with \\",
+        "??/",
+        "???/",
+        "end with ?\\",
+        "// */",
+        "\u00e9 \u4e2d",
+        "/* /* */ */",
+        "*//*/",
+        "**//",
+        '"; #error "',
+    ],
 )
 def test_no_source_leaves_its_comment(source: str) -> None:
     """The text of a foreign program must not become code; the host compiler would refuse each of these if it did."""

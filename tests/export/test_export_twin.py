@@ -65,12 +65,10 @@ def test_c_equals_twin_on_recorded_acks(name: str) -> None:
 
 
 @settings(max_examples=12)
-@given(
-    program=st.integers(0, 10**6), histories=st.lists(st.integers(0, 10**6), min_size=12, max_size=12), setting=st.integers(0, 3)
-)
-def test_c_equals_twin_on_random_acks(program: int, histories: list[int], setting: int) -> None:
+@given(program=st.integers(0, 10**6), history=st.integers(0, 10**6), setting=st.integers(0, 3))
+def test_c_equals_twin_on_random_acks(program: int, history: int, setting: int) -> None:
     options = ({}, {"jitter_s": 0.013}, {"rtt_s": 0.02}, {"rtt_s": 0.05, "jitter_s": 0.1})[setting]
-    for seed in histories:
+    for seed in range(history, history + 4):
         assert_equal(random_program(program), random_acks(seed), **options)
 
 
@@ -157,7 +155,7 @@ def test_bounds_are_those_of_the_reference(sender: str, rate_Bps: float, buffer_
     twin.run(acks)
     ours, theirs = (np.array([pair[side] for pair in twin.pairs]) for side in (0, 1))
     assert len(ours) > 300
-    assert np.isfinite(ours[:, 1]).mean() > 0.3
+    assert len(np.unique(ours[:, 1:], axis=0)) > 10
     np.testing.assert_allclose(ours[:, :2], theirs[:, :2], rtol=0, atol=3e-7)
     assert (ours[:, 2] <= theirs[:, 2] + 3e-7).all()
     window_steps = twin.constants.probe_steps + twin.jitter
