@@ -37,6 +37,7 @@ void host_run(const struct host_ack *acks, u64 count, struct host_state *states)
 	unsigned long long ctx[2] = {(unsigned long long)&tp, (unsigned long long)&sample};
 
 	tp.snd_cwnd_clamp = ~0U;
+	tp.inet_conn.icsk_inet.sk.sk_max_pacing_rate = ~0UL;
 	host_flow = (struct flow){0};
 	for (u64 i = 0; i < count; i++) {
 		tp.tcp_mstamp = acks[i].now_us;
