@@ -61,6 +61,7 @@ def all_checks() -> Iterator[Check]:
     yield from _packages()
     yield _kernel_cache()
     yield _solver()
+    yield _bpf_compiler()
 
 
 def _python() -> Check:
@@ -138,3 +139,13 @@ def _solver() -> Check:
     answer = str(solver.check())
     found = f"{z3.get_version_string()}: 0 < x and 2x < 0 is {answer}"
     return Check("solver z3", OK, found) if answer == "unsat" else Check("solver z3", BROKEN, found, "reinstall z3-solver")
+
+
+def _bpf_compiler() -> Check:
+    """Look for what ``ccenv export -o NAME.o`` compiles with."""
+    from ccenv.export.compile import ADVICE, find_compiler
+
+    compiler = find_compiler()
+    if compiler is None:
+        return Check("BPF compiler", MISSING, "-", f"{ADVICE}; only compiled exports need it")
+    return Check("BPF compiler", OK, f"clang {compiler.version}")

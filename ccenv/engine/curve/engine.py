@@ -18,7 +18,6 @@ from ccenv.engine.compiled.beliefs import (
 )
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
-from ccenv.engine.compiled.python_calls import copy_python_flows
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.curve.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
 from ccenv.engine.curve.history import least_ring, needed_ring
@@ -250,7 +249,7 @@ class CurveEngine:
     def snapshot(self) -> Snapshot:
         """Return a copy of the complete state, to go back to with ``restore``."""
         arrays = {name: getattr(self, name).copy() for name in _STATE}
-        copy_python_flows(arrays["_states"], self._senders.bridges, range(len(arrays["_states"])))
+        self._senders.copy_python_flows(arrays["_states"], range(self.n_envs))
         if self.recording:
             arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
         return Snapshot(arrays)
@@ -270,7 +269,7 @@ class CurveEngine:
             if len(target) % self.n_envs == 0:  # else no environment uses it
                 per_env = len(target) // self.n_envs
                 target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
-        copy_python_flows(self._states, self._senders.bridges, (b * self.n_flows + i for b in which for i in range(self.n_flows)))
+        self._senders.copy_python_flows(self._states, which)
         if self.recording:
             flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
             self._recorder.make_room(flow_log.shape[1] - 1)
@@ -360,18 +359,8 @@ class CurveEngine:
     @property
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
-        arrays = [
-            self._env,
-            self._flow,
-            self._ring,
-            self._env_ring,
-            self._states,
-            self._adversary_states,
-            self._views,
-            self._acks,
-        ]
-        arrays += [self._losses, self._ticks, self._inputs, self._observations, self._flow_moves, self._observation_out]
-        return sum(a.nbytes for a in arrays) / self.n_envs
+        names = (*_STATE, "_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
+        return sum(getattr(self, name).nbytes for name in names) / self.n_envs
 
     def trace(self, env: int = 0) -> Trace:
         """Return what environment env has done since its reset. Needs ``record=True``."""

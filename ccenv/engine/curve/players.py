@@ -12,6 +12,7 @@ from ccenv.engine.compiled.mlp import MAX_WIDTH, pack_mlps
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
 from ccenv.engine.compiled.program import compile_program, stack_programs
+from ccenv.engine.compiled.python_calls import copy_python_flows
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.errors import InputError, did_you_mean
@@ -99,6 +100,11 @@ class SenderTable:
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
         self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
+
+    def copy_python_flows(self, states: np.ndarray, envs: Iterable[int]) -> None:
+        """Give the flows in plain Python of some environments objects of their own (``python_calls``)."""
+        n_flows = self.kind.shape[1]
+        copy_python_flows(states, self.bridges, (env * n_flows + flow for env in envs for flow in range(n_flows)))
 
 
 def stack_senders(senders: Sequence[ProgramSender]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,66 @@
+"""``ccenv export``: a belief program as C for the kernel's congestion controls."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccenv.cli.output import JsonOption, print_json, print_text
+
+if TYPE_CHECKING:
+    from ccenv.programs import Program
+
+TARGETS = ("bpf",)
+
+
+def command(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="C (.c), or a compiled object (.o; needs clang).")
+    ],
+    target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",
+    name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
+    rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
+    jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
+    json: JsonOption = False,
+) -> None:
+    """Write a belief program as one C file for a BPF congestion control of Linux. Needs no root and no compiler.
+
+    What the file promises, how to compile and load it: docs/live.md.
+
+    Example: ccenv export cc_probe_drain --target bpf -o cc_probe_drain.bpf.c
+    """
+    from ccenv.errors import unknown_name
+    from ccenv.export import ExportError, export_bpf
+    from ccenv.export.compile import compile_bpf
+    from ccenv.files import write_atomic
+
+    if target not in TARGETS:
+        raise unknown_name("export target", target, TARGETS)
+    if output.suffix not in {".c", ".o"}:
+        raise ExportError(f"{output}: give a file that ends with .c (C) or .o (compiled)")
+    text = export_bpf(_program_of(program), name=name, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
+    content = text.encode("ascii") if output.suffix == ".c" else compile_bpf(text)
+    write_atomic(output, content)
+    if json:
+        print_json({"file": output, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+    else:
+        print_text(f"wrote {output}")
+
+
+def _program_of(spec: str) -> Program:
+    from ccenv.agents import AGENTS, make_sender
+    from ccenv.export import ExportError
+    from ccenv.network.sender import ProgramSender
+
+    sender = make_sender(spec)
+    if not isinstance(sender, ProgramSender):
+        known = [name for tag in ("synthesized", "distilled") for name in AGENTS.names(tag)]
+        raise ExportError(f"{spec!r} is no belief program; programs: {', '.join(known)}")
+    if sender.start is not None:
+        raise ExportError(f"{spec!r} is two programs, first {sender.start.name}, then {sender.program.name}; export one of them")
+    return sender.program

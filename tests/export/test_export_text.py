@@ -1,0 +1,255 @@
+"""What ``ccenv export`` writes and refuses: text, names, numbers; the compilers of this machine where there are some."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from acks import host_states
+from random_acks import random_acks, random_program
+
+from ccenv.agents.synthesized import shipped_program
+from ccenv.cli import main as cli
+from ccenv.export import ExportError, export_bpf
+from ccenv.export import compile as compiling
+from ccenv.export.bpf import constants_of, whole_terms
+from ccenv.programs import UNIT_OF, Branch, Expression, Leaf, Program, to_json
+from ccenv.version import VERSION
+
+Capture = pytest.CaptureFixture[str]
+
+
+def expression(**terms: str) -> Expression:
+    return Expression(tuple((name.replace("_per_", "/"), Fraction(value)) for name, value in terms.items()))
+
+
+EVERY_INPUT = Program(
+    "every_input",
+    Branch(
+        expression(C_L="-3/2", C_U="1", C_L_lambda="1/4", MSS_per_Rm="2", rate="1", q_U_per_Rm="-1/3"),
+        Branch(
+            expression(qdel_L="1", qdel_U="1/2", Rm="-1"),
+            Leaf(expression(C_U="1/2", C_L="1"), 3),
+            Branch("loss", Leaf(expression(C_L="2", C_U="-1")), Leaf(expression(C_L_lambda="9/10"))),
+        ),
+        Branch("utilised", Branch(expression(q_U="1", MSS="-2"), Leaf(expression(rate="1")), Leaf(expression(C_L="1"))),
+               Leaf(expression(C_L="2", MSS_per_Rm="1"))),
+    ),
+    "a test",
+)  # fmt: skip
+EVERY_INPUT_C = """\
+/* The program: sets for how many Rm its rate holds. */
+static u64 decide(struct flow *f)
+{
+	if (f->C_U == UNBOUNDED || -18LL * (s64)f->C_L + 12LL * (s64)f->C_U + 3LL * (s64)f->C_L_lambda + 24LL * (s64)MIN_RATE + \
+12LL * (s64)f->rate + -4LL * (s64)(f->q_U / STEPS_PER_RTT) > 146LL) {
+		if (2LL * (s64)(f->qdel_L_steps * f->rtt_us) + 1LL * (s64)f->qdel_U + -2LL * (s64)STEPS_PER_RTT * f->rtt_us > 0LL) {
+			f->hold = 3;
+			return f->C_U == UNBOUNDED ? RATE_LIMIT : rate_of(2LL * (s64)f->C_L + 1LL * (s64)f->C_U, 2);
+		} else {
+			if (f->loss) {
+				f->hold = 1;
+				return f->C_U == UNBOUNDED ? MIN_RATE : rate_of(2LL * (s64)f->C_L + -1LL * (s64)f->C_U, 1);
+			} else {
+				f->hold = 1;
+				return rate_of(9LL * (s64)f->C_L_lambda, 10);
+			}
+		}
+	} else {
+		if (f->utilised) {
+			if (1LL * (s64)f->q_U + -2LL * (s64)ONE > 6LL) {
+				f->hold = 1;
+				return rate_of(1LL * (s64)f->rate, 1);
+			} else {
+				f->hold = 1;
+				return rate_of(1LL * (s64)f->C_L, 1);
+			}
+		} else {
+			f->hold = 1;
+			return rate_of(2LL * (s64)f->C_L + 1LL * (s64)MIN_RATE, 1);
+		}
+	}
+}
+"""
+
+
+def test_every_input_has_its_c() -> None:
+    assert {name for rule in EVERY_INPUT.rules() for name, _ in parts_of(rule)} == set(UNIT_OF)
+    assert EVERY_INPUT_C in export_bpf(EVERY_INPUT)
+
+
+def parts_of(rule: Branch | Leaf) -> tuple[tuple[str, Fraction], ...]:
+    part = rule.condition if isinstance(rule, Branch) else rule.rate
+    return part.terms if isinstance(part, Expression) else ()
+
+
+def test_the_head_says_where_the_file_comes_from() -> None:
+    program = shipped_program("cc_probe_drain")
+    head = export_bpf(program, jitter_s=0.01).split("*/")[0]
+    assert head == (
+        "// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n"
+        f" * Congestion control cc_probe_drain: belief program cc_probe_drain, written by ccenv {VERSION}.\n"
+        f" * Program: sha256 {hashlib.sha256(to_json(program).encode()).hexdigest()}\n"
+        " * Source: [CCmatic] Listing 2, G3, CCA3\n"
+        " * Assumed: Rm is the smallest RTT measured; D is 10000 us; a lost packet found a full queue.\n"
+        " *\n * if C_U > 2 C_L - 2 MSS/Rm:\n *     rate = 2 C_L + MSS/Rm\n * else:\n *     rate = C_L - MSS/Rm\n"
+        " * rate = max(rate, MSS/Rm)\n "
+    )
+
+
+def test_the_text_is_the_same_in_every_process(tmp_path: Path) -> None:
+    text = export_bpf(shipped_program("cc_probe_qdel"), name="same", rtt_s=0.04, jitter_s=0.02)
+    code = (
+        "from ccenv.cli.main import main; import sys;"
+        "sys.exit(main(['export', 'cc_probe_qdel', '--name', 'same', '--rtt-ms', '40', '--jitter-ms', '20', '-o', 'same.c']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "wrote same.c\n"
+    assert (tmp_path / "same.c").read_text(encoding="ascii") == text
+    assert not re.search(r"@[A-Z]+@", text)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "*/ int x; /*",
+        "end with \\",
+        "??/",
+        "???/",
+        "end with ?\\",
+        "// */",
+        "\u00e9 \u4e2d",
+        "/* /* */ */",
+        "*//*/",
+        "**//",
+        '"; #error "',
+    ],
+)
+def test_no_source_leaves_its_comment(source: str) -> None:
+    """The text of a foreign program must not become code; the host compiler would refuse each of these if it did."""
+    program = replace(shipped_program("cc_qdel"), source=source)
+    plain = export_bpf(replace(program, source=""))
+    text = export_bpf(program)
+    assert text.isascii()
+    assert text.split("\n */\n", 1)[1] == plain.split("\n */\n", 1)[1]
+    assert text.split("\n */\n", 1)[0].count("*/") == 0
+    assert len(host_states(program, random_acks(1, 50))) == 50
+
+
+WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["learned_robust_d4"],
+            "export: the kernel takes names of at most 15 characters, 'learned_robust_d4' has 17; give --name",
+        ),
+        (["cc_qdel", "--name", "my-cca"], "export: the kernel takes names of letters, digits and _, not 'my-cca'; give --name"),
+        (["cc_qdel", "--name", ""], "export: the kernel takes names of letters, digits and _, not ''; give --name"),
+        (
+            ["wide.json"],
+            "export: wide: coefficients need 31 bits over their common denominator; at most 28 fit 64-bit integers exactly",
+        ),
+        (["copa"], "export: 'copa' is no belief program; programs: cc_qdel, cc_probe_fast, cc_probe_drain,"),
+        (["lambda_proxy:target_s=0.1,inner=cc_qdel"], "export: 'lambda_proxy:target_s=0.1,inner=cc_qdel' is no belief program;"),
+        (
+            ["cc_probe_slow_k"],
+            "export: 'cc_probe_slow_k' is two programs, first cc_qdel, then cc_probe_slow_k1_alpha5; export one",
+        ),
+        (["cc_qdell"], "unknown agent 'cc_qdell'. Did you mean"),
+        (["cc_qdel", "--target", "bfp"], "unknown export target 'bfp'. Did you mean 'bpf'?"),
+        (["cc_qdel", "--jitter-ms", "-1"], "export: a jitter of -0.001 s; it must be from 0 to 10 s"),
+        (["cc_qdel", "--jitter-ms", "nan"], "export: a jitter of nan s; it must be from 0 to 10 s"),
+        (["cc_qdel", "--rtt-ms", "0"], "export: an RTT of 0 s; it must be from 1 us to 1000 s"),
+        (["cc_qdel", "--rtt-ms", "inf"], "export: an RTT of inf s; it must be from 1 us to 1000 s"),
+        (
+            ["cc_qdel", "--rtt-ms", "1", "--jitter-ms", "17"],
+            "export: a jitter of 0.017 s; beside an RTT of 0.001 s it must be at most 0.016 s",
+        ),
+    ],
+)
+def test_refusals_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wide.json").write_text(to_json(Program("wide", Leaf(WIDE))), encoding="utf-8")
+    code = cli.main(["export", *arguments, "-o", "out.c"])
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert captured.err.startswith(f"ccenv: error: {message}")
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "out.c").exists()
+
+
+def test_a_file_of_another_kind_is_refused(capsys: Capture) -> None:
+    assert cli.main(["export", "cc_qdel", "-o", "out.txt"]) == 2
+    assert capsys.readouterr().err == "ccenv: error: export: out.txt: give a file that ends with .c (C) or .o (compiled)\n"
+
+
+def test_coefficients_that_just_fit_are_exact() -> None:
+    """28 bits are taken with 12 bits after the point; one more is refused."""
+    just = Program("just", Leaf(expression(C_L=str(2**28 - 1))))
+    assert constants_of(just).fraction_bits == 12
+    assert constants_of(shipped_program("cc_qdel")).fraction_bits == 24
+    assert whole_terms(expression(C_L="3/4", C_U="-1/6")) == ((("C_L", 9), ("C_U", -2)), 12)
+    with pytest.raises(ExportError, match="need 29 bits"):
+        export_bpf(Program("over", Leaf(expression(C_L=str(2**28)))))
+
+
+@pytest.mark.parametrize("jitter_s", [0.0, 0.01, 10.0])
+@pytest.mark.parametrize("probe_rtts", [1, 64])
+def test_the_history_holds_what_is_read_back(jitter_s: float, probe_rtts: int) -> None:
+    """An ACK's 64 steps, D, the longest window, and what is in flight; BPF storage of a socket has less than 64 KB."""
+    c = constants_of(replace(shipped_program("cc_qdel"), probe_window_rtts=probe_rtts), jitter_s=jitter_s)
+    assert c.ring & (c.ring - 1) == 0
+    assert c.ring >= 2 * 64 + 16 + (128 if jitter_s else 1) + max(82, c.probe_steps)
+    assert 16 * c.ring + 600 < 65_000
+
+
+needs_clang = pytest.mark.skipif(compiling.find_compiler() is None, reason=f"no compiler for BPF: {compiling.ADVICE}")
+
+
+@needs_clang
+@pytest.mark.parametrize("seed", [1, 5])
+def test_clang_compiles_for_bpf(seed: int, tmp_path: Path) -> None:
+    target = tmp_path / "random.bpf.o"
+    (tmp_path / "random.json").write_text(to_json(random_program(seed)), encoding="utf-8")
+    assert cli.main(["export", str(tmp_path / "random.json"), "-o", str(target)]) == 0
+    content = target.read_bytes()
+    assert content[:4] == b"\x7fELF"
+    assert int.from_bytes(content[18:20], "little") == 247  # EM_BPF
+    assert b".struct_ops" in content
+    assert b"struct_ops/cong_control" in content
+
+
+def test_without_a_compiler_an_object_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(["export", "cc_qdel", "-o", str(tmp_path / "a.o")]) == 2
+    assert "an object needs a compiler for BPF; apt install clang (version 12 or newer), or write C" in capsys.readouterr().err
+    assert cli.main(["export", "cc_qdel", "-o", str(tmp_path / "a.c")]) == 0
+
+
+@pytest.mark.parametrize(("version", "targets"), [("11.0.1", "bpf  - BPF"), ("14.0.6", "x86-64 - X86")])
+def test_a_compiler_that_cannot_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, targets: str) -> None:
+    clang = tmp_path / "clang"
+    clang.write_text(f"#!/bin/sh\necho 'clang version {version}'\necho '{targets}'\n", encoding="ascii")
+    clang.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compiling.find_compiler() is None
+
+
+def test_the_answer_is_strict_json(capsys: Capture, tmp_path: Path) -> None:
+    target = tmp_path / "a.c"
+    assert cli.main(["export", "cc_qdel", "-o", str(target), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["file"], told["target"], told["bytes"]) == (str(target), "bpf", target.stat().st_size)
