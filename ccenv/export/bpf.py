@@ -100,7 +100,7 @@ def export_bpf(program: Program, *, name: str | None = None, rtt_s: float | None
     """
     constants = constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
     name = kernel_name(program.name if name is None else name)
-    template = resources.files("ccenv.export").joinpath("belief.bpf.c.in").read_text(encoding="utf-8")
+    template = resources.files("ccenv").joinpath("export", "belief.bpf.c.in").read_text(encoding="utf-8")
     filled = template.replace("@CONSTANTS@", _constants_text(constants, name)).replace("@PROGRAM@", _program_text(program))
     return _head(program, name, constants) + filled
 

@@ -28,13 +28,15 @@ class ScriptedDocument(StrictModel):
         format: always ``ccenv-adversary``.
         version: 1.
         name: of a scripted adversary.
-        parameters: name -> number.
+        parameters: name -> finite number.
     """
 
     format: Literal["ccenv-adversary"]
     version: Literal[1]
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-    parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")], float] = Field(default_factory=dict)
+    parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")], Annotated[float, Field(allow_inf_nan=False)]] = (
+        Field(default_factory=dict)
+    )
 
 
 def read_scripted(content: bytes, where: str) -> str:
