@@ -21,7 +21,7 @@ from ccenv.benchmarks.suite.references import check, interval_of, value_of
 from ccenv.benchmarks.suite.template import expand, substitute
 from ccenv.cli.main import main
 from ccenv.config import validate
-from ccenv.errors import InputError
+from ccenv.errors import CcenvError, InputError
 from ccenv.simulation import simulate
 
 
@@ -296,3 +296,18 @@ def test_errors_in_ray_tasks_are_one_line() -> None:
     broken = [replace(cell, network={**cell.network, "links": []}) for cell in cells()]
     with pytest.raises(InputError, match="links"):
         list(BACKENDS["ray"](broken[:1], 1))
+
+
+def test_a_suite_never_runs_a_python_file(tmp_path: Path) -> None:
+    """A suite may come from somebody else; only the agent that a user names may be a Python file."""
+    file = tmp_path / "mine.py"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nimport ccenv\nclass Mine(ccenv.PythonSender):\n    pass\n")
+    data = small_packets()
+    data["scenarios"][1]["network"]["flows"][1]["sender"] = str(file)
+    with pytest.raises(CcenvError, match="unknown agent"):
+        packet_cells_of(validate(PacketSuite, data, "packets.yaml"), [agent_player("reno")])
+    with pytest.raises(CcenvError, match="unknown agent"):
+        run_suite(packets(agents=[str(file)]), tmp_path / "out")
+    assert not (tmp_path / "ran").exists()
+    chosen = agent_player(str(file), code=True)
+    assert packet_cells_of(packets(), [chosen])[0].run()["agent"] == "mine"
