@@ -334,7 +334,8 @@ class CurveEngine:
     @property
     def queue_bytes(self) -> np.ndarray:
         """Bytes waiting at the bottleneck, shape (B,)."""
-        return np.maximum(0.0, self._env["enqueued_bytes"] - self._env["tokens_bytes"])
+        waiting: np.ndarray = np.maximum(0.0, self._env["enqueued_bytes"] - self._env["tokens_bytes"])
+        return waiting
 
     def observations(self) -> np.ndarray:
         """Return the Sender-v0 observation of every flow: a new (B, N, N_OBSERVATION) float32 array."""
@@ -360,7 +361,7 @@ class CurveEngine:
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
         names = (*_STATE, "_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
-        return sum(getattr(self, name).nbytes for name in names) / self.n_envs
+        return float(sum(getattr(self, name).nbytes for name in names) / self.n_envs)
 
     def trace(self, env: int = 0) -> Trace:
         """Return what environment env has done since its reset. Needs ``record=True``."""

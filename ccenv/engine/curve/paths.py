@@ -166,7 +166,8 @@ class PathArrays:
         """Return the smallest link rate that each environment can see, (B,)."""
         slowest = np.minimum(self.link_rate_Bps, self.link_rate_min_Bps)
         used = np.arange(self.rate_changes.shape[1]) < self.n_rate_changes[:, None]
-        return np.minimum(slowest, np.where(used, self.rate_changes[:, :, 1], np.inf).min(axis=1))
+        lowest: np.ndarray = np.minimum(slowest, np.where(used, self.rate_changes[:, :, 1], np.inf).min(axis=1))
+        return lowest
 
     def put(self, which: np.ndarray, paths: PathArrays, check: Callable[[PathArrays], None]) -> None:
         """Overwrite the rows ``which`` by those of paths, after a check. Raises InputError for another shape."""
