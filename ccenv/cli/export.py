@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ TARGETS = ("bpf",)
 def command(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="C (.c), or a compiled object (.o; needs clang).")
-    ],
+    out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
     target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
@@ -41,15 +40,15 @@ def command(
 
     if target not in TARGETS:
         raise unknown_name("export target", target, TARGETS)
-    if output.suffix not in {".c", ".o"}:
-        raise ExportError(f"{output}: give a file that ends with .c (C) or .o (compiled)")
+    if out.suffix not in {".c", ".o"}:
+        raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
     text = export_bpf(_program_of(program), name=name, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
-    content = text.encode("ascii") if output.suffix == ".c" else compile_bpf(text)
-    write_atomic(output, content)
+    content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
+    write_atomic(out, content)
     if json:
-        print_json({"file": output, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+        print_json({"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
     else:
-        print_text(f"wrote {output}")
+        print_text(f"wrote {out}")
 
 
 def _program_of(spec: str) -> Program:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ccenv.engine.compiled.beliefs import BeliefSettings, ReferenceBeliefs
+from oracles.beliefs import ReferenceBeliefs
+
+from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.export.bpf import LOSS_LAG_STEPS
 from ccenv.export.twin import UNBOUNDED, Twin

@@ -18,10 +18,10 @@ from ccenv.cli.main import main
 from ccenv.errors import InputError
 from ccenv.leaderboard.evaluate.limits import Failed, Limits, Worker, limits_of
 
-SMALL = Limits(cpu_s=1.0, memory_bytes=512 << 20)
+SMALL = Limits(cpu_s=3.0, memory_bytes=512 << 20)
 HOSTILE = [
-    ("burn", "more than 1 s of CPU time for one part: ended"),
-    ("burn in a child", "more than 1 s of CPU time for one part: ended"),
+    ("burn", "more than 3 s of CPU time for one part: ended"),
+    ("burn in a child", "more than 3 s of CPU time for one part: ended"),
     ("memory", "more memory than the cap"),
     ("crash", "the worker ended with signal 11"),
     ("exit", "the worker ended with exit code 7"),
