@@ -20,13 +20,13 @@ Run = dict[str, Any]
 
 
 def table(data: dict[str, Any]) -> str:
-    """Return a record as two tables in Markdown, one row per config: means over its seeds and, of several, lowest and highest.
+    """Return a record as tables in Markdown, one row per config: means over its seeds and, of several, lowest and highest.
 
-    The first has the scores, the second the worst cases. There ``†`` marks a scene that the sender was trained against, and ``*``
-    a report scene that lies in the range of its training paths.
+    The first has the scores, the second the worst cases, the third both of the policies of the zoo. ``†`` marks a scene that the
+    sender was trained against, and ``*`` a report scene that lies in the range of its training paths.
     """
     configs = by_config(data)
-    return f"{_scores(configs)}\n\n{_worst(configs)}"
+    return "\n\n".join([_scores(configs), _worst(configs), *([_zoo(data["zoo"])] if "zoo" in data else [])])
 
 
 def _scores(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
@@ -65,6 +65,16 @@ def _worst(configs: Sequence[tuple[str, Sequence[Run]]]) -> str:
             if cases and not mark and scene_set(scene) == REPORT and cases[0]["seen"] is not None:
                 mark = OTHER_MARK
             row[f"{scene} ({scene_set(scene)})"] = _spread([case["utilisation"] for case in cases]) + mark
+        rows.append(row)
+    return markdown(rows)
+
+
+def _zoo(entries: dict[str, Run]) -> str:
+    rows = []
+    for name, entry in sorted(entries.items()):
+        row = {"shipped policy": f"`{name}`", "score, common world": f"{entry['common']['score']:.3f}"}
+        for scene, case in entry["worst"].items():
+            row[f"{scene} ({case['set']})"] = f"{case['utilisation']:.3f}{SEEN_MARK.get(case['seen'], '')}"
         rows.append(row)
     return markdown(rows)
 

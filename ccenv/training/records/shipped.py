@@ -19,6 +19,7 @@ from ccenv.training.code import code_hash
 from ccenv.training.config import CONFIGS, load_config, load_data, read_config
 from ccenv.training.records import record
 from ccenv.training.records.record import add_entry, check_record, entry_of
+from ccenv.training.records.zoo import record_zoo
 from ccenv.workers import Workers
 
 SEEDS: dict[str, int] = {"ppo_sender": 5, "rllib_duel": 1}
@@ -50,7 +51,7 @@ def train_shipped(
     Args:
         file: the record; entries of configs that are not trained stay.
         folder: of the runs, NAME-SEED each. It is this function's own: outdated runs in it are discarded.
-        names: of the configs; None: all.
+        names: of the configs; None: all, and the policies of the zoo are measured (``records.zoo``).
         overrides: of every config, as with ``--set``.
         jobs: runs at a time, each on one core.
         report: called with the number of finished and of all runs.
@@ -76,6 +77,8 @@ def train_shipped(
             add_entry(file, f"{name}:{seed}", result())
             if report is not None:
                 report(done, len(runs))
+    if names is None:
+        record_zoo(file)
     return len(runs)
 
 
