@@ -38,10 +38,11 @@ def command(
     """
     from ccenv.cli.progress import progress_bar
     from ccenv.comparison import compare
-    from ccenv.comparison.picture import require_picture
+    from ccenv.comparison.picture import ALLOWED
+    from ccenv.network.plots import require_picture
 
     if out is not None:
-        require_picture(out)
+        require_picture(out, ALLOWED)
     with progress_bar("compare") as show:
         found = compare(
             senders,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ccenv.comparison.table import Row, Setting
-from ccenv.errors import InputError
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.plots import SUFFIXES
 from ccenv.simulation import Result
@@ -20,14 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALLOWED = (*SUFFIXES, ".pdf")
-
-
-def require_picture(path: str | os.PathLike[str]) -> FilePath:
-    """Return the file of a picture. Raises InputError unless it ends in ``.png``, ``.svg`` or ``.pdf``."""
-    target = FilePath(path)
-    if target.suffix not in ALLOWED:
-        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(ALLOWED)}")
-    return target
 
 
 def draw(setting: Setting, rows: Sequence[Row], results: Sequence[Result | None]) -> Figure:

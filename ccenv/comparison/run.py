@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.files import load_sender
-from ccenv.comparison.picture import draw, require_picture
+from ccenv.comparison.picture import ALLOWED, draw
 from ccenv.comparison.table import COLUMNS, Row, Setting
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import write_atomic
+from ccenv.metrics.measures import jain
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
-from ccenv.network.plots import picture
+from ccenv.network.plots import picture, require_picture
 from ccenv.simulation import Result, simulate
 from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, buffer_units, positive
 from ccenv.workers import Workers
@@ -66,7 +67,7 @@ class Comparison:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, queue and loss of all senders over time into a .png, .svg or .pdf file."""
-        target = require_picture(path)
+        target = require_picture(path, ALLOWED)
         write_atomic(target, picture(draw(self.setting, self.rows, self.results), target.suffix, DPI))
 
     def _repr_html_(self) -> str:
@@ -178,7 +179,7 @@ def _row(name: str, setting: Setting, result: Result, worst: float | None) -> Ro
         rtt_ms=1e3 * float(np.mean(heard)) if heard else None,
         queue_p95_ms=float(np.percentile(waits_ms, 95)),
         loss=float(np.mean([flow["loss"] for flow in sent])) if sent else None,
-        jain=float(rates.sum() ** 2 / (len(rates) * (rates**2).sum())) if setting.flows > 1 and rates.any() else None,
+        jain=jain(rates) if setting.flows > 1 and rates.any() else None,
         share=float(rates.mean() / fair_mbps) if setting.against else None,
         worst_utilisation=worst,
     )

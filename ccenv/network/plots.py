@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,14 @@ _KILO, _MEGA = 1e3, 1e6
 _MAX_RATE_SHOWN = 3.0  # in units of the largest link rate: beliefs start at infinity
 
 
+def require_picture(path: str | os.PathLike[str], allowed: Sequence[str] = SUFFIXES) -> FilePath:
+    """Return the file of a picture. Raises InputError unless its ending is allowed."""
+    target = FilePath(path)
+    if target.suffix not in allowed:
+        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(allowed)}")
+    return target
+
+
 def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Plot a trace into a file.
 
@@ -36,9 +45,7 @@ def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         InputError: for another ending.
         CcenvError: if the file cannot be written.
     """
-    target = FilePath(path)
-    if target.suffix not in SUFFIXES:
-        raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(SUFFIXES)}")
+    target = require_picture(path)
     write_atomic(target, picture(figure_of(trace), target.suffix))
 
 
