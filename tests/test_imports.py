@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("errors", "version", "foreign", "units", "registry", "interrupts", "files", "document", "provenance", "config", "configs"),
     *("parameters", "page_tables", "cluster", "workers"),
-    *("programs", "network", "metrics"),
+    *("interface", "programs", "network", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "simulation", "export"),
     *("smt", "synth", "attack", "comparison"),

@@ -1,0 +1,214 @@
+"""Signals: what a policy may see of a flow. One table drives the kernels, the spaces, the cards and the docs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from ccenv.errors import unknown_name
+
+PACKET, CURVE = "packet", "curve"
+BOTH = frozenset({PACKET, CURVE})
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A number that a policy may see.
+
+    Attributes:
+        name: as configs and cards write it.
+        unit: after scaling.
+        low: smallest value (clipped).
+        high: largest value (clipped).
+        formula: how it is computed from ``ccenv.interface.measures``.
+        source: paper or text that it comes from; empty: common knowledge.
+        engines: which engines can give it.
+        needs: what a flow must have: ``"beliefs"`` (and so a told Rm), ``"finite"`` (bytes of an application that ends),
+            ``"truth"`` (for critics only), or nothing.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    formula: str
+    source: str = ""
+    engines: frozenset[str] = BOTH
+    needs: str = ""
+
+
+_ONLY_PACKET = frozenset({PACKET})
+_AURORA = "[Aurora] s.4.1"
+_BELIEFS = "[CCmatic] s.5"
+SIGNALS = (
+    # scale-free, from what every transport measures
+    Signal("send_ratio", "1", 0.0, 8.0, "sent / acknowledged bytes", _AURORA),
+    Signal("send_excess", "1", -1.0, 7.0, "sent / acknowledged bytes - 1"),
+    Signal("latency_gradient", "s/s", -2.0, 2.0, "least-squares slope of the RTT samples", _AURORA),
+    Signal("latency_ratio", "1", 1.0, 16.0, "mean RTT / smallest mean RTT of any interval", _AURORA),
+    Signal("rtt_change", "1", -4.0, 4.0, "(mean RTT - that of the interval before) / smallest RTT"),
+    Signal("queue_ratio", "1", 0.0, 16.0, "mean RTT / smallest RTT - 1"),
+    Signal("queue_log2", "log2", 0.0, 8.0, "log2(mean RTT / smallest RTT)"),
+    Signal("own_queue_log2", "log2/4", 0.0, 4.0, "log2(1 + segments in flight * (1 - smallest RTT / mean RTT)) / 4"),
+    Signal("loss_rate", "1", 0.0, 1.0, "lost / (lost + acknowledged bytes)"),
+    Signal("ecn_share", "1", 0.0, 1.0, "marked / acknowledged bytes", "RFC 3168"),
+    Signal("throughput_ratio", "1", 0.0, 1.0, "throughput / largest throughput of any interval", "[Orca] s.4.1"),
+    Signal("sending_log2", "log2", -8.0, 8.0, "log2(bytes sent / bytes acknowledged)"),
+    Signal("rtt_min_ratio", "1", 1.0, 16.0, "smallest RTT of the interval / smallest RTT"),
+    Signal("rtt_last_ratio", "1", 1.0, 16.0, "newest RTT / smallest RTT"),
+    Signal("srtt_ratio", "1", 1.0, 16.0, "smoothed RTT / smallest RTT", "RFC 6298 (2.3)"),
+    Signal("inflight_ratio", "1", 0.0, 32.0, "bytes in flight / (largest throughput * smallest RTT)"),
+    Signal("cwnd_log2", "log2", -8.0, 8.0, "log2(cwnd / (largest throughput * smallest RTT)); 8 without a window"),
+    Signal("cwnd_size", "log2/4", 0.0, 8.0, "log2(1 + cwnd / MSS) / 4; 8 without a window"),
+    Signal("pacing_log2", "log2", -8.0, 8.0, "log2(pacing rate / largest throughput); 8 without pacing"),
+    Signal("ack_gap_log2", "log2", -8.0, 8.0, "log2(mean gap between ACKs * throughput / MSS)"),
+    Signal("ack_gap_variation", "1", 0.0, 16.0, "standard deviation / mean of the gaps between ACKs"),
+    Signal("interval_ratio", "1", 0.0, 16.0, "length of the interval / smallest RTT"),
+    Signal("last_action", "1", -1.0, 1.0, "the last action"),
+    Signal("app_left", "log2/4", 0.0, 16.0, "log2(1 + bytes left / MSS) / 4", "", _ONLY_PACKET, "finite"),
+    # raw
+    Signal("throughput_mbps", "Mbit/s", 0.0, 1e5, "acknowledged bytes / length of the interval"),
+    Signal("sending_mbps", "Mbit/s", 0.0, 1e5, "sent bytes / length of the interval"),
+    Signal("pacing_mbps", "Mbit/s", 0.0, 1e5, "pacing rate"),
+    Signal("rtt_mean_ms", "ms", 0.0, 1e5, "mean RTT"),
+    Signal("rtt_min_ms", "ms", 0.0, 1e5, "smallest RTT of the interval"),
+    Signal("rtt_last_ms", "ms", 0.0, 1e5, "newest RTT"),
+    Signal("srtt_ms", "ms", 0.0, 1e5, "smoothed RTT", "RFC 6298 (2.3)"),
+    Signal("base_rtt_ms", "ms", 0.0, 1e5, "smallest RTT of the flow"),
+    Signal("queue_delay_ms", "ms", 0.0, 1e5, "mean RTT - smallest RTT"),
+    Signal("inflight_segments", "MSS", 0.0, 1e6, "bytes in flight / MSS"),
+    Signal("cwnd_segments", "MSS", 0.0, 1e6, "cwnd / MSS"),
+    Signal("lost_segments", "MSS", 0.0, 1e6, "lost bytes / MSS"),
+    Signal("acked_segments", "MSS", 0.0, 1e6, "acknowledged bytes / MSS"),
+    Signal("ack_gap_ms", "ms", 0.0, 1e5, "mean gap between ACKs"),
+    # beliefs: the ten elements of ccenv/Sender-v0, in its order
+    Signal("bounds_log2", "log2", 0.0, 8.0, "log2(C_U / C_L); 8 before any upper bound", _BELIEFS, BOTH, "beliefs"),
+    Signal("qdel_lower", "1", 0.0, 16.0, "qdel_L / Rm", _BELIEFS, BOTH, "beliefs"),
+    Signal("qdel_upper", "1", 0.0, 16.0, "qdel_U / Rm", _BELIEFS, BOTH, "beliefs"),
+    Signal("lost_share", "1", 0.0, 1.0, "found lost / sent bytes", _BELIEFS, BOTH, "beliefs"),
+    Signal("rate_log2", "log2", -8.0, 8.0, "log2(rate / C_L)", _BELIEFS, BOTH, "beliefs"),
+    Signal("segment_log2", "log2", 0.0, 4.0, "log2(1 + 4 MSS / (C_L Rm))", _BELIEFS, BOTH, "beliefs"),
+    Signal("lambda_log2", "log2", -8.0, 8.0, "log2(C_L_lambda / C_L)", _BELIEFS, BOTH, "beliefs"),
+    Signal("queue_upper", "1", 0.0, 16.0, "q_U / (C_L Rm)", _BELIEFS, BOTH, "beliefs"),
+    Signal("utilised", "0 or 1", 0.0, 1.0, "newest judged step was utilised", _BELIEFS, BOTH, "beliefs"),
+    Signal("inflight_beliefs", "1", 0.0, 32.0, "bytes in flight / (C_L Rm)", _BELIEFS, BOTH, "beliefs"),
+    # for critics
+    Signal("true_others", "1", 0.0, 64.0, "other senders' flows", "", BOTH, "truth"),
+    Signal("true_flows_log2", "log2", 0.0, 8.0, "log2(flows)", "", BOTH, "truth"),
+    Signal("true_share_log2", "log2", -8.0, 8.0, "log2(throughput / fair share), smoothed", "", BOTH, "truth"),
+    Signal("true_buffer_bdp", "BDP", 0.0, 64.0, "buffer / (link rate * Rm)", "", BOTH, "truth"),
+    Signal("true_queue_bdp", "BDP", 0.0, 64.0, "queue / (link rate * Rm)", "", BOTH, "truth"),
+    Signal("true_inflight_bdp", "BDP", 0.0, 64.0, "bytes in flight / (link rate * Rm)", "", BOTH, "truth"),
+    Signal("true_link_log2", "log2", -8.0, 16.0, "log2(link rate in Mbit/s)", "", BOTH, "truth"),
+)
+N_SIGNALS = len(SIGNALS)
+SIGNAL_NUMBERS = {signal.name: number for number, signal in enumerate(SIGNALS)}
+BELIEF_SIGNALS = tuple(signal.name for signal in SIGNALS if signal.needs == "beliefs")
+SIGNALS_LOW = np.array([signal.low for signal in SIGNALS])
+SIGNALS_HIGH = np.array([signal.high for signal in SIGNALS])
+
+# Sets of signals that configs may name, with the length of history that they were published with.
+SIGNAL_SETS: dict[str, tuple[tuple[str, ...], int]] = {
+    "aurora": (("latency_gradient", "latency_ratio", "send_ratio"), 10),
+    "beliefs": (BELIEF_SIGNALS, 1),
+    "company": (("rtt_change", "queue_log2", "send_excess", "own_queue_log2", "loss_rate"), 3),
+    "orca": (
+        ("throughput_ratio", "pacing_log2", "loss_rate", "queue_ratio", "srtt_ratio", "interval_ratio", "inflight_ratio"),
+        1,
+    ),
+}
+
+
+def signal(name: str) -> Signal:
+    """Return a signal. Raises UnknownNameError with suggestions."""
+    if name not in SIGNAL_NUMBERS:
+        raise unknown_name("signal", name, SIGNAL_NUMBERS)
+    return SIGNALS[SIGNAL_NUMBERS[name]]
+
+
+_FLOOR = 1e-9  # of what stands under a logarithm or a fraction
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _ratio(a, b, none):
+    return a / b if b > 0.0 else none
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _log2(x):
+    return np.log2(max(x, _FLOOR))
+
+
+@njit(cache=True, error_model="numpy")
+def fill_signals(m, out):
+    """Compute all signals of a flow.
+
+    Args:
+        m: a record of MEASURES.
+        out: (N_SIGNALS,) float64, in the order of SIGNALS, each clipped to its range.
+    """
+    acked, base_s, bdp = m.acked_bytes, m.min_rtt_s, m.throughput_most_Bps * m.min_rtt_s
+    excess = _ratio(m.sent_bytes, acked, 1.0 if m.sent_bytes == 0.0 else np.inf)
+    stretch = _ratio(m.rtt_mean_s, base_s, 1.0)
+    throughput_Bps, mss = acked / m.interval_s, m.mss_bytes
+    out[0] = excess
+    out[1] = excess - 1.0
+    out[2] = m.rtt_slope
+    out[3] = _ratio(m.rtt_mean_s, m.rtt_least_mean_s, 1.0)
+    out[4] = _ratio(m.rtt_mean_s - m.rtt_mean_before_s, base_s, 0.0)
+    out[5] = stretch - 1.0
+    out[6] = _log2(stretch)
+    out[7] = np.log2(1.0 + m.inflight_bytes / mss * max(0.0, 1.0 - 1.0 / stretch)) / 4.0
+    out[8] = _ratio(m.lost_bytes, m.lost_bytes + acked, 0.0)
+    out[9] = _ratio(m.marked_bytes, acked, 0.0)
+    out[10] = _ratio(throughput_Bps, m.throughput_most_Bps, 0.0)
+    out[11] = _log2(excess)
+    out[12] = _ratio(m.rtt_min_s, base_s, 1.0)
+    out[13] = _ratio(m.rtt_last_s, base_s, 1.0)
+    out[14] = _ratio(m.srtt_s, base_s, 1.0)
+    out[15] = _ratio(m.inflight_bytes, bdp, 0.0)
+    out[16] = _log2(_ratio(m.cwnd_bytes, bdp, np.inf))
+    out[17] = np.log2(1.0 + m.cwnd_bytes / mss) / 4.0
+    out[18] = _log2(_ratio(m.rate_Bps, m.throughput_most_Bps, np.inf))
+    out[19] = _log2(m.ack_gap_mean_s * throughput_Bps / mss)
+    out[20] = _ratio(m.ack_gap_std_s, m.ack_gap_mean_s, 0.0)
+    out[21] = _ratio(m.interval_s, base_s, 1.0)
+    out[22] = m.action
+    out[23] = np.log2(1.0 + m.app_left_bytes / mss) / 4.0
+    out[24] = throughput_Bps * 8e-6
+    out[25] = m.sent_bytes / m.interval_s * 8e-6
+    out[26] = m.rate_Bps * 8e-6
+    out[27] = m.rtt_mean_s * 1e3
+    out[28] = m.rtt_min_s * 1e3
+    out[29] = m.rtt_last_s * 1e3
+    out[30] = m.srtt_s * 1e3
+    out[31] = base_s * 1e3
+    out[32] = (m.rtt_mean_s - base_s) * 1e3
+    out[33] = m.inflight_bytes / mss
+    out[34] = m.cwnd_bytes / mss
+    out[35] = m.lost_bytes / mss
+    out[36] = acked / mss
+    out[37] = m.ack_gap_mean_s * 1e3
+    told_bdp = m.C_L_Bps * m.told_rtt_s
+    out[38] = np.log2(max(_ratio(m.C_U_Bps, m.C_L_Bps, 1.0), 1.0))
+    out[39] = _ratio(m.qdel_L_s, m.told_rtt_s, 0.0)
+    out[40] = _ratio(m.qdel_U_s, m.told_rtt_s, 0.0)
+    out[41] = m.lost_bytes / max(m.sent_bytes, 1.0)
+    out[42] = _log2(_ratio(min(m.rate_Bps, 1e15), m.C_L_Bps, 1.0))
+    out[43] = np.log2(1.0 + _ratio(4.0 * mss, told_bdp, 0.0))
+    out[44] = _log2(_ratio(m.C_L_lambda_Bps, m.C_L_Bps, 1.0))
+    out[45] = _ratio(m.q_U_bytes, told_bdp, 0.0)
+    out[46] = m.utilised
+    out[47] = _ratio(m.inflight_bytes, told_bdp, 0.0)
+    true_bdp = m.true_link_Bps * m.true_rtt_s
+    out[48] = m.true_others
+    out[49] = _log2(m.true_flows)
+    out[50] = _log2(m.true_share)
+    out[51] = _ratio(m.true_buffer_bytes, true_bdp, 0.0)
+    out[52] = _ratio(m.true_queue_bytes, true_bdp, 0.0)
+    out[53] = _ratio(m.inflight_bytes, true_bdp, 0.0)
+    out[54] = _log2(m.true_link_Bps * 8e-6)
+    for j in range(N_SIGNALS):
+        out[j] = min(SIGNALS_HIGH[j], max(SIGNALS_LOW[j], out[j]))
