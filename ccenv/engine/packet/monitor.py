@@ -1,0 +1,313 @@
+"""Monitors of the packet engine: what a policy is told of its flow, when it decides, and what its decision sets.
+
+A monitor belongs to one flow. Per ACK it adds a few sums; all else are differences of the flow's own counts. At a decision
+``fill_measures`` writes the record of ``ccenv.interface.measures``; then either the run stops until the decision comes from
+outside (``decide_at`` is 0), or the function at ``decide_at`` takes it: a compiled function over three records,
+
+    decide(policy, measures, monitor)
+
+where ``policy`` is a record of its own at ``policy_at`` and ``measures`` is a MEASURES record. It sets ``monitor.asked``, the
+action in [-1, 1]. ``monitor.decisions`` is 0 at a flow's first decision, before anything was measured: a policy with a memory
+begins it anew there. ``ccenv.engine.compiled.calls.address_of(function, POLICY, MEASURES, MONITOR_DTYPE)`` gives the address.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.packet.transport import pace_on, rto_s
+from ccenv.engine.packet.workload import UNLIMITED
+from ccenv.interface.actions import set_by_action
+from ccenv.interface.measures import SHARE_WEIGHT
+
+CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
+_SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
+SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3}  # what an action is for; nothing: a flow that is only watched
+NOTHING, RATE, CWND, INNER = SETS.values()
+START_SEGMENTS = 10.0  # per told Rm, or in the window, before a flow's first decision (RFC 6928 s.2)
+SHORTEST_INTERVAL_S = 1e-5
+
+# Entry of a flow in the table at shares_at: its smoothed share, and what it had delivered at the monitor's last decision.
+SHARE, SHARE_DELIVERED = range(2)
+SHARE_STRIDE = 2
+
+MONITOR_DTYPE = np.dtype(
+    [
+        # what it is for
+        ("flow", "<i8"),
+        ("link", "<i8"),  # the slowest of the flow's route
+        ("clock", "<i8"),
+        ("clock_count", "<f8"),
+        ("common", "<i8"),
+        ("sets", "<i8"),
+        ("action_number", "<i8"),
+        ("action_first", "<f8"),
+        ("action_second", "<f8"),
+        ("start_rate_Bps", "<f8"),  # 0: START_SEGMENTS per told Rm
+        ("decide_at", "<i8"),
+        ("policy_at", "<i8"),
+        ("measures_at", "<i8"),
+        ("shares_at", "<i8"),
+        ("grid", "<i8"),  # with its beliefs; -1: none
+        # decisions
+        ("decisions", "<i8"),
+        ("due", "<i8"),  # 1: a decision is awaited from outside
+        ("over", "<i8"),  # 1: no decision will follow
+        ("asked", "<f8"),  # the action that was decided
+        ("action", "<f8"),  # the one that holds
+        ("action_before", "<f8"),
+        ("acks_left", "<f8"),  # until the next decision
+        # the interval
+        ("since_s", "<f8"),
+        ("sent_bytes", "<f8"),  # at its start, like the next ones
+        ("delivered_bytes", "<f8"),
+        ("lost_bytes", "<f8"),
+        ("marked_bytes", "<f8"),
+        ("capacity_bytes", "<f8"),
+        ("served_bytes", "<f8"),
+        ("samples", "<f8"),  # in it, like the next ones
+        ("rtt_sum_s", "<f8"),
+        ("rtt_min_s", "<f8"),
+        ("time_sum_s", "<f8"),  # of ACKs, since its start
+        ("time_square_sum", "<f8"),
+        ("time_rtt_sum", "<f8"),
+        ("gap_square_sum", "<f8"),
+        ("first_ack_s", "<f8"),
+        ("last_ack_s", "<f8"),
+    ]
+)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def count_ack(monitor, fl, now_s):
+    """Take an ACK's RTT sample and its gap to the one before."""
+    since_s = now_s - monitor.since_s
+    rtt_s = fl.rtt_s
+    if monitor.samples > 0.0:
+        gap_s = now_s - monitor.last_ack_s
+        monitor.gap_square_sum += gap_s * gap_s
+    else:
+        monitor.first_ack_s = now_s
+    monitor.last_ack_s = now_s
+    monitor.samples += 1.0
+    monitor.rtt_sum_s += rtt_s
+    monitor.rtt_min_s = min(monitor.rtt_min_s, rtt_s)
+    monitor.time_sum_s += since_s
+    monitor.time_square_sum += since_s * since_s
+    monitor.time_rtt_sum += since_s * rtt_s
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def may_send(fl, now_s):
+    """Tell whether a flow may send: it has begun, its time is not over, its transfer is not done."""
+    return fl.started == 1 and now_s < fl.stop_s and fl.finished_s == np.inf
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def capacity_bytes(ln, now_s):
+    """Return the bytes that a link could have carried since the start of the run."""
+    return ln.capacity_bytes + ln.rate_Bps * (now_s - ln.capacity_s)
+
+
+@njit(cache=True, error_model="numpy")
+def begin_monitor(a, run, monitor, m, now_s):
+    """Begin at a flow's first decision: nothing was measured, and the interval before it is a told Rm of silence."""
+    fl = a.flows[monitor.flow]
+    m.min_rtt_s = m.srtt_s = m.rtt_mean_s = m.rtt_min_s = m.rtt_last_s = m.rtt_slope = m.rtt_mean_before_s = 0.0
+    m.rtt_least_mean_s = m.throughput_most_Bps = 0.0
+    m.contract_low_Bps = m.contract_high_Bps = 0.0
+    monitor.since_s = now_s
+    for i in range(run.n_flows):
+        at = i * SHARE_STRIDE
+        store(monitor.shares_at, at + SHARE, 1.0)
+        store(monitor.shares_at, at + SHARE_DELIVERED, a.flows[i].delivered_bytes)
+    start_Bps = monitor.start_rate_Bps if monitor.start_rate_Bps > 0.0 else START_SEGMENTS * run.mss_bytes / fl.told_rtt_s
+    if monitor.sets == RATE:
+        fl.rate_Bps = start_Bps
+        fl.cwnd_bytes = np.inf
+    elif monitor.sets == CWND:
+        fl.rate_Bps = np.inf
+        fl.cwnd_bytes = max(start_Bps * fl.told_rtt_s, run.mss_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def begin_interval(a, monitor, now_s):
+    """Begin the interval before the next decision."""
+    fl, ln = a.flows[monitor.flow], a.links[monitor.link]
+    monitor.since_s = now_s
+    monitor.sent_bytes = fl.sent_bytes
+    monitor.delivered_bytes = fl.delivered_bytes
+    monitor.lost_bytes = fl.found_lost_bytes
+    monitor.marked_bytes = fl.marked_bytes
+    monitor.capacity_bytes = capacity_bytes(ln, now_s)
+    monitor.served_bytes = ln.served_bytes
+    monitor.samples = 0.0
+    monitor.rtt_sum_s = 0.0
+    monitor.rtt_min_s = np.inf
+    monitor.time_sum_s = 0.0
+    monitor.time_square_sum = 0.0
+    monitor.time_rtt_sum = 0.0
+    monitor.gap_square_sum = 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def fill_measures(a, run, monitor, now_s, m):
+    """Write what is known of a monitor's flow at a decision.
+
+    Args:
+        a: arrays of the run (``kernel.PacketArrays``).
+        run: its record.
+        monitor: of the flow.
+        now_s: time of the decision.
+        m: a record of MEASURES; keeps the extremes of the intervals so far.
+    """
+    fl, ln = a.flows[monitor.flow], a.links[monitor.link]
+    first = monitor.decisions == 0
+    if first:
+        begin_monitor(a, run, monitor, m, now_s)
+        begin_interval(a, monitor, now_s)
+    interval_s = fl.told_rtt_s if first else now_s - monitor.since_s
+    m.now_s = now_s
+    m.interval_s = interval_s
+    m.sent_bytes = fl.sent_bytes - monitor.sent_bytes
+    m.acked_bytes = fl.delivered_bytes - monitor.delivered_bytes
+    m.lost_bytes = fl.found_lost_bytes - monitor.lost_bytes
+    m.marked_bytes = fl.marked_bytes - monitor.marked_bytes
+    _fill_rtts(monitor, fl, m)
+    m.throughput_most_Bps = max(m.throughput_most_Bps, m.acked_bytes / interval_s)
+    m.inflight_bytes = fl.inflight_bytes
+    m.cwnd_bytes = fl.cwnd_bytes
+    m.rate_Bps = fl.rate_Bps
+    m.app_left_bytes = (fl.app_segments - fl.next_segment) * run.mss_bytes if fl.app_segments < UNLIMITED else np.inf
+    m.action = monitor.action
+    m.mss_bytes = run.mss_bytes
+    m.told_rtt_s = fl.told_rtt_s
+    m.inner_cwnd_bytes = fl.cwnd_bytes if monitor.sets == INNER else 0.0
+    if monitor.grid >= 0:
+        _copy_beliefs(a.beliefs[monitor.grid], m)
+    m.true_rtt_s = fl.path_rtt_s
+    carried = capacity_bytes(ln, now_s) - monitor.capacity_bytes
+    m.true_link_Bps = ln.rate_Bps if first else carried / interval_s
+    m.true_served_Bps = (ln.served_bytes - monitor.served_bytes) / interval_s
+    m.true_queue_bytes = (ln.tail - ln.head) * run.mss_bytes
+    m.true_buffer_bytes = ln.capacity_packets * run.mss_bytes
+    _fill_shares(a, run, monitor, now_s, interval_s, m)
+
+
+@njit(cache=True, error_model="numpy")
+def _fill_rtts(monitor, fl, m):
+    n = monitor.samples
+    m.rtt_samples = n
+    m.ack_gap_mean_s = 0.0
+    m.ack_gap_std_s = 0.0
+    if n > 0.0:
+        mean_s = monitor.rtt_sum_s / n
+        m.rtt_mean_before_s = m.rtt_mean_s if m.rtt_mean_s > 0.0 else mean_s
+        m.rtt_mean_s = mean_s
+        m.rtt_min_s = monitor.rtt_min_s
+        m.rtt_last_s = fl.rtt_s
+        m.rtt_least_mean_s = min(m.rtt_least_mean_s, mean_s) if m.rtt_least_mean_s > 0.0 else mean_s
+        spread = monitor.time_square_sum - monitor.time_sum_s * monitor.time_sum_s / n
+        m.rtt_slope = 0.0
+        if monitor.last_ack_s > monitor.first_ack_s and spread > 0.0:
+            m.rtt_slope = (monitor.time_rtt_sum - monitor.time_sum_s * mean_s) / spread
+        if n > 1.0:
+            gap_s = (monitor.last_ack_s - monitor.first_ack_s) / (n - 1.0)
+            m.ack_gap_mean_s = gap_s
+            m.ack_gap_std_s = np.sqrt(max(monitor.gap_square_sum / (n - 1.0) - gap_s * gap_s, 0.0))
+    else:
+        m.rtt_mean_before_s = m.rtt_mean_s
+    m.min_rtt_s = fl.min_rtt_s if fl.min_rtt_s < np.inf else 0.0
+    m.srtt_s = fl.srtt_s
+
+
+@njit(cache=True, error_model="numpy")
+def _copy_beliefs(beliefs, m):
+    m.told_rtt_s = beliefs.rtt_s
+    m.C_L_Bps = beliefs.C_L_Bps
+    m.C_U_Bps = beliefs.C_U_Bps
+    m.C_L_lambda_Bps = beliefs.C_L_lambda_Bps
+    m.q_U_bytes = beliefs.q_U_bytes
+    m.qdel_L_s = beliefs.qdel_L_s
+    m.qdel_U_s = beliefs.qdel_U_s
+    m.utilised = beliefs.utilised
+
+
+@njit(cache=True, error_model="numpy")
+def _fill_shares(a, run, monitor, now_s, interval_s, m):
+    """Write how the flows share the link: smoothed shares of all that may send, over this monitor's own intervals."""
+    flows = 0.0
+    others = 0.0
+    for i in range(run.n_flows):
+        if may_send(a.flows[i], now_s):
+            flows += 1.0
+            if not is_controlled(a, a.flows[i]):
+                others += 1.0
+    own = 0.0
+    controlled = 0.0
+    total = 0.0
+    squares = 0.0
+    for i in range(run.n_flows):
+        fl, at = a.flows[i], i * SHARE_STRIDE
+        share = 1.0
+        if may_send(fl, now_s):
+            share = load(monitor.shares_at, at + SHARE)
+            if monitor.decisions > 0 and m.true_link_Bps > 0.0:
+                got_Bps = (fl.delivered_bytes - load(monitor.shares_at, at + SHARE_DELIVERED)) / interval_s
+                share += SHARE_WEIGHT * (got_Bps / m.true_link_Bps * flows - share)
+            total += share
+            squares += share * share
+            if is_controlled(a, fl):
+                own += share
+                controlled += 1.0
+        store(monitor.shares_at, at + SHARE, share)
+        store(monitor.shares_at, at + SHARE_DELIVERED, fl.delivered_bytes)
+    m.true_flows = flows
+    m.true_others = others
+    m.true_share = load(monitor.shares_at, monitor.flow * SHARE_STRIDE + SHARE)
+    m.true_own_share_mean = own / controlled if controlled > 0.0 else 1.0
+    m.true_jain = total * total / (flows * squares) if squares > 0.0 else 1.0
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def is_controlled(a, fl):
+    """Tell whether decisions set what a flow does."""
+    return fl.monitor >= 0 and a.monitors[fl.monitor].sets != NOTHING
+
+
+@njit(cache=True, error_model="numpy")
+def next_decision_s(monitor, fl, now_s, rto_min_s):
+    """Return when a flow decides again, infinite for one whose time is over; with a clock of ACKs: when it stops waiting for them.
+
+    Before the first RTT sample a smoothed RTT is the told Rm. Where no ACKs come, their clock goes on after an RTO.
+    """
+    if not may_send(fl, now_s):
+        monitor.over = 1
+        return np.inf
+    if monitor.clock == _ACKS:
+        monitor.acks_left = monitor.clock_count
+        return now_s + rto_s(fl, rto_min_s)
+    unit_s = 1.0
+    if monitor.clock == _RTT or (monitor.clock == _SRTT and fl.srtt_s == 0.0):
+        unit_s = fl.told_rtt_s
+    elif monitor.clock == _SRTT:
+        unit_s = fl.srtt_s
+    return now_s + max(monitor.clock_count * unit_s, SHORTEST_INTERVAL_S)
+
+
+@njit(cache=True, error_model="numpy")
+def take_decision(monitor, fl, state, m, now_s):
+    """Set what a decision asks for (``monitor.asked``); one that is no number counts as -1."""
+    asked = monitor.asked
+    asked = -1.0 if np.isnan(asked) else min(1.0, max(-1.0, asked))
+    monitor.action_before = monitor.action
+    monitor.action = asked
+    if monitor.sets == NOTHING:
+        return
+    rate_Bps, cwnd_bytes = set_by_action(monitor.action_number, monitor.action_first, monitor.action_second, asked, m)
+    state.cwnd_bytes = cwnd_bytes
+    state.pacing_rate_Bps = rate_Bps
+    if fl.rate_Bps < np.inf:
+        pace_on(fl, rate_Bps, now_s)
