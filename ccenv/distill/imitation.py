@@ -10,7 +10,7 @@ from ccenv.distill.template import Template
 from ccenv.distill.tree import Samples, features_of, grow, predict, rate_of
 from ccenv.envs.settings import EnvSettings
 from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.path_sets import PathSet, path_seed
 
 ROUNDS = 6
@@ -36,7 +36,7 @@ class Imitation:
     samples: Samples
 
 
-def imitate(teacher: MlpSender, depth: int, seed: int, world: EnvSettings) -> Imitation:
+def imitate(teacher: PolicySender, depth: int, seed: int, world: EnvSettings) -> Imitation:
     """Grow a tree that does what a policy does where the tree itself leads.
 
     Args:
@@ -60,7 +60,7 @@ def imitate(teacher: MlpSender, depth: int, seed: int, world: EnvSettings) -> Im
     return Imitation(template, numbers, error, samples)
 
 
-def policy_actions(policy: MlpSender, observations: np.ndarray) -> np.ndarray:
+def policy_actions(policy: PolicySender, observations: np.ndarray) -> np.ndarray:
     """Return a policy's actions (n,) in [-1, 1] for observations (n, N_OBSERVATION)."""
     x = observations.astype(np.float64)
     for weight, bias in zip(policy.weights[:-1], policy.biases[:-1], strict=True):
@@ -71,7 +71,7 @@ def policy_actions(policy: MlpSender, observations: np.ndarray) -> np.ndarray:
 
 
 def _drive(
-    task: SenderTask, teacher: MlpSender, student: tuple[Template, np.ndarray] | None, rng: np.random.Generator
+    task: SenderTask, teacher: PolicySender, student: tuple[Template, np.ndarray] | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     features, rates = [], []
     for _ in range(STEPS):

@@ -9,7 +9,7 @@ from ccenv.config import validate
 from ccenv.envs.reward import RewardWeights
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, did_you_mean
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.config import RobustSettings
 
 USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, staggered=True)
@@ -26,7 +26,7 @@ class Teacher:
         robust: its rounds against attacks; None if it had none.
     """
 
-    policy: MlpSender
+    policy: PolicySender
     world: EnvSettings
     robust: RobustSettings | None
 

@@ -160,14 +160,14 @@ class NetworkEnv(TaskEnv):
     | 4 | largest D / Rm | 1 | 0 to 8 |
     | 5 | log2(C Rm / MSS) | 1 | -4 to 20 |
     | 6 | share of the episode that is over | 1 | 0 to 1 |
-    | 7 | log2(C_U / C_L), 8 before any upper bound | 1 | 0 to 8 |
+    | 7 | log2(C_U / C_L); 8 before any upper bound | log2 | 0 to 8 |
     | 8 | qdel_L / Rm | 1 | 0 to 16 |
     | 9 | qdel_U / Rm | 1 | 0 to 16 |
-    | 10 | bytes found lost / bytes sent, last interval | 1 | 0 to 1 |
-    | 11 | log2(rate / C_L) | 1 | -8 to 8 |
-    | 12 | log2(1 + 4 MSS / (C_L Rm)) | 1 | 0 to 4 |
-    | 13 | log2(C_L_lambda / C_L), a fact on ideal and cbr_delay | 1 | -8 to 8 |
-    | 14 | q_U / (C_L Rm), a fact on ideal and cbr_delay | 1 | 0 to 16 |
+    | 10 | found lost / sent bytes | 1 | 0 to 1 |
+    | 11 | log2(rate / C_L) | log2 | -8 to 8 |
+    | 12 | log2(1 + 4 MSS / (C_L Rm)) | log2 | 0 to 4 |
+    | 13 | log2(C_L_lambda / C_L); a fact on ideal and cbr_delay | log2 | -8 to 8 |
+    | 14 | q_U / (C_L Rm); a fact on ideal and cbr_delay | 1 | 0 to 16 |
     | 15 | newest judged step was utilised | 0 or 1 | 0 to 1 |
     | 16 | bytes in flight / (C_L Rm) | 1 | 0 to 32 |
     | 17 | log2(rate / C) | 1 | -20 to 8 |

@@ -11,7 +11,7 @@ import numpy as np
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.network.path import FlowPath
-from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 
@@ -128,7 +128,7 @@ class ReferenceFlow:
     def decide(self, k: int) -> None:
         """Choose the rate for the next interval."""
         hold = 1
-        if isinstance(self.sender, (ProgramSender, MlpSender)):
+        if isinstance(self.sender, (ProgramSender, PolicySender)):
             b, rtt_s = self.beliefs, self.rtt * self.engine.dt_s
             inputs = {
                 "C_L": b.C_L,

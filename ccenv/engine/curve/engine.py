@@ -24,6 +24,7 @@ from ccenv.engine.curve.history import least_ring, needed_ring
 from ccenv.engine.curve.initial import reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
+from ccenv.engine.curve.monitor import FlowMonitors
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
 from ccenv.engine.curve.tracing import Recorder, build_trace
@@ -42,6 +43,7 @@ DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
 LOSS_DETECTIONS = ("acks", "oracle")
 _STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states", "_flow_moves")  # of a snapshot, beside the logs
+_POLICY_STATE = ("_monitors", "_memory", "_shares")  # where flows have monitors or policies
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class CurveEngine:
         initial_C_L_Bps: seed of C_L, scalar or (B,) or (B, N); at least one segment per Rm is always believed.
         history_rtts: length of the rings in units of the longest Rm; default: what belief windows and buffers need.
         threads: threads for large batches; results do not depend on it.
+        monitor: measure the flows, for ``watch``.
         record: keep what ``trace`` needs.
 
     Raises:
@@ -88,6 +91,7 @@ class CurveEngine:
         initial_C_L_Bps: float | np.ndarray = 0.0,
         history_rtts: float | None = None,
         threads: int = 1,
+        monitor: bool = False,
         record: bool = False,
     ) -> None:
         self.model: Model = get_model(model)
@@ -110,6 +114,9 @@ class CurveEngine:
         self._arrays = arrays.for_model(self.model).copy()
         self._check_beliefs(self._arrays)
         self._senders = SenderTable(senders, self.n_envs, self.n_flows)
+        self._senders.require_signals(beliefs is not None)
+        self._monitoring = monitor or self._senders.has_monitors
+        self._state_names = _STATE + (_POLICY_STATE if self._monitoring or self._senders.has_policies else ())
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
         window_rtts = beliefs.window_rtts if beliefs else 1
         self._H = needed_ring(self._arrays, self._senders, window_rtts, history_rtts)
@@ -144,7 +151,10 @@ class CurveEngine:
         self._observation_out = np.zeros((B, N, N_OBSERVATION), np.float32)
         self._states = np.zeros(B * N if self._senders.has_classics else 1, STATE_DTYPE)
         self._state_words = self._states.view("<f8").reshape(-1, STATE_SLOTS)
-        self._mlp_scratch = np.zeros((B, 2, max(self._senders.mlp_width, self._players.mlp_width)))
+        self._mlp_scratch = np.zeros((B, 2, self._players.mlp_width))
+        words = self._senders.memory_words
+        self._watch = FlowMonitors(self._env, self._flow, N, words if self._senders.has_policies else 0, self._monitoring)
+        self._monitors, self._memory, self._shares = self._watch.rows, self._watch.memory, self._watch.shares
         scripted = self._players.has_scripted
         self._adversary_states = np.zeros((B * N if scripted else 1, ADVERSARY_SLOTS))
         self._views = np.zeros(B if scripted else 1, VIEW)
@@ -160,6 +170,7 @@ class CurveEngine:
         run["rto_min_s"] = RTO_MIN_S
         run["recording"] = self.recording
         run["compute_beliefs"] = self.belief_settings is not None
+        run["monitoring"] = self._monitoring
         run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data
         run["reciprocals_at"], run["nodes_at"] = self._reciprocals.ctypes.data, self._senders.nodes.ctypes.data
         run["inputs_at"], run["inputs_bytes"] = self._inputs.ctypes.data, self._inputs.strides[0]
@@ -198,8 +209,13 @@ class CurveEngine:
             recorded=players.recorded,
             first_rows=senders.first_rows,
             observations=self._observations,
-            mlp_weights=senders.mlp_weights,
-            mlp_shapes=senders.mlp_shapes,
+            policies=senders.policies,
+            policy_weights=senders.policy_weights,
+            policy_memory=self._watch.memory,
+            policy_scratch=self._watch.scratch,
+            monitors=self._watch.rows,
+            measures=self._watch.measures,
+            signals=self._watch.signals,
             mlp_scratch=self._mlp_scratch,
             adversary_weights=players.mlp_weights,
             adversary_shapes=players.mlp_shapes,
@@ -234,6 +250,7 @@ class CurveEngine:
         if self._players.has_scripted:
             self._adversary_states[rows] = np.repeat(self._players.words[self._players.index[which]], N, axis=0)
             reset_views(self._views, which, self._arrays, self.seed, keys)
+        self._watch.reset(rows)
         if self.recording:
             self._recorder.clear(which)
 
@@ -248,7 +265,7 @@ class CurveEngine:
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the complete state, to go back to with ``restore``."""
-        arrays = {name: getattr(self, name).copy() for name in _STATE}
+        arrays = {name: getattr(self, name).copy() for name in self._state_names}
         self._senders.copy_python_flows(arrays["_states"], range(self.n_envs))
         if self.recording:
             arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
@@ -262,7 +279,9 @@ class CurveEngine:
             envs: indices of the environments to restore; None: all.
         """
         which = np.arange(self.n_envs) if envs is None else np.asarray(envs)
-        for name in _STATE:
+        for name in self._state_names:
+            if name not in snapshot.arrays:
+                raise InputError(f"snapshot without {name}: of an engine whose flows have no monitors or policies")
             saved, target = snapshot.arrays[name], getattr(self, name)
             if saved.shape != target.shape:
                 raise InputError(f"snapshot with {name} of shape {saved.shape}; this engine has {target.shape}")
@@ -342,6 +361,11 @@ class CurveEngine:
         fill_observations(self._env, self._flow, self.n_flows, self._observation_out)
         return self._observation_out.copy()
 
+    @property
+    def watch(self) -> FlowMonitors:
+        """What is measured of the flows, and what policies remember. Flows are measured with ``monitor=True``."""
+        return self._watch
+
     def totals(self) -> dict[str, np.ndarray]:
         """Return cumulative counts for metrics by difference.
 
@@ -360,7 +384,7 @@ class CurveEngine:
     @property
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
-        names = (*_STATE, "_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
+        names = (*self._state_names, "_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
         return float(sum(getattr(self, name).nbytes for name in names) / self.n_envs)
 
     def trace(self, env: int = 0) -> Trace:

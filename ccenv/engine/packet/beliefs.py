@@ -30,17 +30,26 @@ from ccenv.engine.compiled.beliefs import (
     update_queue_bound,
 )
 from ccenv.engine.compiled.calls import address_of, load, pointer_at, store
-from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
+from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION
+from ccenv.engine.compiled.policies import (
+    POLICY_DTYPE,
+    SCRATCH_ROWS,
+    has_belief_interface,
+    memory_words,
+    new_scratch,
+    pack_policies,
+)
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import state_record
 from ccenv.engine.curve.decision import choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.layout import ring_length
-from ccenv.engine.curve.players import check_policy, stack_senders
+from ccenv.engine.curve.players import stack_senders
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender
+from ccenv.errors import InputError
+from ccenv.network.sender import ClassicSender, PolicySender, ProgramSender
 from ccenv.programs import INPUTS
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
@@ -76,7 +85,9 @@ BELIEFS_DTYPE = np.dtype(
         # of policies
         ("weights_at", "<i8"),
         ("n_weights", "<i8"),
-        ("shapes_at", "<i8"),
+        ("policy_at", "<i8"),
+        ("memory_at", "<i8"),
+        ("memory_words", "<i8"),
         ("observation_at", "<i8"),
         ("scratch_at", "<i8"),
     ]
@@ -182,10 +193,11 @@ def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
             beliefs,
             beliefs,
             k,
+            carray(pointer_at(beliefs.policy_at), 1, POLICY_DTYPE)[0],
             carray(pointer_at(beliefs.weights_at), beliefs.n_weights, np.float64),
-            carray(pointer_at(beliefs.shapes_at), (1, SHAPE_WIDTH), np.int64),
+            carray(pointer_at(beliefs.memory_at), beliefs.memory_words, np.float64),
             carray(pointer_at(beliefs.observation_at), N_OBSERVATION, np.float64),
-            carray(pointer_at(beliefs.scratch_at), (2, MAX_WIDTH), np.float64),
+            carray(pointer_at(beliefs.scratch_at), (SCRATCH_ROWS, MAX_WIDTH), np.float64),
         )
     grid.rate_Bps = beliefs.rate_Bps
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
@@ -201,7 +213,7 @@ class Grids:
 
     def __init__(
         self,
-        senders: Sequence[tuple[int, ProgramSender | MlpSender]],
+        senders: Sequence[tuple[int, ProgramSender | PolicySender]],
         network: NetworkSpec,
         flows: np.ndarray,
         rtts_s: Sequence[float],
@@ -273,10 +285,13 @@ class Grids:
         beliefs["start_row"], beliefs["main_row"] = rows[0]
         return step_program
 
-    def _put_policy(self, beliefs: np.ndarray, sender: MlpSender) -> Any:
-        check_policy(sender)
-        weights, shapes = pack_mlps([sender])
-        beliefs["weights_at"], beliefs["n_weights"], beliefs["shapes_at"] = self._at(weights), len(weights), self._at(shapes)
+    def _put_policy(self, beliefs: np.ndarray, sender: PolicySender) -> Any:
+        if not has_belief_interface(sender):
+            raise InputError(f"policy {sender.name!r} sees or sets other things than beliefs, which a grid does not have")
+        weights, policies = pack_policies([sender])
+        words = memory_words(sender)
+        beliefs["weights_at"], beliefs["n_weights"], beliefs["policy_at"] = self._at(weights), len(weights), self._at(policies)
+        beliefs["memory_at"], beliefs["memory_words"] = self._at(np.zeros(words)), words
         beliefs["observation_at"] = self._at(np.zeros(N_OBSERVATION))
-        beliefs["scratch_at"] = self._at(np.zeros((2, MAX_WIDTH)))
+        beliefs["scratch_at"] = self._at(new_scratch(1))
         return step_policy

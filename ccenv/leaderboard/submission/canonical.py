@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.document import hash_of
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
@@ -26,12 +26,12 @@ def canonical_hash(player: Sender | Adversary) -> str:
     """Return a hash of what a player does, as far as its canonical form shows it."""
     if isinstance(player, ProgramSender) and player.start is None:
         return hash_of({"kind": "program", **_program(player.program)})
-    if isinstance(player, (MlpSender, MlpAdversary)):
+    if isinstance(player, (PolicySender, MlpAdversary)):
         weights, biases = _network(player.weights, player.biases, odd=player.activation == "tanh")
         player = replace(player, weights=weights, biases=biases)
     if isinstance(player, RecordedAdversary):
         player = replace(player, moves=_shortest_period(player.moves + 0.0) if player.periodic else player.moves + 0.0)
-    if isinstance(player, (ClassicSender, ProgramSender, MlpSender, HeldSender, ExternalSender)):
+    if isinstance(player, (ClassicSender, ProgramSender, PolicySender, HeldSender, ExternalSender)):
         return sender_hash(player)
     return adversary_hash(player)
 

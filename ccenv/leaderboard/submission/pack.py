@@ -23,7 +23,7 @@ from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 from ccenv.network.learned import LearnedPlayer, layer_widths, named_layers
-from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.sender import PolicySender, ProgramSender
 from ccenv.network.tensors import tensor_file
 from ccenv.registry import parse_parameters
 
@@ -131,7 +131,7 @@ def _payload(spec: str) -> _Payload:
         if sender.start is not None:
             raise InputError(f"{spec!r} starts with another program; a submission is one: {sender.program.name!r}")
         return _Payload("program", sender.name, to_json(sender.program).encode())
-    if isinstance(sender, MlpSender):
+    if isinstance(sender, PolicySender):
         return _mlp_payload("policy", sender, None)
     raise InputError(f"{spec!r} has no rule of its own that could be handed in")
 

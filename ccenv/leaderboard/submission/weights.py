@@ -14,7 +14,7 @@ from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import Arrays, layer_shapes, layers_of
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.network.tensors import read_tensors
 
 MAX_HEADER_BYTES = 4_096
@@ -30,7 +30,7 @@ def quantised(array: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(array * GRID) / GRID)
 
 
-def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> MlpSender:
+def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> PolicySender:
     """Read a policy's weights and put them on the grid.
 
     Args:
@@ -43,7 +43,7 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
         InputError: for anything but exactly these tensors.
     """
     weights, biases = _read_layers(content, architecture, (N_OBSERVATION, 1), where)
-    return MlpSender(name, weights, biases, architecture.activation, architecture.observation_version)
+    return PolicySender(name, weights, biases, architecture.activation, architecture.observation_version)
 
 
 def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves, name: str, where: str) -> MlpAdversary:
