@@ -1,7 +1,7 @@
 """Learned players on disk, senders and adversaries alike: NAME.safetensors with the weights beside NAME.json, the card.
 
-The tensors of stage i are w<i> of shape (n_in, n_out) and b<i>; a recurrent cell has the weights of its gates side by side in them,
-and u<i>, c<i> for its state. The card says what they mean. Neither needs torch nor pickle.
+The tensors of stage i are w<i> of shape (n_in, n_out) and b<i>; a recurrent cell has the weights of its gates side by side in
+them, and u<i>, c<i> for its state. The card says what they mean. Neither needs torch nor pickle.
 """
 
 from __future__ import annotations
@@ -171,12 +171,8 @@ def network_of(tensors: dict[str, np.ndarray], kinds: Sequence[str]) -> Network:
     """Return the network of tensors that have the names of :func:`named_layers`."""
     cells = [i for i, kind in enumerate(kinds) if kind in GATES]
     every = range(len(kinds))
-    return Network(
-        *(
-            tuple(tensors[f"{letter}{i}"] for i in which)
-            for letter, which in zip("wbuc", (every, every, cells, cells), strict=True)
-        )
-    )
+    places = {"w": every, "b": every, "u": cells, "c": cells}
+    return Network(*(tuple(tensors[f"{letter}{i}"] for i in which) for letter, which in places.items()))
 
 
 def layer_shapes(widths: Sequence[int], kinds: Sequence[str] = ()) -> dict[str, tuple[int, ...]]:

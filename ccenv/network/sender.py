@@ -58,7 +58,8 @@ class ProgramSender:
 
 
 GATES = {"gru": 3, "lstm": 4}
-"""Recurrent cells, and the gates whose weights stand side by side: reset, update, new; input, forget, cell, output (as PyTorch)."""
+"""Recurrent cells, and how many gates have their weights side by side, in PyTorch's order: reset, update, new; input, forget,
+cell, output."""
 STAGES = ("dense", *GATES)
 HEADS = ("mean", "squashed", "categorical")
 
