@@ -57,8 +57,8 @@ class NetworkAction:
             raise InputError(f"model {model.name!r} without loss budget leaves the network no choice: nothing to control")
         self.names = tuple(name for _, name in columns)
         self.columns = tuple(column for column, _ in columns)
-        self._default = np.ones(moves_width(n_flows))
-        self._default[FIRST_SERVICE + n_flows :] = 0.0
+        self.default = np.ones(moves_width(n_flows))
+        self.default[FIRST_SERVICE + n_flows :] = 0.0
         self.levels = levels
         if levels == 0:
             self.space: spaces.Space[Any] = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
@@ -84,7 +84,7 @@ class NetworkAction:
             given = level_of(given, self.levels) / (self.levels - 1)
         elif np.isnan(given).any():
             raise InputError("an action is not a number (NaN)")
-        moves = np.tile(self._default, (len(given), 1))
+        moves = np.tile(self.default, (len(given), 1))
         moves[:, self.columns] = np.clip(given.astype(np.float64), 0.0, 1.0)
         return moves
 
@@ -113,13 +113,15 @@ class NetworkTask:
         adversary = settings.build_adversary()
         if not isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is fixed, but the agent controls the network: leave it out")
+        self.rows_per_env = 1
         self.levels = settings.n_actions if settings.action == "discrete" else 0
         self._action = NetworkAction(settings, len(senders), self.levels)
         self.move_names = self._action.names
         self.move_columns = self._action.columns
+        self.fixed_moves = self._action.default
         everyone = np.ones((1, len(senders)), np.bool_)
         self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=everyone, record=record)
-        self._weights = settings.reward.vector()
+        self.weights = settings.reward.vector()
         self.single_observation_space = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
         self.single_action_space = self._action.space
 
@@ -128,7 +130,7 @@ class NetworkTask:
         moves = self._action.moves(actions)
         if len(moves) != self.core.num_envs:
             raise InputError(f"actions for {len(moves)} environments; there are {self.core.num_envs}")
-        rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self._weights)
+        rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self.weights)
         return rewards
 
     def observe(self) -> np.ndarray:

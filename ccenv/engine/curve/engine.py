@@ -125,7 +125,7 @@ class CurveEngine:
                 f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
             )
         self._allocate()
-        self._kernel_arrays = self._gather(self._new_run())
+        self.kernel_arrays = self._gather(self._new_run())
         self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
 
@@ -238,7 +238,7 @@ class CurveEngine:
         if paths is not None:
             self._check_beliefs(put := paths.for_model(self.model))
             self._arrays.put(which, put, self._fits)
-            self._kernel_arrays = self._kernel_arrays._replace(rate_changes=self._arrays.rate_changes)
+            self.kernel_arrays = self.kernel_arrays._replace(rate_changes=self._arrays.rate_changes)
         self._reset_records(which, which if keys is None else keys)
 
     def _reset_records(self, which: np.ndarray, keys: np.ndarray) -> None:
@@ -316,14 +316,14 @@ class CurveEngine:
         if self.recording:
             self._recorder.make_room(int(self._env["step"].max()) + n_steps)
             log = self._recorder
-            self._kernel_arrays = self._kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
+            self.kernel_arrays = self.kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
         self._n_steps[0] = n_steps
         if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
             threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
             numba.set_num_threads(threads)
-            advance_parallel(min(threads, self.n_envs), self._kernel_arrays)
+            advance_parallel(min(threads, self.n_envs), self.kernel_arrays)
         else:
-            advance_range(0, self.n_envs, self._kernel_arrays)
+            advance_range(0, self.n_envs, self.kernel_arrays)
         if self._env["error"].any():
             raise engine_error(self._env, self.senders, self.adversaries, self._H)
 
