@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.tracing import Snapshot
 from ccenv.envs.distribution import Episodes, PathSource
 from ccenv.envs.reward import TERMS, interval_terms
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary
-from ccenv.network.sender import Sender
+from ccenv.network.sender import ExternalSender, Sender
 from ccenv.network.trace import Trace
 
 SEED_LIMIT = 2**53
@@ -89,6 +90,7 @@ class Core:
                 beliefs=settings.belief_settings(),
                 history_rtts=self._source.history_rtts,
                 threads=settings.threads,
+                interface=settings.interface if any(isinstance(sender, ExternalSender) for sender in senders) else None,
                 record=record,
             )
             for part, model in zip(self._parts, settings.models, strict=False)

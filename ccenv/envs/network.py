@@ -113,8 +113,9 @@ class NetworkTask:
         adversary = settings.build_adversary()
         if not isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is fixed, but the agent controls the network: leave it out")
+        settings.require_beliefs(_ID)
         self.rows_per_env = 1
-        self.levels = settings.n_actions if settings.action == "discrete" else 0
+        self.levels = settings.n_actions if settings.is_discrete else 0
         self._action = NetworkAction(settings, len(senders), self.levels)
         self.move_names = self._action.names
         self.move_columns = self._action.columns

@@ -10,18 +10,18 @@ import numpy as np
 
 from ccenv.envs.adapters import check_render_mode, draw
 from ccenv.envs.batches.memory import RolloutCore
-from ccenv.envs.batches.shared import SharedSenderTask
 from ccenv.envs.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.settings import EnvSettings, read_settings
-from ccenv.envs.task import SenderTask, Task, episode_metrics
+from ccenv.envs.task import Task, episode_metrics
+from ccenv.envs.watched import sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
 
 require_extra("stable_baselines3", "train")
 
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  (only after the check that names the extra)
 
-_TASKS: dict[str, Callable[[int, EnvSettings, bool], Task]] = {"ccenv/Sender-v0": SenderTask, "ccenv/Network-v0": NetworkTask}
+_TASKS: dict[str, Callable[[int, EnvSettings, bool], Task]] = {"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask}
 _DEFAULTS: dict[str, dict[str, Any]] = {"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS}
 
 
@@ -153,5 +153,6 @@ def make_sb3(
     checked = read_settings(settings, env_id, _DEFAULTS[env_id])
     if shared_policy and env_id != "ccenv/Sender-v0":
         raise InputError(f"shared_policy is for the flows of ccenv/Sender-v0, not for {env_id}")
-    make = SharedSenderTask if shared_policy else _TASKS[env_id]
-    return CcenvVecEnv(make(num_envs, checked, check_render_mode(render_mode)), render_mode)
+    record = check_render_mode(render_mode)
+    task = sender_task(num_envs, checked, record, shared=True) if shared_policy else _TASKS[env_id](num_envs, checked, record)
+    return CcenvVecEnv(task, render_mode)

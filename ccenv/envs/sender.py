@@ -8,13 +8,13 @@ from gymnasium.vector import AutoresetMode
 
 from ccenv.envs.adapters import TaskEnv, TaskVectorEnv
 from ccenv.envs.settings import EnvSettings, read_settings
-from ccenv.envs.task import SenderTask
+from ccenv.envs.watched import sender_task
 
 _ID = "ccenv/Sender-v0"
 
 
 def _maker(settings: EnvSettings) -> Any:
-    return lambda num_envs, record: SenderTask(num_envs, settings, record)
+    return lambda num_envs, record: sender_task(num_envs, settings, record)
 
 
 class SenderEnv(TaskEnv):

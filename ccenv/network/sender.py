@@ -111,9 +111,15 @@ class PolicySender:
 
 @dataclass(frozen=True)
 class ExternalSender:
-    """A flow whose rate comes from outside (an environment's action)."""
+    """A flow whose rate comes from outside (an environment's action).
+
+    Attributes:
+        name: for listings.
+        inner: the CCA inside, for actions that build on one.
+    """
 
     name: str = "external"
+    inner: ClassicSender | None = None
 
 
 @dataclass(frozen=True)

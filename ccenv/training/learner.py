@@ -16,6 +16,7 @@ from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.task import SenderTask
+from ccenv.envs.watched import sender_task
 from ccenv.errors import CcenvError, require_extra
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
@@ -97,7 +98,7 @@ class Learner:
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         adversaries = opponents(self.config, self._patterns) if self._round else None
-        return SenderTask(self.config.num_envs, self._settings, adversaries=adversaries)
+        return sender_task(self.config.num_envs, self._settings, adversaries=adversaries)
 
     def _next_stage(self, state: TrainingState) -> bool:
         """Change to the environments of the iteration after a state, where a curriculum or a round says so."""

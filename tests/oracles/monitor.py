@@ -104,8 +104,7 @@ class ReferenceMonitor:
         if not acks:
             return 0.0, 0.0
         mean = sum(time for _, time in gaps) / acks
-        square = sum(time * time / n for n, time in gaps) / acks
-        return mean, math.sqrt(max(square - mean * mean, 0.0))
+        return mean, math.sqrt(sum(n * (time / n - mean) ** 2 for n, time in gaps) / acks)
 
     def waits(self, k: int) -> bool:
         """Tell whether a clock of ACKs waits on, at step k."""

@@ -1,8 +1,8 @@
 """Policies of senders in the kernels: measures -> signals -> history -> network -> action.
 
-All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.interface.measures`` when a flow decides. What a
-flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its history (the oldest
-interval first), then the states of its recurrent cells.
+All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.interface.measures`` when a flow decides.
+What a flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its history (the
+oldest interval first), then the states of its recurrent cells.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def _check(policy: PolicySender) -> None:
     known = policy.activation in ACTIVATIONS and policy.head in HEADS and set(policy.stage_kinds) <= set(STAGES)
     if not known or not last or max(widths[1:]) > MAX_WIDTH or policy.stage_kinds[-1] != "dense":
         raise InputError(
-            f"policy {policy.name!r}: layers {widths} with {policy.activation!r}, stages {', '.join(policy.stage_kinds)} and head "
-            f"{policy.head!r}; at most {MAX_LAYERS} layers of {MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}, stages "
+            f"policy {policy.name!r}: layers {widths} with {policy.activation!r}, stages {', '.join(policy.stage_kinds)} and "
+            f"head {policy.head!r}; at most {MAX_LAYERS} layers of {MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}, stages "
             f"{', '.join(STAGES)} (the last dense) and a head {', '.join(HEADS)} that fits the last width"
         )
     if widths[0] != policy.interface.width:

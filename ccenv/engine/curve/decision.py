@@ -96,10 +96,10 @@ def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, sc
 
     A clock of ACKs is looked at in every step, and waits for them for an RTO (RFC 6298) at most.
     """
-    if policy.clock == _ACKS and monitor.decisions > 0:
-        if fl.acked_bytes < _HEARD * monitor.due_bytes and k < monitor.deadline_step:
-            fl.decision_step = k + 1
-            return False
+    waits = fl.acked_bytes < _HEARD * monitor.due_bytes and k < monitor.deadline_step
+    if policy.clock == _ACKS and monitor.decisions > 0 and waits:
+        fl.decision_step = k + 1
+        return False
     close_interval(fl, k)
     fill_measures(ev, fl, monitor, k, m)
     obey(fl, monitor, policy.action, policy.first, policy.second, act(policy, weights, m, memory, signals, scratch), m)

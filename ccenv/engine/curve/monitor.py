@@ -15,12 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ccenv.engine.compiled.policies import new_scratch
 from ccenv.engine.curve.layout import WORKLOADS
-from ccenv.errors import InputError
 from ccenv.interface.actions import ACTIONS, START_SEGMENTS, set_by_action
-from ccenv.interface.measures import MEASURES, SHARE_WEIGHT
-from ccenv.interface.signals import N_SIGNALS
+from ccenv.interface.measures import SHARE_WEIGHT
 
 _WINDOWS = np.array([row.sets == "cwnd" for row in ACTIONS])
 _NEEDS_BELIEFS, _NEEDS_INNER = (np.array([row.needs == need for row in ACTIONS]) for need in ("beliefs", "inner"))
@@ -50,8 +47,8 @@ MONITOR_DTYPE = np.dtype(
         ("pending_bytes", "<f8"),  # acknowledged since the newest ACK, less than a segment
         ("ack_step", "<i8"),  # of the newest ACK of the interval; -1: none
         ("gaps", "<f8"),
-        ("gap_sum", "<f8"),
-        ("gap_square", "<f8"),
+        ("gap_mean", "<f8"),
+        ("gap_square", "<f8"),  # weighted sum of squares about the mean
         # of intervals before, s
         ("mean_s", "<f8"),
         ("min_s", "<f8"),
@@ -85,7 +82,7 @@ def begin_interval(ev, fl, monitor, k):
     monitor.time_rtt = 0.0
     monitor.ack_step = -1
     monitor.gaps = 0.0
-    monitor.gap_sum = 0.0
+    monitor.gap_mean = 0.0
     monitor.gap_square = 0.0
 
 
@@ -105,10 +102,11 @@ def count_ack(monitor, fl, newly_bytes, mss_bytes, k):
     monitor.pending_bytes += newly_bytes
     if monitor.pending_bytes >= _SEGMENT * mss_bytes:
         if monitor.ack_step >= 0:
-            acks, steps = monitor.pending_bytes / mss_bytes, float(k - monitor.ack_step)
+            acks = monitor.pending_bytes / mss_bytes
             monitor.gaps += acks
-            monitor.gap_sum += steps
-            monitor.gap_square += steps * steps / acks
+            gap_off = (k - monitor.ack_step) / acks - monitor.gap_mean
+            monitor.gap_mean += gap_off * (acks / monitor.gaps)
+            monitor.gap_square += acks * gap_off * ((k - monitor.ack_step) / acks - monitor.gap_mean)
         monitor.ack_step = k
         monitor.pending_bytes = 0.0
 
@@ -170,9 +168,8 @@ def fill_measures(ev, fl, monitor, k, m):
     m.ack_gap_mean_s = 0.0
     m.ack_gap_std_s = 0.0
     if monitor.gaps > 0.0:
-        mean = monitor.gap_sum / monitor.gaps
-        m.ack_gap_mean_s = mean * ev.dt_s
-        m.ack_gap_std_s = np.sqrt(max(monitor.gap_square / monitor.gaps - mean * mean, 0.0)) * ev.dt_s
+        m.ack_gap_mean_s = monitor.gap_mean * ev.dt_s
+        m.ack_gap_std_s = np.sqrt(max(monitor.gap_square / monitor.gaps, 0.0)) * ev.dt_s
     m.min_rtt_s = fl.rtt_min_steps * ev.dt_s if np.isfinite(fl.rtt_min_steps) else 0.0
     m.srtt_s = fl.srtt_steps * ev.dt_s
     monitor.throughput_most_Bps = max(monitor.throughput_most_Bps, m.acked_bytes / interval_s)
@@ -223,7 +220,7 @@ def update_shares(flow, first_row, n_flows, controlled, k, link_Bps, interval_s,
         link_Bps: what the link could carry in the interval.
         interval_s: its length.
         first: it is the first decision: nothing was shared yet.
-        shares: (N, 2) SHARE, SHARE_ACKED of the environment's flows.
+        shares: (N, 2) SHARE, SHARE_ACKED of the environment's flows; brought up to date.
 
     Returns:
         tuple: flows that may send, those of them that are not controlled, mean share of the controlled ones, Jain's index.
@@ -253,42 +250,6 @@ def update_shares(flow, first_row, n_flows, controlled, k, link_Bps, interval_s,
 
 
 @njit(cache=True, error_model="numpy")
-def measure_flows(env, flow, monitors, controlled, which, shares, out):
-    """Close the intervals of the controlled flows of some environments, all at once, and write their measures.
-
-    Args:
-        env: (B,) ENV_DTYPE.
-        flow: (B N,) FLOW_DTYPE.
-        monitors: (B N,) MONITOR_DTYPE.
-        controlled: (N,) bool.
-        which: indices of environments.
-        shares: (B, N, 2).
-        out: (B, N) MEASURES; rows of flows that are not controlled stay as they are.
-    """
-    n_flows = len(controlled)
-    for w in range(len(which)):
-        b = which[w]
-        ev, k = env[b], env[b].step
-        leader = -1
-        for i in range(n_flows):
-            if controlled[i]:
-                leader = i if leader < 0 else leader
-                fill_measures(ev, flow[b * n_flows + i], monitors[b * n_flows + i], k, out[b, i])
-        m = out[b, leader]
-        first = monitors[b * n_flows + leader].decisions == 1
-        flows, others, mean, jain = update_shares(
-            flow, b * n_flows, n_flows, controlled, k, m.true_link_Bps, m.interval_s, first, shares[b]
-        )
-        for i in range(n_flows):
-            if controlled[i]:
-                out[b, i].true_flows = flows
-                out[b, i].true_others = others
-                out[b, i].true_share = shares[b, i, SHARE]
-                out[b, i].true_own_share_mean = mean
-                out[b, i].true_jain = jain
-
-
-@njit(cache=True, error_model="numpy")
 def obey(fl, monitor, action_number, first, second, a, m):
     """Let an action set a flow's rate and window."""
     monitor.action_before = monitor.action
@@ -296,94 +257,3 @@ def obey(fl, monitor, action_number, first, second, a, m):
     rate_Bps, cwnd_bytes = set_by_action(action_number, first, second, a, m)
     fl.rate_Bps = rate_Bps
     fl.cwnd_bytes = cwnd_bytes
-
-
-@njit(cache=True, error_model="numpy")
-def start_flows(env, flow, controlled, which, action_number):
-    """Set what holds before the first decision of the controlled flows of some environments; ``start_flow_of`` says what."""
-    n_flows = len(controlled)
-    for w in range(len(which)):
-        b = which[w]
-        for i in range(n_flows):
-            if controlled[i]:
-                start_flow_of(action_number, flow[b * n_flows + i], env[b].mss_bytes)
-
-
-@njit(cache=True, error_model="numpy")
-def obey_all(flow, monitors, controlled, actions, action_number, first, second, measured):
-    """Let actions (B, N) set rates and windows of the controlled flows of all environments."""
-    n_flows = len(controlled)
-    for b in range(len(actions)):
-        for i in range(n_flows):
-            if controlled[i]:
-                row = b * n_flows + i
-                obey(flow[row], monitors[row], action_number, first, second, actions[b, i], measured[b, i])
-
-
-class FlowMonitors:
-    """The monitors of a batch, what its policies remember, and their scratch.
-
-    Attributes:
-        rows: (B N,) MONITOR_DTYPE, or one that nobody uses.
-        memory: (B N, words) of policies, or one row that nobody uses.
-        shares: (B, N, 2) of the flows that are controlled from outside.
-        scratch, measures, signals: (B, ...) of decisions.
-    """
-
-    def __init__(self, env: np.ndarray, flow: np.ndarray, n_flows: int, memory_words: int, monitoring: bool) -> None:
-        """Allocate them.
-
-        Args:
-            env: (B,) ENV_DTYPE of the engine.
-            flow: (B N,) FLOW_DTYPE of the engine.
-            n_flows: N.
-            memory_words: that a flow with a policy remembers at most; 0: there are no policies.
-            monitoring: flows are measured.
-        """
-        self._env, self._flow, self._monitoring, self._remembers = env, flow, monitoring, memory_words > 0
-        self.rows = np.zeros(len(flow) if monitoring else 1, MONITOR_DTYPE)
-        self.memory = np.zeros((len(flow) if memory_words else 1, max(1, memory_words)))
-        self.shares = np.zeros((len(env), n_flows, 2))
-        self.scratch = new_scratch(len(env) if memory_words else 1)
-        self.measures, self.signals = np.zeros(len(env), MEASURES), np.zeros((len(env), N_SIGNALS))
-
-    def reset(self, rows: np.ndarray) -> None:
-        """Begin anew at some flows."""
-        if self._monitoring:
-            self.rows[rows] = np.zeros(1, MONITOR_DTYPE)
-        if self._remembers:
-            self.memory[rows] = 0.0
-
-    def measure(self, controlled: np.ndarray, which: np.ndarray, out: np.ndarray) -> None:
-        """End the intervals of controlled flows, all at once, and write what is known of them.
-
-        Args:
-            controlled: (N,) bool, flows with an external sender.
-            which: (n,) indices of the environments.
-            out: (B, N) MEASURES; written at the controlled flows of these environments.
-
-        Raises:
-            InputError: where nothing is measured.
-        """
-        if not self._monitoring:
-            raise InputError("the engine was built without monitor=True: nothing is measured")
-        measure_flows(self._env, self._flow, self.rows, controlled, which, self.shares, out)
-
-    def start(self, controlled: np.ndarray, which: np.ndarray, action_number: int) -> None:
-        """Set what controlled flows of freshly reset environments have before their first action, for an action of the table."""
-        start_flows(self._env, self._flow, controlled, which, action_number)
-
-    def act(self, controlled: np.ndarray, actions: np.ndarray, row: tuple[int, float, float], measured: np.ndarray) -> None:
-        """Let actions (B, N) in [-1, 1] set rates and windows of controlled flows.
-
-        Args:
-            controlled: (N,) bool.
-            actions: (B, N).
-            row: number and parameters of the action (``Interface.action_row``).
-            measured: (B, N) MEASURES as ``measure`` wrote them last.
-        """
-        obey_all(self._flow, self.rows, controlled, actions, *row, measured)
-
-    def field(self, name: str) -> np.ndarray:
-        """Return a copy of a field of the monitors, (B, N)."""
-        return self.rows[name].reshape(len(self._env), -1).copy()

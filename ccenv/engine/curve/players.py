@@ -84,7 +84,8 @@ class SenderTable:
         players = [bare(s) for row in table for s in row]
         programs, mlps = _distinct(players, ProgramSender), _distinct(players, PolicySender)
         inner = [policy.inner for policy in mlps]
-        classics = _distinct([*players, *inner], ClassicSender)
+        driven = [player.inner for player in players if isinstance(player, ExternalSender)]
+        classics = _distinct([*players, *inner, *driven], ClassicSender)
         self.nodes, self.first_rows = stack_senders(programs)
         self.has_classics = bool(classics)
         self.calls = np.array([_sender_calls(cca) for cca in classics] or [[0] * 4], np.int64)
@@ -98,7 +99,7 @@ class SenderTable:
         self.has_monitors = not all(has_belief_interface(policy) for policy in mlps)
         probe = {id(s): s.program.probe_window_rtts for s in programs}
         self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(bare(s))]] for s in row] for row in table], np.int64)
-        self.index = np.array([[index.get(id(bare(s)), 0) for s in row] for row in table], np.int64)
+        self.index = np.array([[index.get(id(_rule(bare(s))), NO_INNER) for s in row] for row in table], np.int64)
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
         self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
@@ -112,6 +113,11 @@ class SenderTable:
         """Give the flows in plain Python of some environments objects of their own (``python_calls``)."""
         n_flows = self.kind.shape[1]
         copy_python_flows(states, self.bridges, (env * n_flows + flow for env in envs for flow in range(n_flows)))
+
+
+def _rule(player: Any) -> Any:
+    """Return what a row of the tables holds of a sender: of one that is driven from outside, the CCA inside."""
+    return player.inner if isinstance(player, ExternalSender) else player
 
 
 def stack_senders(senders: Sequence[ProgramSender]) -> tuple[np.ndarray, np.ndarray]:

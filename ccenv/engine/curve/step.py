@@ -43,7 +43,7 @@ from ccenv.engine.curve.network import (
 from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
-_PROGRAM, _CLASSIC, _MLP = SENDER_KINDS["program"], SENDER_KINDS["classic"], SENDER_KINDS["mlp"]
+_EXTERNAL, _PROGRAM, _CLASSIC, _MLP = (SENDER_KINDS[kind] for kind in ("external", "program", "classic", "mlp"))
 _RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", "scripted", "mlp"))
 
 
@@ -191,10 +191,35 @@ def send_flows(a, run, ev, here, k):
 
 @njit(cache=True, inline="always")
 def cca_of(a, fl):
-    """Return the row of a flow's CCA, its own or the one inside its policy; negative: none."""
-    if fl.sender_kind == _CLASSIC:
-        return fl.sender_index
-    return a.policies[fl.sender_index].inner if fl.sender_kind == _MLP else np.int64(NO_INNER)
+    """Return the row of a flow's CCA, its own or the one inside its policy or its action; negative: none."""
+    if fl.sender_kind == _MLP:
+        return a.policies[fl.sender_index].inner
+    return np.int64(NO_INNER) if fl.sender_kind == _PROGRAM else fl.sender_index
+
+
+@njit(cache=True, inline="always")
+def begin_cca(a, run, ev, fl, cca, row, flow, k):
+    """Begin a CCA in step k: its state is that of its template, and it sets window and rate.
+
+    Args:
+        a: arrays of the batch.
+        run: its record.
+        ev: environment record.
+        fl: flow record.
+        cca: row of the CCA.
+        row: of the flow in the batch.
+        flow: number of the flow in its environment.
+        k: step.
+    """
+    state = a.states[row]
+    for word in range(a.state_words.shape[1]):
+        a.state_words[row, word] = a.templates[cca, word]
+    state.mss_bytes = ev.mss_bytes
+    state.seed = ev.seed
+    state.env = ev.env_key
+    state.flow = flow
+    call_1(a.sender_calls[cca, INIT], run.states_at + row * run.states_bytes)
+    take_decision(ev, fl, state, flow, k)
 
 
 @njit(cache=True, inline="always")
@@ -203,17 +228,8 @@ def start_flow(a, run, ev, fl, here, i, k):
     reset_beliefs(fl, here.mss_bytes)
     fl.last_ack_step = k - 1
     cca = cca_of(a, fl)
-    if cca >= 0:
-        row = here.first_flow + i
-        state = a.states[row]
-        for word in range(a.state_words.shape[1]):
-            a.state_words[row, word] = a.templates[cca, word]
-        state.mss_bytes = here.mss_bytes
-        state.seed = ev.seed
-        state.env = ev.env_key
-        state.flow = i
-        call_1(a.sender_calls[cca, INIT], run.states_at + row * run.states_bytes)
-        take_decision(ev, fl, state, i, k)
+    if cca >= 0 and fl.sender_kind != _EXTERNAL:  # those of an environment have begun when it was reset
+        begin_cca(a, run, ev, fl, cca, here.first_flow + i, i, k)
     if fl.sender_kind == _MLP:
         start_flow_of(a.policies[fl.sender_index].action, fl, here.mss_bytes)
     decide(a, run, ev, fl, here, i, k - 1)

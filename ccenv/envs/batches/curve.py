@@ -181,6 +181,7 @@ class CurveRollouts:
     """
 
     def __init__(self, task: SenderTask | NetworkTask) -> None:
+        task.core.settings.require_beliefs("rollouts in the kernel")
         self.task = task
         core = task.core
         self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env

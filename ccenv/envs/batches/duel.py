@@ -55,6 +55,7 @@ class DuelTask:
             raise InputError(f"unknown game {game!r}.{did_you_mean(game, GAMES)}")
         if network_reward is not None and game == "zero_sum":
             raise InputError("network_reward is given, but in a zero_sum game the network's reward is minus the senders'")
+        settings.require_beliefs("ccenv/Duel-v0")
         senders, adversary = settings.build_senders(), settings.build_adversary()
         flows = [i for i, name in enumerate(settings.senders) if name == EXTERNAL]
         if not flows:
