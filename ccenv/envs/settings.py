@@ -52,6 +52,13 @@ class TableReward(StrictModel):
 
     weights: Weights = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _finite(self) -> TableReward:
+        for name, weight in self.weights.items():
+            if not np.isfinite(weight):
+                raise ValueError(f"the weight of {name!r} is {weight}; it must be finite")
+        return self
+
     def vector(self) -> np.ndarray:
         """Return the weights in the order of the table."""
         return np.array([self.weights.get(row.name, 0.0) for row in TERMS])
@@ -107,7 +114,7 @@ class EnvSettings(StrictModel):
         signals: what a controlled flow sees: names of the table (``ccenv.interface.signals``) or the name of a set; None: beliefs.
         history: intervals that it sees, the newest last; None: what comes with the set, else 1.
         action: ``"box"`` or ``"discrete"``, or the name of an action of the table (``ccenv.interface.actions``).
-        parameters: of an action of the table.
+        action_parameters: of an action of the table.
         inner: the CCA inside, for actions of the table that build on one.
         discrete: an action of the table has ``n_actions`` values.
         n_actions: number of discrete values of each action, evenly spaced over the box.
@@ -128,7 +135,7 @@ class EnvSettings(StrictModel):
     signals: str | tuple[str, ...] | None = None
     history: int | None = None
     action: Annotated[str, AfterValidator(_action_name)] = BOX
-    parameters: dict[str, float] = Field(default_factory=dict)
+    action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     discrete: bool = False
     n_actions: int = Field(default=13, ge=2, le=1001)
@@ -145,7 +152,7 @@ class EnvSettings(StrictModel):
         """Check what the controlled flows see and set; without an interface of the table there is nothing to set in it."""
         sees = self.interface
         if sees is None:
-            extra = {"parameters": self.parameters, "inner": self.inner, "discrete": self.discrete}
+            extra = {"action_parameters": self.action_parameters, "inner": self.inner, "discrete": self.discrete}
             for name, value in extra.items():
                 if value:
                     raise ValueError(f"{name} is given, but signals and action are those of the belief interface: name them")
@@ -167,7 +174,7 @@ class EnvSettings(StrictModel):
             return None
         steps = (self.decision_steps or self.steps_per_rtt) / self.steps_per_rtt
         data: dict[str, Any] = {"signals": "beliefs" if self.signals is None else self.signals, "inner": self.inner}
-        data |= {"action": "rate_log2" if self.action in (BOX, DISCRETE) else self.action, "parameters": self.parameters}
+        data |= {"action": "rate_log2" if self.action in (BOX, DISCRETE) else self.action, "parameters": self.action_parameters}
         data |= {} if self.history is None else {"history": self.history}
         return validate(Interface, data | {"clock": Clock(every="rtt", count=steps)}, "signals and action")
 
