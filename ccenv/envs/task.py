@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.core import Core
-from ccenv.envs.reward import TERMS, weigh
+from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary, ExternalAdversary
@@ -139,4 +139,4 @@ class SenderTask:
 def episode_metrics(core: Core, mask: np.ndarray) -> dict[str, np.ndarray]:
     """Return the mean of each reward term over the episodes of some environments, of the first group of flows."""
     means = core.means(mask)[:, 0]
-    return {name: means[:, index].copy() for index, name in enumerate(TERMS)}
+    return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

@@ -18,7 +18,6 @@ from ccenv.engine.packet.layout import (
     ERROR_EVENTS,
     ERROR_SEGMENT,
     ERROR_SENDER,
-    EVENT_STRIDE,
     RTO_MIN_S,
     STATE_DTYPE,
     TICK_S,
@@ -96,15 +95,14 @@ class PacketEngine:
         form = Form(network, table, deciders, adversaries or {}, self._gridded)
         begins = beginning(network, range(n), float(seed), len(deciders))
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
-        self._batch = PacketBatch(form, 1, needed_words(form, begins), log_rows=rows, log_s=log_s)
+        words = needed_words(form, begins)
+        self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)
         self._batch.begin(np.zeros(1, np.int64), begins)
         arrays = self._batch.arrays
         self._run, self._links, self._flows = arrays.run[0], arrays.links[0], arrays.flows[0]
         self.flow_log, self.link_log = arrays.flow_log[0], arrays.link_log[0]
         if self._run["error"][0] == ERROR_SEGMENT:
             self._refuse_slow_link(int(self._run["error_flow"][0]))
-        self._packet_log = np.empty((packet_log, EVENT_STRIDE))  # untouched pages take no memory
-        self._run["packet_log_at"], self._run["packet_log_limit"] = self._packet_log.ctypes.data, packet_log
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -173,7 +171,7 @@ class PacketEngine:
 
     def packet_log(self) -> np.ndarray:
         """Return what happened to each packet so far, records of ``log.LOG_DTYPE`` in the order of time."""
-        return ordered(self._packet_log[: int(self._run["packet_log_rows"][0])], self._until_s)
+        return ordered(self._batch.packet_log(0), self._until_s)
 
     @property
     def events(self) -> int:

@@ -84,18 +84,17 @@ def network_of(a, b):
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def advance(first, last, arrays, until_s, max_events):
+def advance(which, arrays, until_s, max_events):
     """Process events of some networks, of each up to its until_s (exclusive), an error, or a decision from outside.
 
     Args:
-        first: of the networks.
-        last: of them, exclusive.
+        which: (k,) indices of them.
         arrays: of the batch.
         until_s: (B,).
         max_events: that a network may take in all.
     """
     batch = unowned(arrays)
-    for b in range(first, last):
+    for b in which:
         a = network_of(batch, b)
         run = a.run[0]
         sources = sources_of(run.n_links, run.n_flows, run.n_pipes, run.n_boxes, run.n_grids, run.n_monitors)
@@ -145,8 +144,8 @@ def advance(first, last, arrays, until_s, max_events):
 
 
 @njit(cache=True, error_model="numpy", nogil=True, parallel=True)
-def advance_parallel(n_chunks, arrays, until_s, max_events):
-    """Advance all networks on several threads; they share nothing that changes, so the result is the same."""
-    n = len(until_s)
+def advance_parallel(n_chunks, which, arrays, until_s, max_events):
+    """Do the same on several threads; the networks share nothing that changes, so the result is the same."""
+    n = len(which)
     for chunk in prange(n_chunks):
-        advance(chunk * n // n_chunks, (chunk + 1) * n // n_chunks, arrays, until_s, max_events)
+        advance(which[chunk * n // n_chunks : (chunk + 1) * n // n_chunks], arrays, until_s, max_events)

@@ -13,6 +13,7 @@ from ccenv.engine.packet.kernel import PacketArrays, advance, advance_parallel
 from ccenv.engine.packet.layout import (
     BOX_DTYPE,
     ERROR_MEMORY,
+    EVENT_STRIDE,
     FLOW_DTYPE,
     FLOW_LOG,
     GRID_DTYPE,
@@ -42,13 +43,24 @@ class PacketBatch:
         words: of memory for the rings of each (``needed_words``).
         log_rows: rows of the log of each; 0: none.
         log_s: interval of the log.
+        packet_log: rows that the packet log of each keeps; 0: none.
         threads: that share the networks among them; results do not depend on it.
 
     Attributes:
         arrays: ``kernel.PacketArrays``.
     """
 
-    def __init__(self, form: Form, size: int, words: int, *, log_rows: int = 0, log_s: float = 1.0, threads: int = 1) -> None:
+    def __init__(
+        self,
+        form: Form,
+        size: int,
+        words: int,
+        *,
+        log_rows: int = 0,
+        log_s: float = 1.0,
+        packet_log: int = 0,
+        threads: int = 1,
+    ) -> None:
         self.form, self.size, self.threads, self._log_s = form, size, threads, log_s
         run = form.record[0]
         counts = {name: max(1, int(run[f"n_{name}"])) for name in ("links", "flows", "pipes", "boxes", "grids", "monitors")}
@@ -84,6 +96,8 @@ class PacketBatch:
             box_words=np.zeros((size, counts["boxes"], ADVERSARY_SLOTS)),
             policies=np.zeros((size, *form.tables.policies.shape), np.uint8),
         )
+        self._all = np.arange(size)
+        self._packet_logs = np.empty((size, packet_log, EVENT_STRIDE))
 
     def begin(self, which: np.ndarray, beginnings: Beginnings) -> None:
         """Begin some networks anew.
@@ -98,8 +112,21 @@ class PacketBatch:
         words = begin_networks(which, self.arrays, self.form.tables, beginnings, self._memory, self.form.record, self._log_s)
         if (self.arrays.run["error"][which] == ERROR_MEMORY).any():
             raise EngineError(f"a network needs {words} words of memory; the batch was made with {self._memory.rings.shape[1]}")
+        self._point_at_logs()
 
-    def advance(self, until_s: np.ndarray, max_events: int) -> None:
+    def _point_at_logs(self) -> None:
+        limit = self._packet_logs.shape[1]
+        if limit:
+            run = self.arrays.run[:, 0]
+            run["packet_log_at"] = self._packet_logs.ctypes.data + self._all * self._packet_logs.strides[0]
+            run["packet_log_limit"] = limit
+
+    def packet_log(self, network: int) -> np.ndarray:
+        """Return the rows of a network's packet log that were kept, as the kernel wrote them; not a copy."""
+        rows: np.ndarray = self._packet_logs[network, : int(self.arrays.run["packet_log_rows"][network, 0])]
+        return rows
+
+    def advance(self, until_s: np.ndarray, max_events: int, which: np.ndarray | None = None) -> None:
         """Let each network run up to its time (exclusive), an error, or a decision that is awaited from outside.
 
         Decisions that are awaited are those of ``arrays.monitors["asked"]``.
@@ -107,13 +134,15 @@ class PacketBatch:
         Args:
             until_s: (B,).
             max_events: that a network may take in all.
+            which: (k,) indices; None: all. The others stay where they are.
         """
-        if self.threads > 1 and self.size > 1:
-            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS, self.size)
+        which = self._all if which is None else which
+        if self.threads > 1 and len(which) > 1:
+            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS, len(which))
             numba.set_num_threads(threads)
-            advance_parallel(threads, self.arrays, until_s, max_events)
+            advance_parallel(threads, which, self.arrays, until_s, max_events)
         else:
-            advance(0, self.size, self.arrays, until_s, max_events)
+            advance(which, self.arrays, until_s, max_events)
 
     @property
     def box_words(self) -> np.ndarray:
@@ -132,18 +161,19 @@ class PacketBatch:
         return kept | {name: array.copy() for name, array in self._memory._asdict().items()}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what ``state`` returned, also in another process.
+        """Go back to what ``state`` returned, or to its bytes, also in another process. Packet logs stay as they are.
 
         Raises:
             InputError: if it is that of another batch.
         """
         targets = {name: getattr(self.arrays, name) for name in _STATE} | self._memory._asdict()
         for name, target in targets.items():
-            if name not in state or state[name].shape != target.shape or state[name].dtype != target.dtype:
-                raise InputError(f"state of a batch without {name!r} of shape {target.shape}")
+            if name not in state or state[name].nbytes != target.nbytes:
+                raise InputError(f"state of a batch without {name!r} of {target.nbytes} bytes")
         for name, target in targets.items():
-            target[...] = state[name]
-        wire_networks(np.arange(self.size), self.arrays, self.form.tables, self._memory)
+            target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
+        wire_networks(self._all, self.arrays, self.form.tables, self._memory)
+        self._point_at_logs()
 
 
 def needed_words(form: Form, beginnings: Beginnings) -> int:
