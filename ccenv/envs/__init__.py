@@ -26,6 +26,12 @@ ENVIRONMENTS.add(
     tags=("pettingzoo",),
     summary="flows and network play each other (PettingZoo parallel)",
 )
+ENVIRONMENTS.add(
+    "ccenv/Packet-v0",
+    "ccenv.envs.packet.sender:PacketEnv",
+    tags=("gymnasium", "vector", "sb3", "rllib", "packet"),
+    summary="control flows per packet: networks from a scenario distribution, signals, actions and rewards by name",
+)
 
 
 def register() -> None:

@@ -41,6 +41,8 @@ class Core:
         record: keep what ``trace`` needs.
     """
 
+    term_names = TERMS
+
     def __init__(
         self,
         num_envs: int,

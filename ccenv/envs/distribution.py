@@ -60,7 +60,8 @@ class PathDistribution(StrictModel):
 
 
 @njit(cache=True)
-def _draw(seeds, lanes, episodes, n_draws):  # type: ignore[no-untyped-def]
+def draw_numbers(seeds, lanes, episodes, n_draws):  # type: ignore[no-untyped-def]
+    """Return numbers in [0, 1) that depend on nothing but seed, environment and episode (n,), and their place: (n_draws, n)."""
     out = np.empty((n_draws, len(seeds)))
     for b in range(len(seeds)):
         for draw in range(n_draws):
@@ -127,7 +128,7 @@ class PathSource:
             lanes: (n,) number of the environment among those of a seed.
             episodes: (n,) number of the episode.
         """
-        u = _draw(seeds, lanes, episodes, _DRAWS)
+        u = draw_numbers(seeds, lanes, episodes, _DRAWS)
         keys = np.floor(u[_KEY] * 2.0**53)
         if self._fixed is not None:
             return Episodes(path_rows(self._fixed, lanes % len(self._fixed.dt_s)), np.zeros(len(seeds)), keys, u[_STAGGER])

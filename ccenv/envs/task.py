@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.core import Core
-from ccenv.envs.reward import TERMS, weigh
+from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary, ExternalAdversary
@@ -158,5 +158,5 @@ def episode_metrics(core: Core, mask: np.ndarray, rows_per_env: int = 1) -> dict
         mask: (B,) bool, which ones.
         rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
     """
-    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(TERMS))
-    return {name: means[:, index].copy() for index, name in enumerate(TERMS)}
+    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
+    return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel
+from ccenv.errors import unknown_name
 from ccenv.interface.actions import ACTION_NUMBERS, action
 from ccenv.interface.rewards import REWARDS, term
 from ccenv.interface.signals import SIGNAL_NUMBERS, SIGNAL_SETS, Signal, signal
@@ -24,8 +25,10 @@ def _known_action(name: str) -> str:
 
 
 def as_weights(value: Any) -> Any:
-    """Return the weights of a reward that may be a name of REWARDS."""
-    return dict(REWARDS[value]) if isinstance(value, str) and value in REWARDS else value
+    """Return the weights of a reward that may be a name of REWARDS. Raises UnknownNameError with suggestions."""
+    if isinstance(value, str) and value not in REWARDS:
+        raise unknown_name("reward", value, REWARDS)
+    return dict(REWARDS[value]) if isinstance(value, str) else value
 
 
 class Clock(StrictModel):

@@ -115,6 +115,13 @@ SIGNAL_SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "aurora": (("latency_gradient", "latency_ratio", "send_ratio"), 10),
     "beliefs": (BELIEF_SIGNALS, 1),
     "company": (("rtt_change", "queue_log2", "send_excess", "own_queue_log2", "loss_rate"), 3),
+    "network": (
+        (
+            *("queue_ratio", "loss_rate", "cwnd_log2", "pacing_log2", "send_excess", "true_queue_bdp", "true_buffer_bdp"),
+            *("true_inflight_bdp", "true_share_log2"),
+        ),
+        1,
+    ),
     "orca": (
         ("throughput_ratio", "pacing_log2", "loss_rate", "queue_ratio", "srtt_ratio", "interval_ratio", "inflight_ratio"),
         1,

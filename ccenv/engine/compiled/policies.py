@@ -35,7 +35,9 @@ SCRATCH_ROWS = _GATES + 2 * max(GATES.values())
 
 POLICY_DTYPE = np.dtype(
     [
-        ("weights_at", "<i8"),
+        ("weights_at", "<i8"),  # in the flat array
+        ("address", "<i8"),  # of the flat array, where it is not passed along
+        ("n_weights", "<i8"),  # its length
         ("n_stages", "<i8"),
         ("activation", "<i8"),
         ("head", "<i8"),

@@ -23,34 +23,21 @@ from numba.core.errors import NumbaExperimentalFeatureWarning
 from ccenv.engine.compiled.beliefs import (
     BeliefSettings,
     reciprocal_table,
-    require_segment_per_rtt,
     reset_beliefs,
     settings_record,
     update_beliefs,
     update_queue_bound,
 )
-from ccenv.engine.compiled.calls import address_of, load, pointer_at, store
+from ccenv.engine.compiled.calls import load, pointer_at, store
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.engine.compiled.policies import (
-    POLICY_DTYPE,
-    SCRATCH_ROWS,
-    has_belief_interface,
-    memory_words,
-    new_scratch,
-    pack_policies,
-)
+from ccenv.engine.compiled.policies import POLICY_DTYPE, SCRATCH_ROWS, has_belief_interface, pack_policies
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import state_record
 from ccenv.engine.curve.decision import choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
-from ccenv.engine.curve.layout import ring_length
 from ccenv.engine.curve.players import stack_senders
-from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
-from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.errors import InputError
 from ccenv.network.sender import ClassicSender, PolicySender, ProgramSender
-from ccenv.programs import INPUTS
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
 warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)
@@ -203,95 +190,83 @@ def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
-class Grids:
-    """The grids of the flows with belief programs or policies.
+def step_watch(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; what the flow does is decided elsewhere."""
+    k = take_step(beliefs, flow)
+    grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
-    Attributes:
-        grids: GRID_DTYPE records, at least one.
-        beliefs: BELIEFS_DTYPE records by flow.
+
+STEPS = {ProgramSender: step_program, PolicySender: step_policy}  # what decides -> how a grid of it steps
+
+
+def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarray:
+    """Return what the beliefs of each sender's flows begin with: BELIEFS_DTYPE records, (max(1, n),).
+
+    Args:
+        senders: without their proxies; those without a belief program or policy get what watching needs.
+        keep: takes the arrays that the records point into.
     """
+    templates = np.zeros(max(1, len(senders)), BELIEFS_DTYPE)
 
-    def __init__(
-        self,
-        senders: Sequence[tuple[int, ProgramSender | PolicySender]],
-        network: NetworkSpec,
-        flows: np.ndarray,
-        rtts_s: Sequence[float],
-    ) -> None:
-        """Build them.
-
-        Args:
-            senders: index of the flow and its sender.
-            network: links and flows.
-            flows: the engine's flow records, which the grids read.
-            rtts_s: Rm that the sender of each flow goes by.
-        """
-        self.grids = np.zeros(max(1, len(senders)), GRID_DTYPE)
-        self.beliefs: dict[int, np.ndarray] = {}
-        self._flows, self._keep = flows, [reciprocal_table()]
-        for row, (index, sender) in enumerate(senders):
-            if isinstance(sender, ProgramSender):
-                beliefs = self._new_beliefs(network, index, rtts_s[index], sender.program.probe_window_rtts)
-                step = self._put_program(beliefs, sender)
-            else:
-                beliefs = self._new_beliefs(network, index, rtts_s[index], 1)
-                step = self._put_policy(beliefs, sender)
-            self.beliefs[index] = beliefs
-            grid = self.grids[row]
-            grid["flow"], grid["next_s"], grid["rate_Bps"] = index, network.flows[index].start_s, 1.0
-            grid["step_at"] = address_of(step, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)
-            grid["beliefs_at"] = beliefs.ctypes.data
-            grid["flow_at"] = flows.ctypes.data + index * FLOW_DTYPE.itemsize
-
-    def _at(self, array: np.ndarray) -> int:
-        """Keep an array for as long as the grids live; return its address."""
-        self._keep.append(array)
+    def at(array: np.ndarray) -> int:
+        keep.append(array)
         return int(array.ctypes.data)
 
-    def _new_beliefs(self, network: NetworkSpec, index: int, rtt_s: float, probe_rtts: int) -> np.ndarray:
-        spec, beliefs = network.flows[index], np.zeros(1, BELIEFS_DTYPE)
-        route = [network.links[link] for link in network.route_of(index)]
-        slowest_Bps = min(rate for link in route for rate in (link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)))
-        require_segment_per_rtt(
-            np.array([slowest_Bps]), np.array([[rtt_s]]), np.array([network.mss_bytes]), f"another sender than {spec.sender!r}"
-        )
-        dt_s = rtt_s / STEPS_PER_RTT
-        whole_steps = math.ceil(spec.jitter_s / dt_s - ROUNDING)
-        jitter_steps = max(PACKET_STEPS, whole_steps)
-        settings = settings_record(BeliefSettings())
-        for name in settings.dtype.names or ():
-            beliefs[name] = settings[name]
-        # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
-        path_rtt_s = spec.sender_rtt_s
-        held_s = path_rtt_s + float(self._flows["hold_s"][index]) - rtt_s
-        lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
-        beliefs["rtt_steps"], beliefs["lag_steps"], beliefs["jitter_steps"] = STEPS_PER_RTT, lag_steps, jitter_steps
-        beliefs["rounding_steps"] = whole_steps + PACKET_STEPS - jitter_steps
-        beliefs["path_rtt_s"], beliefs["rtt_known"] = path_rtt_s, spec.rtt_known
-        beliefs["rtt_s"], beliefs["jitter_s"], beliefs["dt_s"] = rtt_s, jitter_steps * dt_s, dt_s
-        beliefs["probe_window_steps"] = probe_rtts * STEPS_PER_RTT
-        beliefs["mss_bytes"], beliefs["start_s"] = network.mss_bytes, spec.start_s
-        beliefs["rtt_min_steps"], beliefs["rtt_now_steps"], beliefs["step"] = np.inf, STEPS_PER_RTT, -1
-        beliefs["reciprocals_at"] = self._keep[0].ctypes.data
-        drop_tail = all(link.discipline == "drop_tail" for link in route)
-        beliefs["loss_proves"] = drop_tail and spec.loss_rate == 0
-        length = ring_length((HISTORY_RTTS + MAX_SHORTFALL_RTTS + 2 * probe_rtts) * STEPS_PER_RTT + lag_steps + 2 * jitter_steps)
-        beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
-        return beliefs
+    settings = settings_record(BeliefSettings())
+    for name in settings.dtype.names or ():
+        templates[name] = settings[name]
+    templates["reciprocals_at"] = at(reciprocal_table())
+    templates["probe_window_steps"] = STEPS_PER_RTT
+    for template, sender in zip(templates, senders, strict=False):
+        if isinstance(sender, ProgramSender):
+            nodes, rows = stack_senders([sender])
+            template["nodes_at"], (template["start_row"], template["main_row"]) = at(nodes), rows[0]
+            template["probe_window_steps"] = sender.program.probe_window_rtts * STEPS_PER_RTT
+        elif isinstance(sender, PolicySender) and has_belief_interface(sender):
+            weights, policies = pack_policies([sender])
+            template["weights_at"], template["n_weights"], template["policy_at"] = at(weights), len(weights), at(policies)
+            template["memory_words"] = policies["memory_words"][0]
+    return templates
 
-    def _put_program(self, beliefs: np.ndarray, sender: ProgramSender) -> Any:
-        nodes, rows = stack_senders([sender])
-        beliefs["nodes_at"], beliefs["inputs_at"] = self._at(nodes), self._at(np.zeros(len(INPUTS)))
-        beliefs["start_row"], beliefs["main_row"] = rows[0]
-        return step_program
 
-    def _put_policy(self, beliefs: np.ndarray, sender: PolicySender) -> Any:
-        if not has_belief_interface(sender):
-            raise InputError(f"policy {sender.name!r} sees or sets other things than beliefs, which a grid does not have")
-        weights, policies = pack_policies([sender])
-        words = memory_words(sender)
-        beliefs["weights_at"], beliefs["n_weights"], beliefs["policy_at"] = self._at(weights), len(weights), self._at(policies)
-        beliefs["memory_at"], beliefs["memory_words"] = self._at(np.zeros(words)), words
-        beliefs["observation_at"] = self._at(np.zeros(N_OBSERVATION))
-        beliefs["scratch_at"] = self._at(new_scratch(1))
-        return step_policy
+@njit(cache=True, error_model="numpy")
+def sender_rtt_s(fl):
+    """Return the Rm that a flow's sender goes by, behind a proxy that of the proxy (``HeldSender.rtt_s``)."""
+    if fl.hold_window_s > 0.0:
+        return max(fl.hold_target_s, fl.path_rtt_s)
+    return fl.hold_s + fl.path_rtt_s if fl.hold_s > 0.0 else fl.told_rtt_s
+
+
+@njit(cache=True, error_model="numpy")
+def begin_beliefs(beliefs, fl, mss_bytes, loss_proves):
+    """Set up the beliefs of a flow, a copy of a template, before the flow begins; return how many steps their rings hold."""
+    rtt_s = sender_rtt_s(fl)
+    dt_s = rtt_s / STEPS_PER_RTT
+    wait_s = fl.ack_timeout_s if fl.ack_every > 1 else 0.0
+    jitter_s = fl.jitter_s + (wait_s + fl.ack_aggregate_s)
+    whole_steps = np.int64(math.ceil(jitter_s / dt_s - ROUNDING))
+    jitter_steps = max(PACKET_STEPS, whole_steps)
+    # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
+    held_s = fl.told_rtt_s + fl.hold_s - rtt_s
+    lag_steps = STEPS_PER_RTT + max(0, np.int64(math.ceil(held_s / dt_s - ROUNDING)))
+    beliefs.rtt_steps = STEPS_PER_RTT
+    beliefs.lag_steps = lag_steps
+    beliefs.jitter_steps = jitter_steps
+    beliefs.rounding_steps = whole_steps + PACKET_STEPS - jitter_steps
+    beliefs.path_rtt_s = fl.told_rtt_s
+    beliefs.rtt_known = fl.rtt_known
+    beliefs.rtt_s = rtt_s
+    beliefs.jitter_s = jitter_steps * dt_s
+    beliefs.dt_s = dt_s
+    beliefs.mss_bytes = mss_bytes
+    beliefs.start_s = fl.start_s
+    beliefs.rtt_min_steps = np.inf
+    beliefs.rtt_now_steps = STEPS_PER_RTT
+    beliefs.step = -1
+    beliefs.loss_proves = loss_proves
+    steps = (HISTORY_RTTS + MAX_SHORTFALL_RTTS) * STEPS_PER_RTT + 2 * beliefs.probe_window_steps + lag_steps + 2 * jitter_steps
+    length = 8
+    while length < steps:
+        length *= 2
+    beliefs.mask = length - 1
+    return length

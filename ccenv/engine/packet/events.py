@@ -12,6 +12,7 @@ from numba import njit
 from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
+from ccenv.engine.packet.decisions import monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     CHANGE_LINK,
@@ -21,7 +22,6 @@ from ccenv.engine.packet.layout import (
     DISCIPLINES,
     DROP_EVENT,
     ERROR_ADVERSARY,
-    ERROR_SENDER,
     GRID_DTYPE,
     JITTERS,
     LOSS_COUNTER,
@@ -54,6 +54,7 @@ from ccenv.engine.packet.transport import (
     pace_on,
     put_transmission,
     take_ack,
+    take_cca,
 )
 from ccenv.engine.packet.workload import begin_application, offer
 
@@ -61,17 +62,6 @@ STATE_BYTES = 8 * STATE_SLOTS
 GRID_BYTES = GRID_DTYPE.itemsize
 _CODEL = DISCIPLINES["codel"]
 _ADVERSARY = JITTERS["adversary"]
-
-
-@njit(cache=True, error_model="numpy")
-def take_cca(run, fl, state):
-    """Read what a CCA has set; one that leaves the positive numbers ends the run."""
-    if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
-        fl.cwnd_bytes = state.cwnd_bytes
-        fl.rate_Bps = state.pacing_rate_Bps
-    elif run.error == 0:
-        run.error = ERROR_SENDER
-        run.error_flow = fl.index
 
 
 @njit(cache=True, inline="always")
@@ -89,10 +79,13 @@ def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
 
 
 @njit(cache=True, inline="always")
-def change_rate(a, run):
+def change_rate(a, run, now_s):
     """Change the rate of a link: of packets whose service begins after it."""
     row = run.next_change
-    a.links[int(a.changes[row, CHANGE_LINK])].rate_Bps = a.changes[row, CHANGE_RATE]
+    ln = a.links[int(a.changes[row, CHANGE_LINK])]
+    ln.capacity_bytes += ln.rate_Bps * (now_s - ln.capacity_s)
+    ln.capacity_s = now_s
+    ln.rate_Bps = a.changes[row, CHANGE_RATE]
     row += 1
     run.next_change = row
     next_s = a.changes[row, CHANGE_TIME] if row < a.changes.shape[0] else np.inf
@@ -151,7 +144,7 @@ def start_flow(a, run, i):
 
 
 @njit(cache=True, inline="always")
-def take_feedback(a, run, i, now_s):
+def take_feedback(a, run, sources, i, now_s):
     """Take the ACK that has arrived at a flow, or its RTO; tell its CCA what was acknowledged and lost."""
     fl = a.flows[i]
     state_at = run.states_at + i * STATE_BYTES
@@ -164,6 +157,8 @@ def take_feedback(a, run, i, now_s):
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         acked_bytes = take_ack(fl, a.acks[0], last_tx, now_s, run.mss_bytes, run.rto_min_s)
+        if fl.monitor >= 0:
+            monitor_ack(a, run, sources, fl, now_s)
         if fl.hold_window_s > 0.0:
             adjust_hold(fl, now_s)
         if acked_bytes > 0.0:
@@ -238,10 +233,11 @@ def step_grid(a, run, sources, row, now_s):
     grid = a.grids[row]
     fl, state = a.flows[grid.flow], a.states[grid.flow]
     call_3(grid.step_at, run.grids_at + row * GRID_BYTES, grid.beliefs_at, grid.flow_at)
-    state.cwnd_bytes = np.inf
-    state.pacing_rate_Bps = grid.rate_Bps
-    pace_on(fl, grid.rate_Bps, now_s)
-    take_cca(run, fl, state)
+    if grid.watches == 0:
+        state.cwnd_bytes = np.inf
+        state.pacing_rate_Bps = grid.rate_Bps
+        pace_on(fl, grid.rate_Bps, now_s)
+        take_cca(run, fl, state)
     set_source(run.tree_at, run.tree_leaves, sources.grids + row, grid.next_s)
 
 

@@ -1,9 +1,10 @@
 """The packet engine's event loop, compiled. The plain reference is ``tests/oracles/packet.py``.
 
 Event sources: rate changes, links (end of a service), flows (ACK, pacing, application and RTO timers, start), pipes
-(arrival at a further hop), boxes (an adversary's decision), grids (steps of a belief program or policy), the tick of all CCAs,
-the log. A winner tree holds the next time of each; at equal times the source with the lowest number is first, so a run is a
-function of its inputs alone.
+(arrival at a further hop), boxes (an adversary's decision), grids (steps of beliefs), monitors (decisions of policies), the tick
+of all CCAs, the log. A winner tree holds the next time of each; at equal times the source with the lowest number is first, so a
+run is a function of its inputs alone. A batch is many networks that share nothing but their tables of senders; each runs until
+its time is up or a decision is awaited from outside.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.packet.decisions import take_outside, wake_monitor
 from ccenv.engine.packet.events import (
     change_rate,
     end_service,
@@ -31,20 +33,21 @@ from ccenv.engine.packet.sources import next_event, sources_of
 
 
 class PacketArrays(NamedTuple):
-    """The arrays of a run.
+    """The arrays of a batch of B networks with equal numbers of links, flows and so on.
 
     Attributes:
-        run: (1,) RUN_DTYPE.
-        links: (links,) LINK_DTYPE.
-        flows: (flows,) FLOW_DTYPE.
-        pipes, boxes, grids: PIPE_DTYPE, BOX_DTYPE, GRID_DTYPE, at least one each; RUN_DTYPE says how many are in use.
-        states, words: (flows,) states of the CCAs, as records and as (flows, STATE_SLOTS) words.
-        templates: (flows, STATE_SLOTS) their initial states.
-        sender_calls: (flows, 4) addresses of their init, on_ack, on_loss, on_tick.
-        acks, losses, ticks, views, moves: (1,) signals of CCAs, and what adversaries see and do.
-        changes: (n, 3) rate changes: time, link, rate.
-        flow_log: (rows, flows) records of layout.FLOW_LOG.
-        link_log: (rows, links) records of layout.LINK_LOG.
+        run: (B, 1) RUN_DTYPE.
+        links: (B, links) LINK_DTYPE.
+        flows: (B, flows) FLOW_DTYPE.
+        pipes, boxes, grids, beliefs, monitors, measures: (B, n) PIPE_DTYPE, BOX_DTYPE, GRID_DTYPE and BELIEFS_DTYPE,
+            MONITOR_DTYPE and MEASURES, at least one each; RUN_DTYPE says how many are in use.
+        states, words: (B, flows) states of the CCAs, as records and as (B, flows, STATE_SLOTS) words.
+        templates: (senders, STATE_SLOTS) their initial states.
+        sender_calls: (senders, 4) addresses of their init, on_ack, on_loss, on_tick.
+        acks, losses, ticks, views, moves: (B, 1) signals of CCAs, and what adversaries see and do.
+        changes: (B, n, 3) rate changes: time, link, rate.
+        flow_log: (B, rows, flows) records of layout.FLOW_LOG.
+        link_log: (B, rows, links) records of layout.LINK_LOG.
     """
 
     run: np.ndarray
@@ -53,6 +56,9 @@ class PacketArrays(NamedTuple):
     pipes: np.ndarray
     boxes: np.ndarray
     grids: np.ndarray
+    beliefs: np.ndarray
+    monitors: np.ndarray
+    measures: np.ndarray
     states: np.ndarray
     words: np.ndarray
     templates: np.ndarray
@@ -67,45 +73,79 @@ class PacketArrays(NamedTuple):
     link_log: np.ndarray
 
 
+@njit(cache=True, inline="always")
+def network_of(a, b):
+    """Return the arrays of one network of a batch."""
+    return PacketArrays(
+        a.run[b], a.links[b], a.flows[b], a.pipes[b], a.boxes[b], a.grids[b], a.beliefs[b], a.monitors[b], a.measures[b],
+        a.states[b], a.words[b], a.templates, a.sender_calls, a.acks[b], a.losses[b], a.ticks[b], a.views[b], a.moves[b],
+        a.changes[b], a.flow_log[b], a.link_log[b],
+    )  # fmt: skip
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
-def advance(arrays, until_s, max_events):
-    """Process events up to until_s (exclusive), or until an error."""
-    a = unowned(arrays)
-    run = a.run[0]
-    sources = sources_of(run.n_links, run.n_flows, run.n_pipes, run.n_boxes, run.n_grids)
-    while run.error == 0:
-        now_s, source = next_event(run)
-        if not now_s < until_s:
-            break
-        if run.events >= max_events:
-            run.error = ERROR_EVENTS
-            break
-        run.events += 1
-        run.now_s = now_s
-        first_sender, last_sender = 0, -1  # flows that may send after this event
-        if sources.flows <= source < sources.pipes:
-            first_sender = last_sender = source - sources.flows
-            if a.flows[first_sender].started == 0:
-                start_flow(a, run, first_sender)
+def advance(which, arrays, until_s, max_events):
+    """Process events of some networks, of each up to its until_s (exclusive), an error, or a decision from outside.
+
+    Args:
+        which: (k,) indices of them.
+        arrays: of the batch.
+        until_s: (B,).
+        max_events: that a network may take in all.
+    """
+    batch = unowned(arrays)
+    for b in which:
+        a = network_of(batch, b)
+        run = a.run[0]
+        sources = sources_of(run.n_links, run.n_flows, run.n_pipes, run.n_boxes, run.n_grids, run.n_monitors)
+        end_s = until_s[b]
+        now_s = run.now_s
+        first_sender, last_sender = take_outside(a, run, sources, now_s)  # flows that may send now
+        while True:
+            for i in range(first_sender, last_sender + 1):
+                if a.flows[i].started == 1:
+                    send_packets(a, run, sources, i, now_s)
+            if run.error != 0 or run.due > 0 or run.over == 1:
+                break
+            now_s, source = next_event(run)
+            if not now_s < end_s:
+                break
+            if run.events >= max_events:
+                run.error = ERROR_EVENTS
+                break
+            run.events += 1
+            run.now_s = now_s
+            first_sender, last_sender = 0, -1
+            if sources.flows <= source < sources.pipes:
+                first_sender = last_sender = source - sources.flows
+                if a.flows[first_sender].started == 0:
+                    start_flow(a, run, first_sender)
+                else:
+                    take_feedback(a, run, sources, first_sender, now_s)
+            elif sources.links <= source < sources.flows:
+                end_service(a, run, sources, source - sources.links, now_s)
+            elif sources.pipes <= source < sources.boxes:
+                leave_pipe(a, run, sources, source - sources.pipes, now_s)
+            elif sources.boxes <= source < sources.grids:
+                open_box(a, run, sources, source - sources.boxes, now_s)
+            elif sources.grids <= source < sources.monitors:
+                row = source - sources.grids
+                step_grid(a, run, sources, row, now_s)
+                first_sender = last_sender = a.grids[row].flow
+            elif sources.monitors <= source < sources.tick:
+                first_sender, last_sender = wake_monitor(a, run, sources, source - sources.monitors, now_s)
+            elif source == sources.tick:
+                tick_flows(a, run, sources, now_s)
+                last_sender = run.n_flows - 1
+            elif source == sources.log:
+                write_log(a, run, sources, now_s)
             else:
-                take_feedback(a, run, first_sender, now_s)
-        elif sources.links <= source < sources.flows:
-            end_service(a, run, sources, source - sources.links, now_s)
-        elif sources.pipes <= source < sources.boxes:
-            leave_pipe(a, run, sources, source - sources.pipes, now_s)
-        elif sources.boxes <= source < sources.grids:
-            open_box(a, run, sources, source - sources.boxes, now_s)
-        elif sources.grids <= source < sources.tick:
-            row = source - sources.grids
-            step_grid(a, run, sources, row, now_s)
-            first_sender = last_sender = a.grids[row].flow
-        elif source == sources.tick:
-            tick_flows(a, run, sources, now_s)
-            last_sender = run.n_flows - 1
-        elif source == sources.log:
-            write_log(a, run, sources, now_s)
-        else:
-            change_rate(a, run)
-        for i in range(first_sender, last_sender + 1):
-            if a.flows[i].started == 1:
-                send_packets(a, run, sources, i, now_s)
+                change_rate(a, run, now_s)
+
+
+@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
+def advance_parallel(n_chunks, which, arrays, until_s, max_events):
+    """Do the same on several threads; the networks share nothing that changes, so the result is the same."""
+    n = len(which)
+    for chunk in prange(n_chunks):
+        advance(which[chunk * n // n_chunks : (chunk + 1) * n // n_chunks], arrays, until_s, max_events)

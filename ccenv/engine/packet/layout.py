@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ccenv.engine.compiled.signals import STATE_HEADER, STATE_SLOTS, record
+
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
 TX_STRIDE = 8
@@ -44,6 +46,7 @@ RUN_DTYPE = np.dtype(
         ("n_pipes", "<i8"),
         ("n_boxes", "<i8"),
         ("n_grids", "<i8"),
+        ("n_monitors", "<i8"),
         ("mss_bytes", "<f8"),
         ("seed", "<f8"),
         ("tick_s", "<f8"),
@@ -67,6 +70,11 @@ RUN_DTYPE = np.dtype(
         ("tick_at", "<i8"),
         ("view_at", "<i8"),
         ("move_at", "<i8"),
+        ("monitors_at", "<i8"),
+        ("due", "<i8"),  # monitors that await a decision from outside
+        ("outside", "<i8"),  # monitors that may still ask for one
+        ("over", "<i8"),  # 1: none will any more
+        ("leader", "<i8"),  # the monitor whose clock the others with a common one follow; -1: none
         ("error", "<i8"),
         ("error_flow", "<i8"),
     ]
@@ -86,10 +94,13 @@ LINK_DTYPE = np.dtype(
         ("red_weight", "<f8"),
         ("codel_target_s", "<f8"),
         ("codel_interval_s", "<f8"),
+        ("buffer_bytes", "<f8"),  # as the network says it
         ("index", "<i8"),
         ("queue_at", "<i8"),
         ("mask", "<i8"),
         # state
+        ("capacity_bytes", "<f8"),  # that it could have carried by the last change of its rate
+        ("capacity_s", "<f8"),  # time of that change
         ("head", "<i8"),
         ("tail", "<i8"),
         ("busy", "<i8"),
@@ -121,6 +132,9 @@ FLOW_DTYPE = np.dtype(
         # path
         ("index", "<i8"),
         ("n_hops", "<i8"),
+        ("path_rtt_s", "<f8"),  # propagation
+        ("told_rtt_s", "<f8"),  # Rm that the sender goes by
+        ("rtt_known", "<i8"),
         ("access_s", "<f8"),
         ("return_s", "<f8"),
         ("loss_rate", "<f8"),
@@ -142,6 +156,8 @@ FLOW_DTYPE = np.dtype(
         ("workload_a", "<f8"),
         ("workload_b", "<f8"),
         ("sender_index", "<i8"),
+        ("monitor", "<i8"),  # -1: none
+        ("grid", "<i8"),  # -1: none
         ("mask", "<i8"),
         ("tx_at", "<i8"),
         ("segment_at", "<i8"),
@@ -237,10 +253,11 @@ BOX_DTYPE = np.dtype(
     ]
 )
 
-# A grid steps the beliefs of a flow with a belief program; the function at step_at sets next_s and rate_Bps.
+# A grid steps the beliefs of a flow; the function at step_at sets next_s and, where a program decides, rate_Bps.
 GRID_DTYPE = np.dtype(
     [
         ("flow", "<i8"),
+        ("watches", "<i8"),  # 1: nothing is set
         ("step_at", "<i8"),
         ("beliefs_at", "<i8"),
         ("flow_at", "<i8"),
@@ -256,6 +273,14 @@ WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web"
 
 # Errors that end a run.
 ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3
+# Why a network cannot be built.
+ERROR_RETURN, ERROR_BUFFER, ERROR_SEGMENT, ERROR_MEMORY = 4, 5, 6, 7
+
+TICK_S = 0.01  # of CCAs and adversaries
+RTO_MIN_S = 0.2  # smallest RTO, as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
+DEEPEST_S = 8.0  # queueing delay that the windows of an infinite buffer can build up, at most
+MIN_RING, MAX_RING = 1 << 10, 1 << 17
+STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(STATE_HEADER))))
 
 # What is logged at intervals, per flow and per link: state and cumulative counts.
 FLOW_LOG = (

@@ -9,9 +9,14 @@ outside (``decide_at`` is 0), or the function at ``decide_at`` takes it: a compi
 where ``policy`` is a record of its own at ``policy_at`` and ``measures`` is a MEASURES record. It sets ``monitor.asked``, the
 action in [-1, 1]. ``monitor.decisions`` is 0 at a flow's first decision, before anything was measured: a policy with a memory
 begins it anew there. ``ccenv.engine.compiled.calls.address_of(function, POLICY, MEASURES, MONITOR_DTYPE)`` gives the address.
+Each flow of each network gets a copy of the policy's record, so memory stands in the record itself and weights stand behind
+addresses that all copies share (``Decider``).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -19,8 +24,10 @@ from numba import njit
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.transport import pace_on, rto_s
 from ccenv.engine.packet.workload import UNLIMITED
-from ccenv.interface.actions import set_by_action
+from ccenv.interface.actions import action, set_by_action
+from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.measures import SHARE_WEIGHT
+from ccenv.network.sender import ClassicSender
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
 _SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
@@ -78,6 +85,50 @@ MONITOR_DTYPE = np.dtype(
         ("last_ack_s", "<f8"),
     ]
 )
+
+
+EVERY_RTT = Clock(every="rtt")
+
+
+@dataclass(frozen=True)
+class Decider:
+    """Who decides for a flow, and by which interface.
+
+    Attributes:
+        interface: signals, action and clock; None: the flow is only watched.
+        clock: when it decides; by default the interface's.
+        inner: the CCA inside, for actions that build on one.
+        decide_at: address of what decides; 0: the caller does.
+        record: (1,) record of the policy, which each flow gets a copy of.
+        keep: what the addresses in the record point into.
+    """
+
+    interface: Interface | None = None
+    clock: Clock = EVERY_RTT
+    inner: ClassicSender | None = None
+    decide_at: int = 0
+    record: np.ndarray | None = None
+    keep: tuple[Any, ...] = ()
+
+    @property
+    def watches_beliefs(self) -> bool:
+        """Whether a signal or the action needs belief bounds."""
+        if self.interface is None:
+            return False
+        needs = {signal.needs for signal in self.interface.rows} | {action(self.interface.action).needs}
+        return "beliefs" in needs
+
+    def monitor(self, flow: int) -> np.ndarray:
+        """Return a flow's monitor as it begins: (1,) MONITOR_DTYPE, without addresses of its own."""
+        made = np.zeros(1, MONITOR_DTYPE)
+        clock = self.interface.clock if self.interface is not None else self.clock
+        made["flow"], made["decide_at"], made["grid"] = flow, self.decide_at, -1
+        made["clock"], made["clock_count"], made["common"] = CLOCKS[clock.every], clock.count, clock.common
+        if self.interface is not None:
+            row = action(self.interface.action)
+            made["sets"] = INNER if row.needs == "inner" else SETS[row.sets]
+            made["action_number"], made["action_first"], made["action_second"] = self.interface.action_row
+        return made
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -279,9 +330,9 @@ def is_controlled(a, fl):
 
 @njit(cache=True, error_model="numpy")
 def next_decision_s(monitor, fl, now_s, rto_min_s):
-    """Return when a flow decides again, infinite for one whose time is over; with a clock of ACKs: when it stops waiting for them.
+    """Return when a flow decides again, or infinity for one whose time is over.
 
-    Before the first RTT sample a smoothed RTT is the told Rm. Where no ACKs come, their clock goes on after an RTO.
+    Before the first RTT sample a smoothed RTT is the told Rm. A clock of ACKs waits for them for an RTO at most.
     """
     if not may_send(fl, now_s):
         monitor.over = 1

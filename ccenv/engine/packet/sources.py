@@ -22,7 +22,8 @@ class Sources(NamedTuple):
         flows: of the first flow.
         pipes: of the first pipe.
         boxes: of the first jitter box with an adversary.
-        grids: of the first grid of a belief program or policy.
+        grids: of the first grid of beliefs.
+        monitors: of the first monitor.
         tick: of the tick of all CCAs.
         log: of the log.
     """
@@ -32,6 +33,7 @@ class Sources(NamedTuple):
     pipes: int
     boxes: int
     grids: int
+    monitors: int
     tick: int
     log: int
 
@@ -40,14 +42,15 @@ RATE_CHANGES, FIRST_LINK = 0, 1
 
 
 @njit(cache=True, inline="always")
-def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids):
+def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
     """Return the numbers of the sources of a run."""
     flows = FIRST_LINK + n_links
     pipes = flows + n_flows
     boxes = pipes + n_pipes
     grids = boxes + n_boxes
-    tick = grids + n_grids
-    return Sources(FIRST_LINK, flows, pipes, boxes, grids, tick, tick + 1)
+    monitors = grids + n_grids
+    tick = monitors + n_monitors
+    return Sources(FIRST_LINK, flows, pipes, boxes, grids, monitors, tick, tick + 1)
 
 
 @njit(cache=True, inline="always")

@@ -199,8 +199,13 @@ class WorkloadSpec(StrictModel):
 
     def parameters(self) -> tuple[float, float]:
         """Return the two numbers of this kind, for the kernel."""
-        values = [getattr(self, name) for name in _NEEDED.get(self.kind, ())]
+        values = [getattr(self, name) for name in self.needed(self.kind)]
         return (*values, 0.0, 0.0)[:2]
+
+    @staticmethod
+    def needed(kind: str) -> tuple[str, ...]:
+        """Return the names of the numbers of a kind, in the kernel's order."""
+        return _NEEDED.get(kind, ())
 
 
 _NEEDED = {

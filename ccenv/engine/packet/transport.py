@@ -19,6 +19,7 @@ from ccenv.engine.packet.layout import (
     CONFIRMED,
     DELIVERED,
     DELIVERED_S,
+    ERROR_SENDER,
     FIRST_SENT_S,
     HERE_MARKED,
     LOST,
@@ -36,6 +37,17 @@ INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
 MAX_RTO_S = 60.0  # RFC 6298 (2.5)
 NO_SEGMENT, WINDOW_FULL = -1, -2  # instead of a segment to send: the application has none; the receive window is full
 WINDOW_SLACK_BYTES = 1e-6  # round-off of windows that are whole segments
+
+
+@njit(cache=True, error_model="numpy")
+def take_cca(run, fl, state):
+    """Read what a CCA has set; one that leaves the positive numbers ends the run."""
+    if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
+        fl.cwnd_bytes = state.cwnd_bytes
+        fl.rate_Bps = state.pacing_rate_Bps
+    elif run.error == 0:
+        run.error = ERROR_SENDER
+        run.error_flow = fl.index
 
 
 @njit(cache=True, error_model="numpy")

@@ -1,0 +1,1 @@
+"""Shipped scenario distributions of the packet environments."""

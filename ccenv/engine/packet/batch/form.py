@@ -1,0 +1,194 @@
+"""From the description of a network to records: what all networks of a batch share, and what one begins with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.compiled.signals import ADVERSARY_SLOTS, MOVE, VIEW
+from ccenv.engine.packet.batch.place import Beginnings, Tables
+from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.layout import (
+    AGGREGATIONS,
+    BOX_DTYPE,
+    DISCIPLINES,
+    FLOW_DTYPE,
+    JITTERS,
+    LINK_DTYPE,
+    MAX_HOPS,
+    PIPE_DTYPE,
+    RUN_DTYPE,
+    WORKLOADS,
+)
+from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
+from ccenv.engine.packet.sources import sources_of
+from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
+from ccenv.errors import InputError
+from ccenv.network.adversary import ScriptedAdversary
+
+
+class Form:
+    """What the networks of a batch have in common: links, flows, routes, who decides, and what plays their jitter boxes.
+
+    Attributes:
+        network: one of them; numbers may differ in the others.
+        table: the senders; a flow's ``sender_index`` names its row.
+        record: (1,) RUN_DTYPE with the numbers of links, flows and so on.
+        tables: what the kernel shares among the networks.
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec,
+        table: SenderTable,
+        deciders: Mapping[int, Decider],
+        adversaries: Mapping[str, ScriptedAdversary],
+        gridded: Sequence[int],
+    ) -> None:
+        """Build it.
+
+        Args:
+            network: links and flows. Where a flow of some network of the batch has an access delay, that of this one does too.
+            table: senders.
+            deciders: by flow, of those that are monitored.
+            adversaries: by name, those that jitter boxes name.
+            gridded: flows that may have beliefs.
+        """
+        self.network, self.table, self.deciders = network, table, dict(deciders)
+        self._keep: list[object] = [decider.keep for decider in deciders.values()]
+        n_flows = len(network.flows)
+        route = np.zeros((2, n_flows, MAX_HOPS))
+        pipes = []
+        for index, spec in enumerate(network.flows):
+            links = network.route_of(index)
+            route[0, index, : len(links)] = links
+            for hop in range(len(links)):
+                if hop > 0 or spec.access_s > 0:
+                    route[1, index, hop] = len(pipes)
+                    pipes.append((index, hop, 0, 0, 0, 0))
+        boxes, box_words = self._boxes(adversaries)
+        monitors = [decider.monitor(flow) for flow, decider in sorted(self.deciders.items())]
+        delays = np.zeros(n_flows, np.int64)
+        for index, spec in enumerate(network.flows):
+            if spec.jitter.delays_s:
+                values = np.array(spec.jitter.delays_s)
+                self._keep.append(values)
+                delays[index] = values.ctypes.data
+        self.tables = Tables(
+            route=route,
+            pipes=np.array(pipes, PIPE_DTYPE) if pipes else np.zeros(1, PIPE_DTYPE),
+            boxes=boxes,
+            monitors=np.concatenate(monitors) if monitors else np.zeros(1, MONITOR_DTYPE),
+            box_words=box_words,
+            policies=self._policies(),
+            delay_tables=delays,
+            grid_flows=np.array(gridded or [0], np.int64),
+            senders=table.rows,
+            beliefs=table.beliefs,
+        )
+        run = self.record = np.zeros(1, RUN_DTYPE)
+        run["n_links"], run["n_flows"], run["n_pipes"] = len(network.links), n_flows, len(pipes)
+        run["n_boxes"] = sum(flow.jitter.kind == "adversary" for flow in network.flows)
+        run["n_grids"], run["n_monitors"] = len(gridded), len(monitors)
+        counts = [int(run[name][0]) for name in ("n_links", "n_flows", "n_pipes", "n_boxes", "n_grids", "n_monitors")]
+        run["tree_leaves"] = 1 << math.ceil(math.log2(sources_of.py_func(*counts).log + 1))
+
+    def _boxes(self, adversaries: Mapping[str, ScriptedAdversary]) -> tuple[np.ndarray, np.ndarray]:
+        boxed = [i for i, flow in enumerate(self.network.flows) if flow.jitter.kind == "adversary"]
+        boxes = np.zeros(max(1, len(boxed)), BOX_DTYPE)
+        words = np.zeros((max(1, len(boxed)), ADVERSARY_SLOTS))
+        for row, index in enumerate(boxed):
+            spec = self.network.flows[index]
+            player = adversaries.get(spec.jitter.adversary)
+            if player is None:
+                raise InputError(f"flow {index}: adversary {spec.jitter.adversary!r} was not given")
+            names = player.state.names or ()
+            for name, value in player.parameters.items():
+                words[row, names.index(name)] = value
+            boxes[row]["flow"] = index
+            boxes[row]["init_at"] = address_of(player.init, player.state, VIEW)
+            boxes[row]["play_at"] = address_of(player.play, player.state, VIEW, MOVE)
+        return boxes, words
+
+    def _policies(self) -> np.ndarray:
+        """Return the records of the policies as bytes, (max(1, monitors), longest)."""
+        records = [decider.record for _, decider in sorted(self.deciders.items())]
+        longest = max([8, *(record.nbytes for record in records if record is not None)])
+        policies = np.zeros((max(1, len(records)), -(-longest // 8) * 8), np.uint8)
+        for row, record in zip(policies, records, strict=False):
+            if record is not None:
+                row[: record.nbytes] = record.view(np.uint8)
+        return policies
+
+
+def link_record(spec: LinkSpec, index: int) -> np.ndarray:
+    """Return a link as it begins: (1,) LINK_DTYPE."""
+    link = np.zeros(1, LINK_DTYPE)
+    link["rate_Bps"], link["delay_s"], link["buffer_bytes"] = spec.rate_Bps, spec.delay_s, spec.buffer_bytes
+    link["discipline"], link["ecn"] = DISCIPLINES[spec.discipline], spec.red.ecn
+    link["threshold_packets"] = spec.threshold_packets
+    link["red_min_packets"], link["red_max_packets"] = spec.red.min_packets, spec.red.max_packets
+    link["red_max_probability"], link["red_weight"] = spec.red.max_probability, spec.red.weight
+    link["codel_target_s"], link["codel_interval_s"] = spec.codel.target_s, spec.codel.interval_s
+    link["index"], link["finish_s"], link["red_count"] = index, np.inf, -1.0
+    return link
+
+
+def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarray:
+    """Return a flow as it begins: (1,) FLOW_DTYPE.
+
+    Args:
+        spec: the flow.
+        index: its place.
+        hops: links of its route.
+        sender: row of its sender.
+    """
+    flow = np.zeros(1, FLOW_DTYPE)
+    flow["index"], flow["n_hops"], flow["sender_index"] = index, hops, sender
+    flow["path_rtt_s"], flow["told_rtt_s"], flow["rtt_known"] = spec.rtt_s, spec.sender_rtt_s, spec.rtt_known
+    flow["access_s"], flow["loss_rate"], flow["start_s"], flow["stop_s"] = (
+        spec.access_s,
+        spec.loss_rate,
+        spec.start_s,
+        spec.stop_s,
+    )
+    flow["ack_every"], flow["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
+    flow["jitter_kind"], flow["jitter_s"] = JITTERS[spec.jitter.kind], spec.jitter.max_s
+    flow["jitter_interval_s"] = spec.jitter.every_s if spec.jitter.kind == "early" else spec.jitter.interval_s
+    flow["jitter_at_s"], flow["jitter_table_length"] = spec.jitter.at_s, len(spec.jitter.delays_s)
+    flow["ack_aggregation"], flow["ack_merge"] = AGGREGATIONS[spec.receiver.aggregation], spec.receiver.merge
+    flow["ack_aggregate_s"] = spec.receiver.aggregate_s
+    flow["workload"] = WORKLOADS[spec.workload.kind]
+    flow["workload_a"], flow["workload_b"] = spec.workload.parameters()
+    for name in ("wake_s", "rto_deadline_s", "min_rtt_s", "ack_deadline_s", "finished_s", "app_next_s", "rate_Bps"):
+        flow[name] = np.inf
+    flow["rto_backoff"], flow["recovery_tx"], flow["monitor"], flow["grid"] = 1.0, -1, -1, -1
+    return flow
+
+
+def beginning(network: NetworkSpec, sender_rows: Sequence[int], key: float, n_monitors: int) -> Beginnings:
+    """Return what a network begins with, as one row.
+
+    Args:
+        network: it.
+        sender_rows: rows of the flows' senders.
+        key: what its random numbers depend on.
+        n_monitors: that it has.
+    """
+    links = [link_record(spec, index) for index, spec in enumerate(network.links)]
+    flows = [
+        flow_record(spec, index, len(network.route_of(index)), row)
+        for index, (spec, row) in enumerate(zip(network.flows, sender_rows, strict=True))
+    ]
+    steps = [(step.time_s, float(i), step.rate_Bps) for i, spec in enumerate(network.links) for step in spec.rate_steps]
+    return Beginnings(
+        links=np.concatenate(links)[None],
+        flows=np.concatenate(flows)[None],
+        changes=np.array(sorted(steps), dtype=np.float64).reshape(1, -1, 3),
+        mss_bytes=np.array([network.mss_bytes]),
+        keys=np.array([float(key)]),
+        start_rates_Bps=np.zeros((1, max(1, n_monitors))),
+    )

@@ -1,0 +1,356 @@
+"""The core of the packet environments: batched steps without autoreset, and resets under a mask.
+
+A step of a network lasts until a controlled flow must decide, with a common clock until all of them must. Flows whose time has
+not come keep what they do.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
+from ccenv.engine.packet.batch.form import Form
+from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER
+from ccenv.engine.packet.log import ordered
+from ccenv.engine.packet.monitor import Decider
+from ccenv.envs.core import HELD_OUT_SEED, SEED_LIMIT
+from ccenv.envs.packet.episodes import EpisodeSource
+from ccenv.envs.packet.kernel import ask, look, observe, put_signals
+from ccenv.errors import EngineError, InputError
+from ccenv.interface.interface import Interface
+from ccenv.interface.measures import MEASURES
+from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS, TERMS
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.python_sender import bridge_of
+from ccenv.network.sender import ExternalSender, Sender
+from ccenv.network.trace import Trace
+from ccenv.simulation.packets import packet_trace
+from ccenv.simulation.ranges import ScenarioDistribution
+from ccenv.simulation.scenario import Scenario
+
+MAX_EVENTS = 1_000_000_000_000  # of an episode: its length in decisions and seconds is bounded
+LOG_ROWS = 2_000_000  # of the packet log of a network that is recorded
+_KEYS = ("_seed", "_lane", "_episode")
+_COUNTERS = ("elapsed", "_length", "_sums", "_counts", "_seen", "_decides")
+
+
+class PacketCore:
+    """A batch of networks drawn from a scenario distribution.
+
+    Args:
+        num_envs: B.
+        distribution: scenarios.
+        senders: by the name that flows give, all that the distribution may draw.
+        deciders: by flow, who decides, at the caller's hand: M of them.
+        interface: what is seen of the monitored flows.
+        weights: of the reward's terms.
+        adversaries: by name, those of jitter boxes.
+        episode_decisions: steps of an episode.
+        staggered: let the first episodes end at random times.
+        start_rate_share: as in ``PacketSettings``.
+        threads: that share the networks.
+        record: keep what ``trace`` needs.
+
+    Attributes:
+        flows: (M,) indices of the monitored flows.
+    """
+
+    term_names = tuple(term.name for term in TERMS)
+
+    def __init__(
+        self,
+        num_envs: int,
+        *,
+        distribution: ScenarioDistribution,
+        senders: Mapping[str, Sender],
+        deciders: Mapping[int, Decider],
+        interface: Interface,
+        weights: Mapping[str, float],
+        adversaries: Mapping[str, ScriptedAdversary] | None = None,
+        episode_decisions: int = 400,
+        staggered: bool = False,
+        start_rate_share: tuple[float, float] | None = None,
+        threads: int = 1,
+        record: bool = False,
+    ) -> None:
+        if num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}; it must be at least 1")
+        self._made_with = {
+            **{"distribution": distribution, "senders": senders, "deciders": deciders, "interface": interface},
+            **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
+            **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
+            "num_envs": num_envs,
+        }
+        self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
+        self.flows = np.array(sorted(deciders), np.int64)
+        self.interface, self._staggered, self._recording = interface, staggered, record
+        self._numbers = interface.numbers
+        self._weights = np.zeros(N_TERMS)
+        for name, weight in weights.items():
+            self._weights[TERM_NUMBERS[name]] = weight
+        self._build(senders, deciders, adversaries or {}, start_rate_share, threads)
+        M = len(self.flows)
+        self._seed, self._lane = np.zeros(num_envs, np.int64), np.arange(num_envs)
+        self._episode = np.zeros(num_envs, np.int64)
+        self._seeded = False
+        self._all = np.arange(num_envs)
+        self.elapsed = np.zeros(num_envs, np.int64)
+        self._length = np.full(num_envs, episode_decisions)
+        self._until_s = np.full(num_envs, distribution.largest.duration_s)
+        self._seen = np.zeros((num_envs, M, interface.history, len(self._numbers)), np.float32)
+        self._decides = np.zeros((num_envs, M), np.bool_)
+        self.terms = np.zeros((num_envs, M, N_TERMS))
+        self.rewards = np.zeros((num_envs, M))
+        self._sums, self._counts = np.zeros((num_envs, M, N_TERMS)), np.zeros((num_envs, M))
+        self._scenarios: list[Scenario | None] = [None] * num_envs
+        self._blank = np.zeros(1, MEASURES)
+        self._blank["mss_bytes"], self._blank["interval_s"] = distribution.largest.mss_bytes, 1.0
+        self._idle = np.zeros(len(self._numbers))
+        put_signals(self._blank[0], self._numbers, self._idle)
+        self._start(np.arange(num_envs))
+
+    def _build(
+        self,
+        senders: Mapping[str, Sender],
+        deciders: Mapping[int, Decider],
+        adversaries: Mapping[str, ScriptedAdversary],
+        start_rate_share: tuple[float, float] | None,
+        threads: int,
+    ) -> None:
+        network = self.distribution.largest
+        names = list(senders)
+        for name in names:
+            if bridge_of(senders[name]) is not None:
+                raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
+        outside = next(iter(deciders.values()))
+        table = SenderTable(
+            list(senders.values()), [outside if isinstance(s, ExternalSender) else None for s in senders.values()]
+        )
+        rows = {name: row for row, name in enumerate(names)}
+        choices: dict[int, tuple[str, ...]] = {
+            int(leaf.place[1]): leaf.choices for leaf in self.distribution.leaves if leaf.place[-1] == "sender"
+        }
+        gridded = [
+            index
+            for index, flow in enumerate(network.flows)
+            if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
+        ]
+        form = Form(network, table, deciders, adversaries, gridded)
+        self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), start_rate_share)
+        words = needed_words(form, self._source.corners())
+        log = LOG_ROWS if self._recording else 0
+        self._batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
+        self._boxed = [i for i, flow in enumerate(network.flows) if flow.jitter.kind == "adversary"]
+
+    # --- episodes -----------------------------------------------------------------------------------------------------
+
+    def reset(self, mask: np.ndarray | None = None, seed: int | Sequence[int | None] | None = None) -> None:
+        """Start new episodes and run each network to its first decision.
+
+        Args:
+            mask: (B,) bool, which environments; None: all.
+            seed: None: go on with each environment's sequence of episodes (of a random seed, if none was ever given). A number:
+                key all of them by (seed, environment, episode), from episode 0. One number per environment: environment b then
+                plays what a single environment reset with that number plays (None: goes on).
+        """
+        which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        self._episode[which] += 1
+        if seed is None and not self._seeded:
+            seed = secrets.randbelow(HELD_OUT_SEED)
+        if isinstance(seed, (int, np.integer)):
+            self._seed[which], self._lane[which], self._episode[which] = _checked_seed(int(seed)), which, 0
+        elif seed is not None:
+            if len(seed) != self.num_envs:
+                raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
+            for b in which.tolist():
+                own = seed[b]
+                if own is not None:
+                    self._seed[b], self._lane[b], self._episode[b] = _checked_seed(int(own)), 0, 0
+        self._seeded = True
+        self._start(which)
+
+    def _start(self, which: np.ndarray) -> None:
+        if not len(which):
+            return
+        draws = self._source.draw(self._seed[which], self._lane[which], self._episode[which])
+        self._length[which] = self.episode_steps
+        if self._staggered:
+            first = self._episode[which] == 0
+            self._length[which[first]] = 1 + np.floor(draws.stagger[first] * self.episode_steps).astype(np.int64)
+        self.elapsed[which] = 0
+        self._sums[which] = self._counts[which] = 0.0
+        self._batch.begin(which, draws.beginnings)
+        self._check()
+        if self._recording:
+            for row, b in enumerate(which.tolist()):
+                self._scenarios[b] = draws.scenario(self.distribution, row)
+        self._batch.arrays.measures[which] = self._blank
+        self._seen[which] = self._idle
+        self._run(which)
+
+    def _run(self, which: np.ndarray | None = None) -> None:
+        """Run to the next decisions: of all networks, or of some while the others wait where they are."""
+        rows = self._all if which is None else which
+        self._batch.advance(self._until_s, MAX_EVENTS, rows)
+        self._check()
+        observe(
+            self._batch.arrays, rows, self._decides, self._numbers, self._weights, self._seen, self.terms, self.rewards,
+            self._sums, self._counts,
+        )  # fmt: skip
+
+    def _check(self) -> None:
+        errors = self._batch.arrays.run["error"][:, 0]
+        if not errors.any():
+            return
+        b = int(np.flatnonzero(errors)[0])
+        run = self._batch.arrays.run[b, 0]
+        flow, at = int(run["error_flow"]), f"environment {b} at {run['now_s']:.6g} s"
+        said = {
+            ERROR_SENDER: f"flow {flow}: its sender set a window or rate that is not above 0",
+            ERROR_ADVERSARY: f"flow {flow}: its adversary made a move that is no number",
+            ERROR_EVENTS: f"more than {MAX_EVENTS} events",
+        }
+        raise EngineError(f"{at}: {said.get(int(errors[b]), 'a network was drawn that cannot be built')}")
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def advance(self, actions: np.ndarray | None = None, services: np.ndarray | None = None) -> np.ndarray:
+        """Take one step.
+
+        Args:
+            actions: (B, M) in [-1, 1], read for the flows that decide; None: flows are only watched.
+            services: (B, boxes) in [0, 1] for the jitter boxes that are played from outside, the share of what they hold that
+                they let go every 10 ms until the next step.
+
+        Returns:
+            (B, M) rewards of the intervals that ended; 0 for flows that do not decide. Valid until the next step.
+        """
+        if actions is not None:
+            ask(self._batch.arrays.monitors, actions)
+        if services is not None:
+            self._batch.box_words[:, : services.shape[1], 0] = services
+        self._run()
+        self.elapsed += 1
+        return self.rewards
+
+    def truncated(self) -> np.ndarray:
+        """Return which environments have reached the end of their episode: a new (B,) bool array."""
+        over: np.ndarray = (self.elapsed >= self._length) | ~self._decides.any(axis=1)
+        return over
+
+    def means(self, mask: np.ndarray) -> np.ndarray:
+        """Return the mean of each term over the decisions of all flows in the episode so far: (sum(mask), 1, N_TERMS)."""
+        counts = np.maximum(self._counts[mask].sum(axis=1), 1.0)
+        means: np.ndarray = self._sums[mask].sum(axis=1) / counts[:, None]
+        return means[:, None]
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def decides(self) -> np.ndarray:
+        """Which monitored flows are to decide now: a new (B, M) bool array."""
+        return self._decides.copy()
+
+    def observations(self) -> np.ndarray:
+        """Return what is seen of the monitored flows: a new (B, M, history * signals) float32 array."""
+        return self._seen.reshape(self.num_envs, len(self.flows), -1).copy()
+
+    def signals(self, numbers: np.ndarray) -> np.ndarray:
+        """Return other signals of the newest decision of each monitored flow: (B, M, n) float32.
+
+        Args:
+            numbers: (n,) of the signals.
+        """
+        out = np.empty((self.num_envs, len(self.flows), len(numbers)), np.float32)
+        look(self._batch.arrays, numbers, out)
+        return out
+
+    @property
+    def measures(self) -> np.ndarray:
+        """Measures of the newest decision of each monitored flow: a new (B, M) MEASURES array."""
+        copied: np.ndarray = self._batch.arrays.measures[:, : len(self.flows)].copy()
+        return copied
+
+    def flow(self, name: str) -> np.ndarray:
+        """Return a copy of a field of all flows, (B, flows)."""
+        copied: np.ndarray = self._batch.arrays.flows[name].copy()
+        return copied
+
+    def link(self, name: str) -> np.ndarray:
+        """Return a copy of a field of all links, (B, links)."""
+        copied: np.ndarray = self._batch.arrays.links[name].copy()
+        return copied
+
+    @property
+    def now_s(self) -> np.ndarray:
+        """Simulated time of each network, (B,)."""
+        copied: np.ndarray = self._batch.arrays.run["now_s"][:, 0].copy()
+        return copied
+
+    @property
+    def n_boxes(self) -> int:
+        """Jitter boxes that are played."""
+        return len(self._boxed)
+
+    @property
+    def bytes_per_env(self) -> float:
+        """Memory of the state, in bytes per environment."""
+        return self._batch.bytes_per_network
+
+    def trace(self, env: int = 0) -> Trace:
+        """Return what an environment has done in its episode, as the bottleneck saw it (``ccenv.simulation.packets``).
+
+        Needs ``record=True`` and one drop-tail link.
+        """
+        scenario = self._scenarios[env]
+        if scenario is None:
+            raise InputError("the environment was built without record: there is no trace")
+        now_s = float(self._batch.arrays.run["now_s"][env, 0])
+        rows = self._batch.packet_log(env)
+        played = scenario.model_copy(update={"duration_s": max(now_s, 1e-9)})
+        return packet_trace(played, ordered(rows, now_s))
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return a copy of everything that decides the future, as named plain arrays."""
+        own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
+        for name, array in self._batch.state().items():
+            own[f"batch.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
+        return own
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go back to what ``state`` returned, also in another process. Raises InputError if it does not fit."""
+        targets = {name: getattr(self, name) for name in (*_KEYS, *_COUNTERS)}
+        for name, target in targets.items():
+            if name not in state or state[name].nbytes != target.nbytes:
+                raise InputError(f"environment state without a fitting {name!r}")
+        found = {name.removeprefix("batch."): array for name, array in state.items() if name.startswith("batch.")}
+        self._batch.set_state(found)
+        for name, target in targets.items():
+            target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
+        self._seeded = True
+        if self._recording:
+            draws = self._source.draw(self._seed, self._lane, self._episode)
+            self._scenarios = [draws.scenario(self.distribution, b) for b in range(self.num_envs)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle by rebuilding: compiled kernels and addresses cannot be copied."""
+        return {"made_with": self._made_with, "seeded": self._seeded, "state": self.state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild and go on where the copy was taken."""
+        self.__init__(**state["made_with"])  # type: ignore[misc]
+        self.set_state(state["state"])
+        self._seeded = state["seeded"]
+
+
+def _checked_seed(seed: int) -> int:
+    if not 0 <= seed < SEED_LIMIT:
+        raise InputError(f"seed {seed} is not in [0, 2**53)")
+    return seed

@@ -1,0 +1,179 @@
+"""What the networks of a batch begin with: drawn from a scenario distribution, keyed by (seed, environment, episode)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccenv.engine.packet.batch.form import beginning
+from ccenv.engine.packet.batch.place import Beginnings
+from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
+from ccenv.engine.packet.spec import WorkloadSpec
+from ccenv.envs.distribution import draw_numbers
+from ccenv.errors import InputError
+from ccenv.simulation.ranges import Leaf, Place, ScenarioDistribution, inside_units
+from ccenv.simulation.scenario import Scenario
+
+# Numbers of an episode before those of its ranges.
+_KEY, _STAGGER, _START = range(3)
+_FIRST_LEAF = 4
+# Keys of a scenario -> field of a record, where the names differ.
+_LINK_FIELDS = {
+    **{"red.min_packets": "red_min_packets", "red.max_packets": "red_max_packets", "red.weight": "red_weight"},
+    **{"red.max_probability": "red_max_probability", "codel.target_s": "codel_target_s"},
+    **{"codel.interval_s": "codel_interval_s", "rate_Bps": "rate_Bps", "delay_s": "delay_s", "buffer_bytes": "buffer_bytes"},
+    "threshold_packets": "threshold_packets",
+}
+_FLOW_FIELDS = {
+    **{name: name for name in ("access_s", "start_s", "stop_s", "loss_rate", "told_rtt_s")},
+    **{"rtt_s": "path_rtt_s", "jitter.max_s": "jitter_s", "jitter.at_s": "jitter_at_s", "jitter.every_s": "jitter_interval_s"},
+    **{"jitter.interval_s": "jitter_interval_s", "receiver.ack_every": "ack_every"},
+    **{"receiver.ack_timeout_s": "ack_timeout_s", "receiver.aggregate_s": "ack_aggregate_s"},
+}
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Episodes that were drawn.
+
+    Attributes:
+        beginnings: one row per episode.
+        stagger: (n,) in [0, 1): where in an episode a staggered one begins.
+        values: by place, what each range gave, in the units of the file (of a choice its index).
+    """
+
+    beginnings: Beginnings
+    stagger: np.ndarray
+    values: dict[Place, np.ndarray]
+
+    def scenario(self, distribution: ScenarioDistribution, row: int) -> Scenario:
+        """Return what was drawn for an episode as a scenario."""
+        found = {}
+        for leaf in distribution.leaves:
+            value = self.values[leaf.place][row]
+            found[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
+        return distribution.at(found)
+
+
+class EpisodeSource:
+    """Draws what episodes begin with.
+
+    Args:
+        distribution: scenarios.
+        sender_rows: by sender's name, its row in the table of senders.
+        n_monitors: monitored flows.
+        start_share: range of the rate that a controlled flow begins with, as a share of its slowest link's, drawn uniform in the
+            logarithm; None: the usual one.
+    """
+
+    def __init__(
+        self,
+        distribution: ScenarioDistribution,
+        sender_rows: dict[str, int],
+        monitored: Sequence[int],
+        start_share: tuple[float, float] | None,
+    ) -> None:
+        self.distribution, self._start_share = distribution, start_share
+        self._rows, self._monitored = sender_rows, list(monitored)
+        base = distribution.largest
+        self._base = self.one(base)
+        self._routes = [base.route_of(flow) for flow in range(len(base.flows))]
+        # Places of rate steps in the table of changes, before it is brought in the order of time.
+        self._steps = [(i, j) for i, link in enumerate(base.links) for j in range(len(link.rate_steps))]
+        steps = [base.links[i].rate_steps[j] for i, j in self._steps]
+        self._changes = np.array(
+            [(s.time_s, float(i), s.rate_Bps) for (i, _), s in zip(self._steps, steps, strict=True)], np.float64
+        ).reshape(-1, 3)
+
+    def one(self, scenario: Scenario) -> Beginnings:
+        """Return what a network of this scenario begins with, as one row."""
+        rows = [self._rows[flow.sender] for flow in scenario.flows]
+        return beginning(scenario, rows, float(scenario.seed), len(self._monitored))
+
+    def corners(self) -> Beginnings:
+        """Return what networks at the extremes of the distribution begin with, one row each."""
+        parts = [self.one(scenario) for scenario in self.distribution.corners]
+        return Beginnings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Draws:
+        """Draw episodes; nothing but the three keys decides.
+
+        Args:
+            seeds: (n,) whole numbers >= 0.
+            lanes: (n,) number of the environment among those of a seed.
+            episodes: (n,) number of the episode.
+        """
+        n, leaves = len(seeds), self.distribution.leaves
+        u = draw_numbers(seeds, lanes, episodes, _FIRST_LEAF + len(leaves))
+        base = self._base
+        links, flows = np.repeat(base.links, n, axis=0), np.repeat(base.flows, n, axis=0)
+        changes = np.repeat(self._changes[None], n, axis=0)
+        values: dict[Place, np.ndarray] = {}
+        for leaf, numbers in zip(leaves, u[_FIRST_LEAF:], strict=True):
+            values[leaf.place] = drawn = leaf.draw(numbers)
+            given = np.array(leaf.choices)[drawn] if leaf.choices else drawn
+            if leaf.place[0] == "links":
+                self._put_link(leaf, given, links, changes)
+            else:
+                self._put_flow(leaf, given, flows)
+        self._finish(leaves, values, links, flows)
+        order = np.argsort(changes[:, :, CHANGE_TIME], axis=1, kind="stable")
+        changes = np.take_along_axis(changes, order[:, :, None], axis=1)
+        starts = np.zeros((n, max(1, len(self._monitored))))
+        if self._start_share is not None:
+            low, high = self._start_share
+            share = low * (high / low) ** u[_START]
+            for column, flow in enumerate(self._monitored):
+                starts[:, column] = share * links["rate_Bps"][:, self._routes[flow]].min(axis=1)
+        mss_bytes = np.full(n, base.mss_bytes[0])
+        beginnings = Beginnings(links, flows, changes, mss_bytes, np.floor(u[_KEY] * 2.0**53), starts)
+        return Draws(beginnings, u[_STAGGER], values)
+
+    def _put_link(self, leaf: Leaf, given: np.ndarray, links: np.ndarray, changes: np.ndarray) -> None:
+        index, keys = int(leaf.place[1]), leaf.place[2:]
+        name, factor = inside_units(str(keys[-1]))
+        if keys[0] == "rate_steps":
+            row = self._steps.index((index, int(keys[1])))
+            changes[:, row, CHANGE_TIME if name == "time_s" else CHANGE_RATE] = given * factor
+            changes[:, row, CHANGE_LINK] = index
+        elif name not in ("buffer_packets", "buffer_bdp"):  # those two depend on others: ``_finish``
+            links[_field(_LINK_FIELDS, (*keys[:-1], name), leaf)][:, index] = given * factor
+
+    def _put_flow(self, leaf: Leaf, given: np.ndarray, flows: np.ndarray) -> None:
+        index, keys = int(leaf.place[1]), leaf.place[2:]
+        name, factor = inside_units(str(keys[-1]))
+        if name == "sender":
+            flows["sender_index"][:, index] = np.array([self._rows[str(sender)] for sender in given.tolist()])
+        elif keys[0] == "workload":
+            field = WorkloadSpec.needed(self.distribution.largest.flows[index].workload.kind).index(name)
+            flows[("workload_a", "workload_b")[field]][:, index] = given * factor
+        else:
+            flows[_field(_FLOW_FIELDS, (*keys[:-1], name), leaf)][:, index] = given * factor
+
+    def _finish(self, leaves: Sequence[Leaf], values: dict[Place, np.ndarray], links: np.ndarray, flows: np.ndarray) -> None:
+        """Set what depends on other numbers: told Rms, buffers in packets and in BDP."""
+        base = self.distribution.largest
+        for index, flow in enumerate(base.flows):
+            if flow.told_rtt_s is None:
+                flows["told_rtt_s"][:, index] = flows["path_rtt_s"][:, index]
+        given = self.distribution.given_buffers()
+        for index in range(len(base.links)):
+            unit, fixed = given[index]
+            place: Place = ("links", index, unit)
+            number = np.full(len(links), fixed)
+            for leaf in leaves:
+                if leaf.place == place:
+                    number = np.array(leaf.choices)[values[place]] if leaf.choices else values[place]
+            if unit == "buffer_bdp":
+                links["buffer_bytes"][:, index] = number * links["rate_Bps"][:, index] * flows["path_rtt_s"].min(axis=1)
+            elif unit == "buffer_packets":
+                links["buffer_bytes"][:, index] = number * base.mss_bytes
+
+
+def _field(fields: dict[str, str], keys: Sequence[str | int], leaf: Leaf) -> str:
+    name = ".".join(map(str, keys))
+    if name not in fields:
+        raise InputError(f"{leaf.name}: this number cannot be a range")
+    return fields[name]

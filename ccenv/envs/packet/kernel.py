@@ -1,0 +1,95 @@
+"""What controlled flows see and are rewarded for, from their measures: compiled, for all networks of a batch at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.calls import unowned
+from ccenv.interface.rewards import N_TERMS, fill_terms
+from ccenv.interface.signals import N_SIGNALS, fill_signals
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def observe(arrays, rows, decides, numbers, weights, observations, terms, rewards, sums, counts):
+    """Compute signals, terms and rewards of the flows that decide now.
+
+    Args:
+        arrays: ``ccenv.engine.packet.kernel.PacketArrays``.
+        rows: (k,) which networks.
+        decides: (B, M) bool, written: which monitored flows are to decide.
+        numbers: (n,) of the signals.
+        weights: (N_TERMS,) of the reward.
+        observations: (B, M, history, n) float32; the newest interval is appended where a flow decides.
+        terms: (B, M, N_TERMS), written: terms of the interval; 0 where no flow decides, or for the first time.
+        rewards: (B, M), written: their weighted sums.
+        sums: (B, M, N_TERMS) to which terms are added.
+        counts: (B, M) decisions that were added.
+    """
+    a = unowned(arrays)
+    signals = np.empty(N_SIGNALS)
+    history = observations.shape[2]
+    for b in rows:
+        for row in range(decides.shape[1]):
+            monitor = a.monitors[b, row]
+            rewards[b, row] = 0.0
+            for j in range(N_TERMS):
+                terms[b, row, j] = 0.0
+            decides[b, row] = monitor.due == 1
+            if monitor.due != 1:
+                continue
+            m = a.measures[b, row]
+            fill_signals(m, signals)
+            first = 0 if monitor.decisions == 0 else history - 1  # a flow that begins has been idle before
+            if first > 0:
+                for k in range(history - 1):
+                    for j in range(len(numbers)):
+                        observations[b, row, k, j] = observations[b, row, k + 1, j]
+            for k in range(first, history):
+                for j in range(len(numbers)):
+                    observations[b, row, k, j] = signals[numbers[j]]
+            if monitor.decisions == 0:
+                continue
+            fill_terms(m, monitor.action_before, terms[b, row])
+            counts[b, row] += 1.0
+            for j in range(N_TERMS):
+                sums[b, row, j] += terms[b, row, j]
+                rewards[b, row] += weights[j] * terms[b, row, j]
+
+
+@njit(cache=True, error_model="numpy")
+def put_signals(m, numbers, out):
+    """Write some signals of a flow.
+
+    Args:
+        m: a record of MEASURES.
+        numbers: (n,) of the signals.
+        out: (n,).
+    """
+    signals = np.empty(N_SIGNALS)
+    fill_signals(m, signals)
+    for j in range(len(numbers)):
+        out[j] = signals[numbers[j]]
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def look(arrays, numbers, out):
+    """Write signals of the newest decision of each monitored flow.
+
+    Args:
+        arrays: ``ccenv.engine.packet.kernel.PacketArrays``.
+        numbers: (n,) of the signals.
+        out: (B, M, n) float32.
+    """
+    a = unowned(arrays)
+    for b in range(out.shape[0]):
+        for row in range(out.shape[1]):
+            put_signals(a.measures[b, row], numbers, out[b, row])
+
+
+@njit(cache=True)
+def ask(monitors, actions):
+    """Hand actions (B, M) to the monitors."""
+    for b in range(actions.shape[0]):
+        for row in range(actions.shape[1]):
+            monitors[b, row].asked = actions[b, row]

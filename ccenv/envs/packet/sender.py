@@ -1,0 +1,139 @@
+"""``ccenv/Packet-v0``: control flows per packet, with signals, actions and rewards from the tables of ``ccenv.interface``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from ccenv.envs.adapters import TaskEnv, TaskVectorEnv
+from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
+from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
+
+_ID = "ccenv/Packet-v0"
+
+
+def _maker(settings: PacketSettings) -> Any:
+    return lambda num_envs, record: PacketTask(num_envs, settings, record)
+
+
+class InfoEnv(TaskEnv):
+    """A single packet environment: each step's info says what the task says besides."""
+
+    task: PacketTask | PacketNetworkTask
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start the next episode, or with a seed the first one of that seed. No options are used."""
+        observation, info = super().reset(seed=seed, options=options)
+        return observation, info | {name: values[0] for name, values in self.task.infos().items()}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Run to the next decision; the info of an episode's last step holds the mean of each reward term."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, info | {name: v[0] for name, v in self.task.infos().items()}
+
+
+class InfoVectorEnv(TaskVectorEnv):
+    """A batch of packet environments: each step's info says what the task says besides, for all of them."""
+
+    task: PacketTask | PacketNetworkTask
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start new episodes (``TaskVectorEnv.reset``)."""
+        observations, info = super().reset(seed=seed, options=options)
+        return observations, info | self._infos()
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Run each network to its next decision (``TaskVectorEnv.step``)."""
+        observations, rewards, terminated, truncated, info = super().step(actions)
+        return observations, rewards, terminated, truncated, info | self._infos()
+
+    def _infos(self) -> dict[str, np.ndarray]:
+        found = self.task.infos()
+        return found | {f"_{name}": np.ones(self.num_envs, np.bool_) for name in found}
+
+
+class PacketEnv(InfoEnv):
+    """Control how one or more flows send, per packet: what the field trains in, at the speed of compiled code.
+
+    ## Description
+    An event-driven simulation of segments, queues and receivers (docs/packet-engine.md). Each episode draws a network from a
+    scenario distribution: a scenario of ``ccenv sim`` in which numbers may be ranges. Flows whose ``sender`` is ``external``
+    are controlled; the others run any sender that runs per packet. A flow decides from its start on, at its own times
+    (``clock``): by default once per smoothed RTT. A step lasts until a controlled flow must decide; with several of them,
+    those whose time has not come keep what they do, see the same as before, and their actions are not read:
+    ``info["decides"]`` says whose actions the next step reads. With ``clock={"common": True}`` all decide at once, at the times
+    of the first one.
+
+    ## Observation Space
+    `Box`, float32: for each controlled flow, in the order of the flows, for each of the last ``history`` intervals, the oldest
+    first, the named ``signals`` (docs/packet-env.md has the table), each clipped to its range. Before its first interval a flow
+    has seen an idle one. The default, ``signals="aurora"``:
+
+    | index | name | unit | range |
+    | --- | --- | --- | --- |
+    | 0, 3, ... 27 | latency gradient, least-squares slope of the RTT samples | s/s | -2 to 2 |
+    | 1, 4, ... 28 | latency ratio, mean RTT / smallest mean RTT of any interval | 1 | 1 to 16 |
+    | 2, 5, ... 29 | send ratio, sent / acknowledged bytes | 1 | 0 to 8 |
+
+    ## Action Space
+    `Box(-1, 1, (n,), float32)` for n controlled flows: what the named ``action`` makes of it (docs/packet-env.md has the table).
+    Values outside the box are clipped into it. With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several flows),
+    evenly spaced over the box. A flow begins with ten segments per Rm, or with ``start_rate_share``.
+
+    ## Rewards
+    The weighted sum of named terms (``reward``) of the interval that ended, 0 for a flow's first decision; with several flows the
+    mean over all controlled ones, of which those that did not decide count 0, so that the sum over an episode is the mean of the
+    flows' sums. ``info["rewards"]`` has them by flow.
+
+    ## Starting State
+    An idle network, run to the first decision of a controlled flow. Seeds: everything is keyed by (seed, environment, episode);
+    ``reset(seed=s)`` starts at episode 0 of s.
+
+    ## Episode End
+    Truncated after ``episode_decisions`` (400) steps, at the scenario's ``duration_s`` of simulated time, or when no controlled
+    flow can decide any more (stopped, or its transfer done); never terminated. The info of the last step holds the mean of each
+    reward term over all decisions.
+
+    ## Arguments
+    The fields of ``ccenv.envs.packet.settings.PacketSettings``: ``scenario``, ``signals``, ``history``, ``action``,
+    ``action_parameters``, ``inner``, ``n_actions``, ``clock``, ``reward``, ``start_rate_share``, ``episode_decisions``,
+    ``staggered``, ``raw``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
+
+    ## Version History
+    * v0: initial version (interface version 1).
+    """
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Build the environment.
+
+        Args:
+            render_mode: None or ``"rgb_array"``.
+            **settings: fields of ``PacketSettings``.
+        """
+        super().__init__(_maker(read_packet_settings(settings, _ID)), render_mode)
+
+
+class PacketVectorEnv(InfoVectorEnv):
+    """A batch of ``PacketEnv``; see there."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Any,
+    ) -> None:
+        """Build the batch.
+
+        Args:
+            num_envs: number of environments.
+            render_mode: None or ``"rgb_array"``.
+            autoreset_mode: as in ``TaskVectorEnv``.
+            **settings: fields of ``PacketSettings``.
+        """
+        super().__init__(_maker(read_packet_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

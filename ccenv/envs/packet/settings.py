@@ -1,0 +1,100 @@
+"""What the packet environments can be told; the keyword arguments of every adapter are its fields."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from ccenv.config import StrictModel, validate
+from ccenv.envs.distribution import LogRange
+from ccenv.errors import InputError
+from ccenv.interface.interface import Clock, Interface, Weights
+from ccenv.interface.rewards import REWARDS
+from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
+from ccenv.simulation.scenario import Scenario
+
+EXTERNAL = "external"
+
+
+def _as_distribution(value: Any) -> Any:
+    if isinstance(value, ScenarioDistribution):
+        return value
+    if isinstance(value, str | os.PathLike):
+        return load_distribution(os.fspath(value))
+    if isinstance(value, Mapping | Scenario):
+        return read_distribution(value)
+    raise ValueError("neither a scenario, nor a name or a file of one")
+
+
+class PacketSettings(StrictModel):
+    """Settings of the packet environments.
+
+    Attributes:
+        scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
+            a controlled flow.
+        signals: names of signals, or of a set of them (``ccenv.interface.signals``).
+        history: intervals that an observation holds; None: what the set of signals was published with, else 1.
+        action: name of the action (``ccenv.interface.actions``).
+        action_parameters: of the action.
+        inner: the CCA inside, for actions that build on one.
+        n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
+        clock: when flows decide.
+        reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``).
+        start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
+            rate, drawn uniform in the logarithm; None: ten segments per Rm.
+        episode_decisions: steps of an episode.
+        staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
+        raw: put the measures behind the signals into each step's info.
+        threads: that share the networks; results do not depend on it.
+    """
+
+    scenario: Annotated[Any, BeforeValidator(_as_distribution)] = "single"
+    signals: str | tuple[str, ...] = "aurora"
+    history: int | None = None
+    action: str = "rate_delta"
+    action_parameters: dict[str, float] = Field(default_factory=dict)
+    inner: str = ""
+    n_actions: int | None = Field(default=None, ge=2, le=1001)
+    clock: Clock = Clock()
+    reward: Weights = Field(default_factory=lambda: dict(REWARDS["default"]))
+    start_rate_share: LogRange | None = None
+    episode_decisions: int = Field(default=400, ge=2, le=10_000_000)
+    staggered: bool = False
+    raw: bool = False
+    threads: int = Field(default=1, ge=1, le=1024)
+
+    @property
+    def distribution(self) -> ScenarioDistribution:
+        """The scenarios."""
+        found: ScenarioDistribution = _as_distribution(self.scenario)
+        return found
+
+    def interface(self) -> Interface:
+        """Return what the controlled flows see and set, and when. Raises InputError."""
+        given: dict[str, Any] = {"signals": self.signals, "action": self.action, "parameters": self.action_parameters}
+        if self.history is not None:
+            given["history"] = self.history
+        return validate(Interface, {**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
+
+
+def read_packet_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> PacketSettings:
+    """Check keyword arguments of a packet environment.
+
+    Args:
+        given: what the user passed.
+        where: name of the environment, for messages.
+        defaults: this environment's own defaults.
+
+    Raises:
+        InputError: one line, with the nearest valid names for an unknown argument.
+    """
+    given = dict(given)
+    steps = given.pop("max_episode_steps", None)
+    if steps is not None:
+        if "episode_decisions" in given:
+            raise InputError(f"{where}: give either episode_decisions or max_episode_steps, not both")
+        given["episode_decisions"] = steps
+    return validate(PacketSettings, {**(defaults or {}), **given}, where)

@@ -1,0 +1,277 @@
+"""What agents do in the packet core: control flows, or the jitter boxes of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.engine.compiled.signals import ADVERSARY_STATE
+from ccenv.engine.packet.monitor import Decider
+from ccenv.envs.packet.core import PacketCore
+from ccenv.envs.packet.settings import EXTERNAL, PacketSettings
+from ccenv.envs.task import level_of
+from ccenv.errors import InputError
+from ccenv.interface.actions import action
+from ccenv.interface.interface import Clock, Interface
+from ccenv.interface.signals import PACKET
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.sender import ClassicSender, ExternalSender, Sender, bare
+from ccenv.registry import load_target
+from ccenv.simulation.ranges import ScenarioDistribution
+
+# Where names are looked up at run time.
+_LOAD_SENDER = "ccenv.agents.files:load_sender"
+_MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
+
+
+def init(state: Any, view: Any) -> None:
+    """Keep what the box is told."""
+
+
+def play(state: Any, view: Any, move: Any) -> None:
+    """Let go the share that was asked for from outside."""
+    move.service = state.s0
+
+
+OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, init, play, {"s0": 1.0})
+
+
+def make_senders(distribution: ScenarioDistribution) -> dict[str, Sender]:
+    """Return all senders that a distribution may draw, by the name that it gives."""
+    names = [flow.sender for flow in distribution.largest.flows]
+    for leaf in distribution.leaves:
+        if leaf.place[-1] == "sender":
+            names += leaf.choices
+    load = load_target(_LOAD_SENDER)
+    return {name: ExternalSender() if name == EXTERNAL else load(name) for name in dict.fromkeys(names)}
+
+
+def controlled_flows(distribution: ScenarioDistribution) -> list[int]:
+    """Return the flows that are driven from outside.
+
+    Raises:
+        InputError: for a choice that holds 'external': who controls a flow is no matter of chance.
+    """
+    for leaf in distribution.leaves:
+        if leaf.place[-1] == "sender" and EXTERNAL in leaf.choices:
+            raise InputError(f"{distribution.where}: {leaf.name}: 'external' cannot be one of several choices")
+    return [index for index, flow in enumerate(distribution.largest.flows) if flow.sender == EXTERNAL]
+
+
+def make_boxes(distribution: ScenarioDistribution) -> dict[str, ScriptedAdversary]:
+    """Return the adversaries of jitter boxes by name; ``external`` is played by the agent."""
+    made: dict[str, ScriptedAdversary] = {}
+    for flow in distribution.largest.flows:
+        name = flow.jitter.adversary
+        if name and name not in made:
+            made[name] = OUTSIDE_BOX if name == EXTERNAL else load_target(_MAKE_ADVERSARY)(name)
+            if not isinstance(made[name], ScriptedAdversary):
+                raise InputError(f"adversary {name!r} is not scripted; a jitter box needs a scripted adversary, or 'external'")
+    return made
+
+
+def check_interface(interface: Interface, distribution: ScenarioDistribution, flows: list[int]) -> None:
+    """Raise InputError for signals and actions that these flows cannot have."""
+    for signal in interface.rows:
+        if PACKET not in signal.engines:
+            raise InputError(f"signal {signal.name!r} is not known per packet")
+        if signal.needs == "finite":
+            bulk = [flow for flow in flows if distribution.largest.flows[flow].workload.kind == "bulk"]
+            if bulk:
+                raise InputError(f"signal {signal.name!r} needs an application that ends; flow {bulk[0]} is bulk")
+    if action(interface.action).needs == "contract":
+        raise InputError(f"action {interface.action!r} needs a contract, which an environment has not")
+
+
+def decider_of(interface: Interface) -> Decider:
+    """Return who decides for controlled flows: the caller, by an interface."""
+    inner = None
+    if interface.inner:
+        found = bare(load_target(_LOAD_SENDER)(interface.inner))
+        if not isinstance(found, ClassicSender):
+            raise InputError(f"inner CCA {interface.inner!r} is no CCA of its own; a classic one is needed")
+        inner = found
+    return Decider(interface=interface, inner=inner)
+
+
+def make_core(
+    num_envs: int, settings: PacketSettings, interface: Interface, deciders: Mapping[int, Decider], record: bool
+) -> PacketCore:
+    """Return the core of some settings."""
+    distribution = settings.distribution
+    return PacketCore(
+        num_envs,
+        distribution=distribution,
+        senders=make_senders(distribution),
+        deciders=deciders,
+        interface=interface,
+        weights=settings.reward,
+        adversaries=make_boxes(distribution),
+        episode_decisions=settings.episode_decisions,
+        staggered=settings.staggered,
+        start_rate_share=settings.start_rate_share,
+        threads=settings.threads,
+        record=record,
+    )
+
+
+def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and highest values of an observation of some flows, float32."""
+    low = np.array([row.low for row in interface.rows], np.float32)
+    high = np.array([row.high for row in interface.rows], np.float32)
+    return np.tile(low, interface.history * flows), np.tile(high, interface.history * flows)
+
+
+class FlowActions:
+    """Actions of flows: numbers in [-1, 1], or indices of evenly spaced ones.
+
+    Args:
+        n: flows.
+        levels: number of values; None: any number.
+    """
+
+    def __init__(self, n: int, levels: int | None) -> None:
+        self.n, self.levels = n, None if levels is None else np.linspace(-1.0, 1.0, levels)
+        if levels is None:
+            self.space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (n,), np.float32)
+        else:
+            self.space = spaces.Discrete(levels) if n == 1 else spaces.MultiDiscrete(np.full(n, levels))
+
+    def values(self, actions: np.ndarray, num_envs: int) -> np.ndarray:
+        """Return actions (B, n) in [-1, 1], float64; numbers outside are clipped.
+
+        Raises:
+            InputError: for actions of a wrong shape, not a number, or no index of a value.
+        """
+        given = np.asarray(actions)
+        if given.size != num_envs * self.n:
+            raise InputError(f"actions of shape {given.shape}; {(num_envs, self.n)} is needed")
+        given = given.reshape(num_envs, self.n)
+        if self.levels is not None:
+            given = self.levels[level_of(given, len(self.levels))]
+        asked: np.ndarray = np.clip(given.astype(np.float64), -1.0, 1.0)
+        if np.isnan(asked).any():
+            raise InputError("an action is not a number (NaN)")
+        return asked
+
+
+class PacketTask:
+    """Control the flows whose sender is external, jointly.
+
+    Args:
+        num_envs: B.
+        settings: the scenario names at least one ``external`` sender.
+        record: keep what rendering needs.
+    """
+
+    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False) -> None:
+        distribution, self.interface = settings.distribution, settings.interface()
+        flows = controlled_flows(distribution)
+        if not flows:
+            raise InputError(f"{distribution.where}: no flow has the sender 'external': there is nothing to control")
+        if EXTERNAL in make_boxes(distribution):
+            raise InputError(
+                f"{distribution.where}: a jitter box is 'external', but the agent controls flows; for both see "
+                "ccenv/PacketDuel-v0"
+            )
+        check_interface(self.interface, distribution, flows)
+        decider = decider_of(self.interface)
+        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record)
+        self._actions, self._raw = FlowActions(len(flows), settings.n_actions), settings.raw
+        self.single_observation_space = spaces.Box(*limits(self.interface, len(flows)), dtype=np.float32)
+        self.single_action_space = self._actions.space
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Set what the actions say and run to the next decision; return the mean of the flows' rewards (B,)."""
+        rewards = self.core.advance(self._actions.values(actions, self.core.num_envs))
+        mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
+        return mean
+
+    def observe(self) -> np.ndarray:
+        """Return what is seen of the controlled flows, one after the other: (B, n * history * signals)."""
+        return self.core.observations().reshape(self.core.num_envs, -1)
+
+    def infos(self) -> dict[str, np.ndarray]:
+        """Return what each step says besides: which flows are to decide, their rewards, and with ``raw`` their measures."""
+        found = {"decides": self.core.decides, "rewards": self.core.rewards.copy()}
+        if self._raw:
+            measures = self.core.measures
+            found |= {name: measures[name] for name in measures.dtype.names or ()}
+        return found
+
+
+class PacketNetworkTask:
+    """Control what the jitter boxes hold.
+
+    Args:
+        num_envs: B.
+        settings: the scenario names at least one jitter box of kind adversary that is ``external``, and no external sender.
+        record: keep what rendering needs.
+    """
+
+    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False) -> None:
+        distribution, self.interface = settings.distribution, settings.interface()
+        if controlled_flows(distribution):
+            raise InputError(
+                f"{distribution.where}: a sender is 'external', but the agent controls the network; for both see "
+                "ccenv/PacketDuel-v0"
+            )
+        boxes = [flow.jitter.adversary for flow in distribution.largest.flows if flow.jitter.kind == "adversary"]
+        if not boxes or set(boxes) != {EXTERNAL}:
+            raise InputError(
+                f"{distribution.where}: the agent plays all jitter boxes of kind adversary, and there must be one: give each "
+                f"'adversary: external' (got {boxes})"
+            )
+        check_interface(self.interface, distribution, [])
+        watched = Decider(clock=settings.clock.model_copy(update={"common": True}))
+        n = len(distribution.largest.flows)
+        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(range(n), watched), record)
+        self.levels = settings.n_actions
+        self.single_observation_space = spaces.Box(*limits(self.interface, n), dtype=np.float32)
+        self.single_action_space = service_space(len(boxes), self.levels)
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Set the shares that the boxes let go and run to the next decision; return the mean of the flows' rewards (B,)."""
+        rewards = self.core.advance(services=services_of(actions, (self.core.num_envs, self.core.n_boxes), self.levels))
+        mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
+        return mean
+
+    def observe(self) -> np.ndarray:
+        """Return what is seen of all flows, one after the other: (B, n * history * signals)."""
+        return self.core.observations().reshape(self.core.num_envs, -1)
+
+    def infos(self) -> dict[str, np.ndarray]:
+        """Return the rewards by flow."""
+        return {"rewards": self.core.rewards.copy()}
+
+
+def service_space(boxes: int, levels: int | None) -> spaces.Space[Any]:
+    """Return the space of an agent that plays jitter boxes."""
+    if levels is None:
+        return spaces.Box(0.0, 1.0, (boxes,), np.float32)
+    return spaces.Discrete(levels) if boxes == 1 else spaces.MultiDiscrete(np.full(boxes, levels))
+
+
+def services_of(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
+    """Return the share that each box lets go, (B, boxes) in [0, 1]; numbers outside are clipped.
+
+    Raises:
+        InputError: for actions of a wrong shape, not a number, or no index of a value.
+    """
+    given = np.asarray(actions)
+    if given.size != shape[0] * shape[1]:
+        raise InputError(f"actions of shape {given.shape}; {shape} is needed")
+    given = given.reshape(shape)
+    if levels is not None:
+        given = level_of(given, levels) / (levels - 1)
+    elif np.isnan(given).any():
+        raise InputError("an action is not a number (NaN)")
+    shares: np.ndarray = np.clip(given.astype(np.float64), 0.0, 1.0)
+    return shares
+
+
+COMMON_RTT = Clock(every="rtt", common=True)
+"""The clock of environments in which the network acts: all at once, every propagation RTT."""
