@@ -27,14 +27,14 @@ class Evaluation:
 
     Attributes:
         score: the weighted terms of the reward; by default utilisation - 0.1*queue - loss.
-        utilisation: bytes that the evaluated flow got delivered / bytes that the link could carry; of a network, all flows'.
+        utilisation: bytes that the evaluated flows got delivered / bytes that the link could carry; of a network, all flows'.
         queue_bdp: mean queue / (C*Rm).
-        loss: bytes that the evaluated flow lost / bytes that the link could carry.
-        delay_rtts: mean queueing and jitter delay of the evaluated flow / Rm.
+        loss: bytes that the evaluated flows lost / bytes that the link could carry.
+        delay_rtts: mean queueing and jitter delay of the evaluated flows / Rm.
         score_p5: score of the path at the 5th percentile.
         n_paths: number of paths.
         n_flows: flows that share each path.
-        share: the evaluated flow's part of all bytes delivered; 1 alone.
+        share: the evaluated flows' part of all bytes delivered; 1 alone.
         jain: Jain's index of the bytes that the flows got delivered in the whole measured time; 1 alone.
         link_utilisation: bytes that all flows got delivered / bytes that the link could carry.
         path_set: which paths (``ccenv.training.path_sets``); ``"fixed"``: those of the world, on which training takes place too.
@@ -125,7 +125,7 @@ def evaluate_in_world(
 
     Args:
         world: settings of the environment.
-        sender: plays the external flow; None: the world has none, and its network is what is evaluated.
+        sender: plays every external flow; None: the world has none, and its network is what is evaluated.
         n_paths: number of paths, divided among the models.
         seed: which paths of the set, and which moves of the network.
         path_set: where the paths come from.
@@ -134,19 +134,19 @@ def evaluate_in_world(
         measure_rtts: round trips measured.
 
     Raises:
-        InputError: for an external sender, or a world that does not have one external flow where a sender is given.
+        InputError: for an external sender, or a world without an external flow where a sender is given, or with one where none is.
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
     external = [flow for flow, name in enumerate(world.senders) if name == EXTERNAL]
-    if len(external) != (0 if sender is None else 1):
-        wanted = "no" if sender is None else "exactly one"
+    if bool(external) != (sender is not None):
+        wanted = "no" if sender is None else "an"
         raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")
     senders = world.build_senders()
     own = np.ones(len(senders), np.bool_)
     if sender is not None:
-        senders[external[0]] = sender
-        own = np.arange(len(senders)) == external[0]
+        own = np.isin(np.arange(len(senders)), external)
+        senders = [sender if flow in external else other for flow, other in enumerate(senders)]
     core = Core(
         n_paths,
         _measured(world, warmup_rtts + measure_rtts),
