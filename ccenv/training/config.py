@@ -15,6 +15,8 @@ from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
+from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
+from ccenv.envs.packet.task import controlled_flows
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
@@ -100,12 +102,15 @@ class EvaluationSettings(StrictModel):
     """Scores in the config's own world (``ccenv.training.evaluation``), on three sets of paths that share none.
 
     Attributes:
+        worlds: scenario distributions besides the own one (``ccenv.simulation.ranges``), by name, in which a packet policy is
+            evaluated at the end: what it was not trained on.
         every_steps: steps between evaluations during training, on the set that the best checkpoint is chosen on and, with an
             early stop, on the one that stops; 0: only at the end.
         n_paths: number of paths of the final evaluation.
         n_paths_during: number of paths of each of the others.
     """
 
+    worlds: dict[str, Any] = Field(default_factory=dict)
     every_steps: int = Field(default=0, ge=0)
     n_paths: int = Field(default=1024, ge=1)
     n_paths_during: int = Field(default=256, ge=1)
@@ -151,6 +156,8 @@ class TrainConfig(StrictModel):
             (``ccenv.envs.batches.shared``). Steps are then decisions, one for each row.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
+        packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own, rewarded
+            for itself; all share the policy, and with several ``clock.common`` must be set.
         curriculum: other models or paths at first, in order of ``until_step``.
         robust: rounds against a pool of opponents; none: against the environment's own network only.
         ppo, sac, td3: the algorithms.
@@ -168,6 +175,7 @@ class TrainConfig(StrictModel):
     shared_policy: bool = False
     algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
+    packet: dict[str, Any] | None = None
     curriculum: tuple[CurriculumStage, ...] = ()
     robust: RobustSettings | None = None
     ppo: PpoSettings = PpoSettings()
@@ -182,6 +190,10 @@ class TrainConfig(StrictModel):
     def _consistent(self) -> TrainConfig:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r} must be a letter, then up to 47 letters, digits, '_', '-' or '.'")
+        if self.packet is not None:
+            self._check_packet()
+        elif self.evaluation.worlds:
+            raise ValueError("evaluation.worlds are for packet environments")
         external = self.environment.senders.count(EXTERNAL)
         if self.shared_policy and (self.trains != "sender" or external < 2):
             raise ValueError(f"shared_policy is for senders with two or more 'external' flows, not for a {self.trains} with {external}")
@@ -217,9 +229,32 @@ class TrainConfig(StrictModel):
             raise ValueError(f"{rows} * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
         return self
 
+    def _check_packet(self) -> None:
+        settings = self.packet_settings()
+        if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
+            raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
+        if settings.n_actions is not None:
+            raise ValueError("packet.n_actions: training by config needs continuous actions; leave it out")
+        flows = len(controlled_flows(settings.distribution))
+        if not flows:
+            raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")
+        if flows > 1 and not settings.clock.common:
+            raise ValueError("packet.clock: flows that share a policy must decide at once; set common: true")
+        for name, world in self.evaluation.worlds.items():
+            found = len(controlled_flows(self.packet_settings(world).distribution))
+            if not found:
+                raise ValueError(f"evaluation.worlds.{name}: no flow has the sender 'external': there is nothing to evaluate")
+
+    def packet_settings(self, scenario: Any = None) -> PacketSettings:
+        """Return the checked arguments of the packet environment; with a scenario in place of its own, if one is given."""
+        given = dict(self.packet or {})
+        return read_packet_settings(given if scenario is None else {**given, "scenario": scenario}, "packet")
+
     @property
     def num_rows(self) -> int:
         """Rows of the batch: environments, or their flows where those share a policy."""
+        if self.packet is not None:
+            return self.num_envs * len(controlled_flows(self.packet_settings().distribution))
         return self.num_envs * (self.environment.senders.count(EXTERNAL) if self.shared_policy else 1)
 
     @property

@@ -15,9 +15,11 @@ import numpy as np
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
+from ccenv.envs.packet.shared import SharedPacketTask
 from ccenv.envs.task import SenderTask
 from ccenv.envs.watched import sender_task
 from ccenv.errors import CcenvError, require_extra
+from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import PolicySender
@@ -94,7 +96,9 @@ class Learner:
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
 
-    def _make_task(self) -> SenderTask | NetworkTask:
+    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask:
+        if self.config.packet is not None:
+            return SharedPacketTask(self.config.num_envs, self.config.packet_settings())
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         adversaries = opponents(self.config, self._patterns) if self._round else None
@@ -166,7 +170,7 @@ class Learner:
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
-            return PolicySender(config.name, weights, biases, config.activation)
+            return PolicySender(config.name, weights, biases, config.activation, self._interface())
         return MlpAdversary(
             config.name,
             weights,
@@ -178,6 +182,11 @@ class Learner:
             episode_rtts=config.environment.episode_rtts,
             levels=self._task.levels,
         )
+
+    def _interface(self) -> Interface:
+        if self.config.packet is not None:
+            return self.config.packet_settings().interface()
+        return self._settings.interface or SENDER_V0
 
     def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> tuple[TrainingState, Progress]:
         """Return the new state, not kept yet, and what is known of the iteration, but for the evaluation."""
