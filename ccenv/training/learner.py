@@ -12,12 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.task import SenderTask
 from ccenv.envs.watched import sender_task
 from ccenv.errors import CcenvError, require_extra
+from ccenv.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import PolicySender
@@ -166,7 +168,10 @@ class Learner:
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
-            return PolicySender(config.name, weights, biases, config.activation)
+            sees = self._settings.interface or SENDER_V0
+            head = "categorical" if self._settings.is_discrete else "mean"
+            inner = inner_cca(sees, config.name)
+            return PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
         return MlpAdversary(
             config.name,
             weights,
