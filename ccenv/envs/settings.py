@@ -70,13 +70,17 @@ def _as_reward(value: Any) -> Any:
         if value not in REWARDS:
             raise ValueError(str(unknown_name("reward", value, REWARDS)))
         return TableReward(weights=REWARDS[value])
-    if isinstance(value, dict) and "weights" not in value and not set(value) <= set(RewardWeights.model_fields):
-        known = {*RewardWeights.model_fields, *TERM_NUMBERS}
-        for name in value:
-            if name not in known:
-                raise ValueError(str(unknown_name("reward term", str(name), known)))
-        return {"weights": value}
-    return value
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"weights"}:  # as it is stored
+        return validate(TableReward, value, "reward")
+    known = {*RewardWeights.model_fields, *TERM_NUMBERS}
+    for name in value:
+        if name not in known:
+            raise ValueError(str(unknown_name("reward term", str(name), known)))
+    if set(value) <= set(RewardWeights.model_fields):
+        return validate(RewardWeights, value, "reward")
+    return validate(TableReward, {"weights": value}, "reward")
 
 
 def _action_name(name: str) -> str:
@@ -111,7 +115,8 @@ class EnvSettings(StrictModel):
         reward: weights of the terms of the reward: of ``RewardWeights``; or the name of a set or weights of the table's terms
             (``ccenv.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that name
             no other terms than ``RewardWeights`` has are those.
-        signals: what a controlled flow sees: names of the table (``ccenv.interface.signals``) or the name of a set; None: beliefs.
+        signals: what a controlled flow sees: names of the table (``ccenv.interface.signals``), or the name of a set; None:
+            beliefs.
         history: intervals that it sees, the newest last; None: what comes with the set, else 1.
         action: ``"box"`` or ``"discrete"``, or the name of an action of the table (``ccenv.interface.actions``).
         action_parameters: of an action of the table.

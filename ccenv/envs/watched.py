@@ -102,6 +102,18 @@ class WatchedTask(SenderTask):
         rewards = self.flow_rewards()
         return rewards.ravel() if self._shared else rewards.mean(axis=1)
 
+    def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
+        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only take note of them."""
+        return np.concatenate([watch.rates_Bps(np.ascontiguousarray(actions[part])) for part, watch in self._watches])
+
+    def drive(self, rates_Bps: np.ndarray) -> None:
+        """Take a step at these rates, (B, n) bytes/s, whatever the action."""
+        rates = np.full((self.core.num_envs, self.core.n_flows), np.nan)
+        rates[:, self.flows] = rates_Bps
+        self.core.advance(rates)
+        for part, watch in self._watches:
+            watch.measure(np.arange(part.stop - part.start))
+
     def flow_rewards(self) -> np.ndarray:
         """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
         terms = np.concatenate([watch.terms() for _, watch in self._watches])

@@ -203,9 +203,13 @@ class TrainConfig(StrictModel):
             raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender{hint}")
         if self.environment.step_info:
             raise ValueError("environment.step_info: training reads no info of steps; leave it out")
-        if self.environment.action != "box" and (self.trains, self.algorithm) != ("network", "ppo"):
-            raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO networks may be 'discrete'")
-        if self.environment.action == "discrete":
+        if self.environment.is_discrete and self.algorithm != "ppo":
+            raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO may have discrete actions")
+        if self.trains == "network":
+            self.environment.require_beliefs("environment")
+        elif self.environment.is_discrete and self.environment.n_actions > MAX_WIDTH:
+            raise ValueError(f"environment.n_actions is {self.environment.n_actions}; at most {MAX_WIDTH}: kernel's widest layer")
+        if self.environment.is_discrete and self.trains == "network":
             moves = network.NetworkAction(self.environment, len(self.environment.senders)).names
             seen, most = self.environment.n_actions, MAX_WIDTH // len(moves)
             if seen > most:
@@ -233,8 +237,8 @@ class TrainConfig(StrictModel):
         settings = self.packet_settings()
         if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
-        if settings.n_actions is not None:
-            raise ValueError("packet.n_actions: training by config needs continuous actions; leave it out")
+        if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
+            raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         flows = len(controlled_flows(settings.distribution))
         if not flows:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
@@ -170,7 +171,10 @@ class Learner:
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
-            return PolicySender(config.name, weights, biases, config.activation, self._interface())
+            sees, discrete = self._interface()
+            inner = inner_cca(sees, config.name)
+            head = "categorical" if discrete else "mean"
+            return PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
         return MlpAdversary(
             config.name,
             weights,
@@ -183,10 +187,12 @@ class Learner:
             levels=self._task.levels,
         )
 
-    def _interface(self) -> Interface:
+    def _interface(self) -> tuple[Interface, bool]:
+        """Return what the sender sees and sets, and whether it chooses among discrete values."""
         if self.config.packet is not None:
-            return self.config.packet_settings().interface()
-        return self._settings.interface or SENDER_V0
+            packet = self.config.packet_settings()
+            return packet.interface(), packet.n_actions is not None
+        return self._settings.interface or SENDER_V0, self._settings.is_discrete
 
     def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> tuple[TrainingState, Progress]:
         """Return the new state, not kept yet, and what is known of the iteration, but for the evaluation."""

@@ -268,11 +268,14 @@ def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer, n
     if isinstance(player, PolicySender):
         from ccenv.agents.learned import save_policy
 
-        save_policy(folder, player, notes | {"action": "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"})
+        save_policy(folder, player, notes | ({"action": _FIRST_ACTION} if player.is_first_version else {}))
     else:
         from ccenv.adversaries.learned import save_adversary
 
         save_adversary(folder, player, notes)
+
+
+_FIRST_ACTION = "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"
 
 
 class _RunRecord:

@@ -297,6 +297,38 @@ def act(policy, weights, m, memory, signals, scratch):
     return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
 
 
+@njit(cache=True, error_model="numpy")
+def _actions(policy, weights, seen, states, scratch, out):
+    """Write the actions of one policy for a batch to out (B,); see ``PolicyBatch.actions``."""
+    for b in range(len(out)):
+        row = network_outputs(policy, weights, seen[b], states[b], scratch)
+        out[b] = head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
+
+
+class PolicyBatch:
+    """One policy that decides for a batch of flows whose histories somebody else keeps.
+
+    Attributes:
+        states: (n, words) of its recurrent cells.
+    """
+
+    def __init__(self, policy: PolicySender, n: int) -> None:
+        """Begin with empty states for n flows. Raises InputError for a policy that the kernels cannot evaluate."""
+        self._weights, rows = pack_policies([policy], [0] if policy.inner else [])
+        self._policy, self._scratch = rows[0], new_scratch(1)[0]
+        self.states = np.zeros((n, max(1, memory_words(policy) - FIRST_HISTORY - policy.interface.width)))
+
+    def actions(self, seen: np.ndarray) -> np.ndarray:
+        """Return the actions in [-1, 1] (n,) for what the flows see, (n, width of the interface); the states advance."""
+        out = np.zeros(len(seen))
+        _actions(self._policy, self._weights, np.ascontiguousarray(seen, dtype=np.float64), self.states, self._scratch, out)
+        return out
+
+    def reset(self, mask: np.ndarray) -> None:
+        """Begin anew at some flows, (n,) bool."""
+        self.states[mask] = 0.0
+
+
 def new_scratch(n: int) -> np.ndarray:
     """Return scratch for n policies that decide at the same time: (n, SCRATCH_ROWS, MAX_WIDTH)."""
     return np.zeros((n, SCRATCH_ROWS, MAX_WIDTH))

@@ -10,6 +10,7 @@ from ccenv.engine.curve.kernel import KernelArrays
 from ccenv.engine.curve.monitor import MONITOR_DTYPE, SHARE, fill_measures, obey, start_flow_of, update_shares
 from ccenv.engine.curve.step import begin_cca
 from ccenv.errors import InputError
+from ccenv.interface.actions import set_by_action
 from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
 from ccenv.interface.rewards import N_TERMS, fill_terms
@@ -75,6 +76,21 @@ def _obey(a, controlled, actions, number, first, second, measured):
                 if fl.sender_index >= 0:
                     a.states[row].cwnd_bytes = fl.cwnd_bytes
                     a.states[row].pacing_rate_Bps = fl.rate_Bps
+                column += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _rates(a, controlled, actions, number, first, second, measured, out):
+    """Write the pacing rates that actions (B, n) would set to out (B, n), and note the actions as those that hold."""
+    n_flows = len(controlled)
+    for b in range(len(actions)):
+        column = 0
+        for i in range(n_flows):
+            if controlled[i]:
+                monitor = a.monitors[b * n_flows + i]
+                monitor.action_before = monitor.action
+                monitor.action = actions[b, column]
+                out[b, column] = set_by_action(number, first, second, actions[b, column], measured[b, i])[0]
                 column += 1
 
 
@@ -157,6 +173,12 @@ class Watch:
     def act(self, actions: np.ndarray) -> None:
         """Let actions (B, n) in [-1, 1] set rates and windows of the n controlled flows."""
         _obey(self.arrays, self.controlled, actions, *self._interface().action_row, self.measured)
+
+    def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
+        """Return the pacing rates that actions (B, n) would set, (B, n); the flows take note of them and go on as they are."""
+        out = np.zeros(actions.shape)
+        _rates(self.arrays, self.controlled, actions, *self._interface().action_row, self.measured, out)
+        return out
 
     def observations(self) -> np.ndarray:
         """Return what the controlled flows see: a new (B, n, width) float32 array."""

@@ -11,6 +11,7 @@ from ccenv.engine.compiled.beliefs import require_segment_per_rtt
 from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
+from ccenv.engine.packet.batch.policies import policy_deciders
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.layout import (
@@ -24,7 +25,6 @@ from ccenv.engine.packet.layout import (
 )
 from ccenv.engine.packet.log import MAX_ROWS, ordered
 from ccenv.engine.packet.monitor import Decider
-from ccenv.engine.packet.policies import policy_deciders
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.actions import action

@@ -1,4 +1,4 @@
-"""Policies that decide for flows of the packet engine, from what their monitors measure: the networks of both engines, in one place.
+"""Policies that decide for packet flows, from what their monitors measure: the same networks and signals as in the curve engine.
 
 A flow's policy is a record of its own, which begins anew with its network: POLICY_DTYPE, then its memory and scratch.
 """
