@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ccenv.errors import InputError
 from ccenv.foreign import parse_json, read_bounded, shown
-from ccenv.network.sender import MlpSender
 
 if TYPE_CHECKING:
-    from ccenv.network.sender import MlpSender
+    from ccenv.network.sender import PolicySender
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -100,12 +99,21 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 """File that a folder is known by -> how it is shown; the first one counts."""
 
 
-def policy_text(sender: MlpSender) -> str:
-    """Describe a policy in one line."""
+def policy_text(sender: PolicySender) -> str:
+    """Describe a policy: its network, and what it sees and sets."""
+    from ccenv.network.identity import FIRST_OBSERVATION
     from ccenv.network.learned import layer_widths
 
-    layers = " -> ".join(str(width) for width in layer_widths(sender.weights))
-    return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
+    layers = " -> ".join(str(width) for width in layer_widths(sender))
+    if sender.is_first_version:
+        return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {FIRST_OBSERVATION}"
+    sees, kinds = sender.interface, ", ".join(sender.stage_kinds)
+    inner = f" over {sees.inner}" if sees.inner else ""
+    return (
+        f"{sender.name}: policy network {layers} ({sender.activation}; {kinds}; {sender.head})\n"
+        f"signals: {', '.join(sees.signals)}; history {sees.history}\n"
+        f"action: {sees.action}{inner}; decides every {sees.clock.count:g} {sees.clock.every}"
+    )
 
 
 def _sender(path: Path) -> str:

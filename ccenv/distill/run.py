@@ -26,6 +26,7 @@ from ccenv.distill.tree import fit_leaves
 from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
 from ccenv.files import write_atomic
+from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
 from ccenv.provenance import machine, versions
@@ -168,7 +169,9 @@ class _Work:
 
 
 def _head(settings: DistillSettings, teacher: Teacher) -> dict[str, Any]:
-    content = b"".join(np.ascontiguousarray(a).tobytes() for a in (*teacher.policy.weights, *teacher.policy.biases))
+    content = b"".join(np.ascontiguousarray(a).tobytes() for a in teacher.policy.arrays)
+    if not teacher.policy.is_first_version:
+        content += sender_hash(teacher.policy).encode()
     return {
         **FORMAT.head,
         "teacher_name": teacher.name,

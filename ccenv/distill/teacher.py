@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from ccenv.agents.learned import is_policy, load_policy, policy_notes
 from ccenv.config import validate
+from ccenv.engine.compiled.policies import require_signals
 from ccenv.envs.reward import RewardWeights
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, did_you_mean
-from ccenv.network.sender import MlpSender
+from ccenv.interface.actions import action
+from ccenv.interface.signals import CURVE
+from ccenv.network.sender import PolicySender
 from ccenv.training.config import RobustSettings
 
 USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, staggered=True)
@@ -26,14 +29,14 @@ class Teacher:
         robust: its rounds against attacks; None if it had none.
     """
 
-    policy: MlpSender
+    policy: PolicySender
     world: EnvSettings
     robust: RobustSettings | None
 
     @property
     def weights(self) -> RewardWeights:
-        """Weights of its reward."""
-        return self.world.reward
+        """Weights of the terms that programs are scored by."""
+        return self.world.reward if isinstance(self.world.reward, RewardWeights) else RewardWeights()
 
     @property
     def name(self) -> str:
@@ -44,8 +47,10 @@ class Teacher:
 def load_teacher(checkpoint: str) -> Teacher:
     """Read a policy by file, folder of a training run or name in the zoo.
 
+    A program is scored by terms of ``RewardWeights``: where the policy was trained for others, by the default ones.
+
     Raises:
-        InputError: if there is none, or its card has a config that is none.
+        InputError: if there is none, it sets windows, or its card has a config that is none.
     """
     if not is_policy(checkpoint):
         from ccenv.agents import AGENTS
@@ -59,6 +64,10 @@ def load_teacher(checkpoint: str) -> Teacher:
             )
         checkpoint = str(FOLDER / f"{checkpoint}.safetensors")
     policy = load_policy(checkpoint)
+    sees = policy.interface
+    if action(sees.action).sets != "rate":
+        raise InputError(f"{checkpoint}: {sees.action!r} sets a window; a belief program sets rates, so it cannot be distilled")
+    require_signals(policy, CURVE)
     config = policy_notes(checkpoint).get("config")
     if not isinstance(config, dict):
         return Teacher(policy, USUAL_WORLD, None)
@@ -66,5 +75,7 @@ def load_teacher(checkpoint: str) -> Teacher:
     world = validate(EnvSettings, environment or {}, f"{checkpoint}: notes.config.environment")
     if world.senders.count(EXTERNAL) != 1:
         raise InputError(f"{checkpoint}: notes.config.environment.senders is {list(world.senders)}; one must be 'external'")
+    if not isinstance(world.reward, RewardWeights):
+        world = world.model_copy(update={"reward": RewardWeights()})
     rounds = None if robust is None else validate(RobustSettings, robust, f"{checkpoint}: notes.config.robust")
     return Teacher(policy, world, rounds if rounds is not None and rounds.share > 0 else None)

@@ -9,8 +9,11 @@ import numpy as np
 from ccenv.distill.template import DELAY, LOSS, RATIO, SLOW, UTILISED, Guard, Slot, Split, Template
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.envs.task import ACTION_RANGE_LOG2
+from ccenv.interface.interface import SENDER_V0
 
 GUARDS: tuple[Guard, ...] = (RATIO, DELAY, SLOW, UTILISED, LOSS)
+_READ = ("bounds_log2", "qdel_lower", "segment_log2", "utilised", "lost_share")
+_COLUMNS = {name: SENDER_V0.signals.index(name) for name in _READ}
 _RIDGE = 1e-5
 SMALLEST_GAIN = 1e-3  # a split must lower the error by this share
 NOTHING = 1e-6  # and by this much per sample
@@ -33,9 +36,10 @@ def features_of(observations: np.ndarray) -> np.ndarray:
     """Return what guards and leaves read, from Sender-v0 observations (n, N_OBSERVATION)."""
     if observations.shape[1] != N_OBSERVATION:
         raise ValueError(f"observations of {observations.shape[1]} elements; {N_OBSERVATION} are needed")
-    ratio = np.exp2(observations[:, 0].astype(float))
-    mss = (np.exp2(observations[:, 5].astype(float)) - 1.0) / 4.0
-    return np.stack([ratio, observations[:, 1], mss, observations[:, 8], observations[:, 3] > 0], axis=1).astype(float)
+    bounds, delay, segment, utilised, lost = (observations[:, _COLUMNS[name]] for name in _READ)
+    ratio = np.exp2(bounds.astype(float))
+    mss = (np.exp2(segment.astype(float)) - 1.0) / 4.0
+    return np.stack([ratio, delay, mss, utilised, lost > 0], axis=1).astype(float)
 
 
 def rate_of(actions: np.ndarray, mss: np.ndarray) -> np.ndarray:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.tracing import Snapshot
 from ccenv.envs.distribution import Episodes, PathSource
 from ccenv.envs.reward import TERMS, interval_terms
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary
-from ccenv.network.sender import Sender
+from ccenv.network.sender import ExternalSender, Sender
 from ccenv.network.trace import Trace
 
 SEED_LIMIT = 2**53
@@ -66,7 +67,7 @@ class Core:
                 f"episodes of {settings.episode_rtts} Rm hold fewer than two steps of {self.decision_steps} engine steps"
             )
         self._source = PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
-        self._groups = np.ascontiguousarray(groups, dtype=np.bool_)
+        self.groups = np.ascontiguousarray(groups, dtype=np.bool_)
         self._seed = np.zeros(num_envs, np.int64)
         self._lane = np.arange(num_envs)
         self._episode = np.zeros(num_envs, np.int64)
@@ -91,6 +92,7 @@ class Core:
                 beliefs=settings.belief_settings(),
                 history_rtts=self._source.history_rtts,
                 threads=settings.threads,
+                interface=settings.interface if any(isinstance(sender, ExternalSender) for sender in senders) else None,
                 record=record,
             )
             for part, model in zip(self._parts, settings.models, strict=False)
@@ -172,7 +174,7 @@ class Core:
             now["capacity"] - before["capacity"],
             self.queue_bytes / (self.env("link_rate_now_Bps") * rtt_s.min(axis=1)),
             rtt_s,
-            self._groups,
+            self.groups,
         )
         self._sums += terms
         return terms
@@ -186,6 +188,24 @@ class Core:
         """Return the mean of each term over the episode so far: (sum(mask), G, len(TERMS))."""
         means: np.ndarray = self._sums[mask] / np.maximum(self.elapsed[mask], 1)[:, None, None]
         return means
+
+    def engines(self) -> list[tuple[slice, CurveEngine]]:
+        """Return the engines with the environments that each one holds, for kernels that play them without this core."""
+        return list(zip(self._parts, self._engines, strict=True))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of each episode in all: the core's own (B,) int64 array."""
+        return self._length
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Sums of the terms over each episode so far: the core's own (B, G, len(TERMS)) array."""
+        return self._sums
+
+    def count_again(self) -> None:
+        """Take the engines' counts as those of the last step, after somebody else has played them."""
+        self._counts = self._read_counts()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -57,8 +57,8 @@ class NetworkAction:
             raise InputError(f"model {model.name!r} without loss budget leaves the network no choice: nothing to control")
         self.names = tuple(name for _, name in columns)
         self.columns = tuple(column for column, _ in columns)
-        self._default = np.ones(moves_width(n_flows))
-        self._default[FIRST_SERVICE + n_flows :] = 0.0
+        self.default = np.ones(moves_width(n_flows))
+        self.default[FIRST_SERVICE + n_flows :] = 0.0
         self.levels = levels
         if levels == 0:
             self.space: spaces.Space[Any] = spaces.Box(0.0, 1.0, (len(columns),), np.float32)
@@ -84,7 +84,7 @@ class NetworkAction:
             given = level_of(given, self.levels) / (self.levels - 1)
         elif np.isnan(given).any():
             raise InputError("an action is not a number (NaN)")
-        moves = np.tile(self._default, (len(given), 1))
+        moves = np.tile(self.default, (len(given), 1))
         moves[:, self.columns] = np.clip(given.astype(np.float64), 0.0, 1.0)
         return moves
 
@@ -113,13 +113,16 @@ class NetworkTask:
         adversary = settings.build_adversary()
         if not isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is fixed, but the agent controls the network: leave it out")
-        self.levels = settings.n_actions if settings.action == "discrete" else 0
+        settings.require_beliefs(_ID)
+        self.rows_per_env = 1
+        self.levels = settings.n_actions if settings.is_discrete else 0
         self._action = NetworkAction(settings, len(senders), self.levels)
         self.move_names = self._action.names
         self.move_columns = self._action.columns
+        self.fixed_moves = self._action.default
         everyone = np.ones((1, len(senders)), np.bool_)
         self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=everyone, record=record)
-        self._weights = settings.reward.vector()
+        self.weights = settings.reward.vector()
         self.single_observation_space = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
         self.single_action_space = self._action.space
 
@@ -128,7 +131,7 @@ class NetworkTask:
         moves = self._action.moves(actions)
         if len(moves) != self.core.num_envs:
             raise InputError(f"actions for {len(moves)} environments; there are {self.core.num_envs}")
-        rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self._weights)
+        rewards: np.ndarray = weigh(self.core.advance(moves=moves)[:, 0], self.weights)
         return rewards
 
     def observe(self) -> np.ndarray:
@@ -160,14 +163,14 @@ class NetworkEnv(TaskEnv):
     | 4 | largest D / Rm | 1 | 0 to 8 |
     | 5 | log2(C Rm / MSS) | 1 | -4 to 20 |
     | 6 | share of the episode that is over | 1 | 0 to 1 |
-    | 7 | log2(C_U / C_L), 8 before any upper bound | 1 | 0 to 8 |
+    | 7 | log2(C_U / C_L); 8 before any upper bound | log2 | 0 to 8 |
     | 8 | qdel_L / Rm | 1 | 0 to 16 |
     | 9 | qdel_U / Rm | 1 | 0 to 16 |
-    | 10 | bytes found lost / bytes sent, last interval | 1 | 0 to 1 |
-    | 11 | log2(rate / C_L) | 1 | -8 to 8 |
-    | 12 | log2(1 + 4 MSS / (C_L Rm)) | 1 | 0 to 4 |
-    | 13 | log2(C_L_lambda / C_L), a fact on ideal and cbr_delay | 1 | -8 to 8 |
-    | 14 | q_U / (C_L Rm), a fact on ideal and cbr_delay | 1 | 0 to 16 |
+    | 10 | found lost / sent bytes | 1 | 0 to 1 |
+    | 11 | log2(rate / C_L) | log2 | -8 to 8 |
+    | 12 | log2(1 + 4 MSS / (C_L Rm)) | log2 | 0 to 4 |
+    | 13 | log2(C_L_lambda / C_L); a fact on ideal and cbr_delay | log2 | -8 to 8 |
+    | 14 | q_U / (C_L Rm); a fact on ideal and cbr_delay | 1 | 0 to 16 |
     | 15 | newest judged step was utilised | 0 or 1 | 0 to 1 |
     | 16 | bytes in flight / (C_L Rm) | 1 | 0 to 32 |
     | 17 | log2(rate / C) | 1 | -20 to 8 |

@@ -37,6 +37,34 @@ class RewardWeights(StrictModel):
 
 
 @njit(cache=True, error_model="numpy")
+def fill_terms(counts, b, capacity_bytes, queue, rtt_s, groups, out):  # type: ignore[no-untyped-def]
+    """Write the terms of environment b to out, (G, len(TERMS)); capacity and queue are its own, the rest as below."""
+    n_flows = rtt_s.shape[1]
+    total = 0.0
+    squares = 0.0
+    for i in range(n_flows):
+        total += counts[0, b, i]
+        squares += counts[0, b, i] ** 2
+    jain = total * total / (n_flows * squares) if squares > 0.0 else 1.0
+    for g in range(groups.shape[0]):
+        served = 0.0
+        lost = 0.0
+        acked = 0.0
+        delay = 0.0
+        for i in range(n_flows):
+            if groups[g, i]:
+                served += counts[0, b, i]
+                lost += counts[1, b, i]
+                acked += counts[2, b, i]
+                delay += counts[3, b, i] / rtt_s[b, i]
+        out[g, _UTILISATION] = served / capacity_bytes
+        out[g, _QUEUE] = queue
+        out[g, _LOSS] = lost / capacity_bytes
+        out[g, _DELAY] = delay / acked if acked > 0.0 else 0.0
+        out[g, _JAIN] = jain
+
+
+@njit(cache=True, error_model="numpy")
 def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignore[no-untyped-def]
     """Compute the terms of one step.
 
@@ -51,30 +79,8 @@ def interval_terms(counts, capacity_bytes, queue, rtt_s, groups):  # type: ignor
         (B, G, len(TERMS)) terms.
     """
     out = np.empty((rtt_s.shape[0], groups.shape[0], _N_TERMS))
-    n_flows = rtt_s.shape[1]
     for b in range(rtt_s.shape[0]):
-        total = 0.0
-        squares = 0.0
-        for i in range(n_flows):
-            total += counts[0, b, i]
-            squares += counts[0, b, i] ** 2
-        jain = total * total / (n_flows * squares) if squares > 0.0 else 1.0
-        for g in range(groups.shape[0]):
-            served = 0.0
-            lost = 0.0
-            acked = 0.0
-            delay = 0.0
-            for i in range(n_flows):
-                if groups[g, i]:
-                    served += counts[0, b, i]
-                    lost += counts[1, b, i]
-                    acked += counts[2, b, i]
-                    delay += counts[3, b, i] / rtt_s[b, i]
-            out[b, g, _UTILISATION] = served / capacity_bytes[b]
-            out[b, g, _QUEUE] = queue[b]
-            out[b, g, _LOSS] = lost / capacity_bytes[b]
-            out[b, g, _DELAY] = delay / acked if acked > 0.0 else 0.0
-            out[b, g, _JAIN] = jain
+        fill_terms(counts, b, capacity_bytes[b], queue[b], rtt_s, groups, out[b])
     return out
 
 

@@ -9,17 +9,19 @@ import gymnasium as gym
 import numpy as np
 
 from ccenv.envs.adapters import check_render_mode, draw
+from ccenv.envs.batches.memory import RolloutCore
 from ccenv.envs.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.settings import EnvSettings, read_settings
-from ccenv.envs.task import SenderTask, Task, episode_metrics
+from ccenv.envs.task import Task, episode_metrics
+from ccenv.envs.watched import sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
 
 require_extra("stable_baselines3", "train")
 
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  (only after the check that names the extra)
 
-_TASKS: dict[str, Callable[[int, EnvSettings, bool], Task]] = {"ccenv/Sender-v0": SenderTask, "ccenv/Network-v0": NetworkTask}
+_TASKS: dict[str, Callable[[int, EnvSettings, bool], Task]] = {"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask}
 _DEFAULTS: dict[str, dict[str, Any]] = {"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS}
 
 
@@ -35,12 +37,15 @@ class CcenvVecEnv(VecEnv):
         """Wrap a task. Use ``make_sb3``."""
         self.task = task
         self.render_mode = render_mode
-        self._actions = np.zeros((task.core.num_envs, *(task.single_action_space.shape or ())))
-        super().__init__(task.core.num_envs, task.single_observation_space, task.single_action_space)
+        self._rollouts: Any = None
+        self._rows = task.rows_per_env
+        num_rows = self._rows * task.core.num_envs
+        self._actions = np.zeros((num_rows, *(task.single_action_space.shape or ())))
+        super().__init__(num_rows, task.single_observation_space, task.single_action_space)
 
     def reset(self) -> np.ndarray:
         """Start new episodes everywhere, with the seeds given to ``seed`` since the last reset, if any."""
-        seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds)
+        seeds = None if all(seed is None for seed in self._seeds) else list(self._seeds[:: self._rows])
         if any(self._options):
             raise InputError(f"options {self._options[0]}: these environments take none")
         self.task.core.reset(seed=seeds)
@@ -56,18 +61,31 @@ class CcenvVecEnv(VecEnv):
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Take the step; start new episodes where it ended one."""
         rewards = self.task.step(self._actions).astype(np.float32)
-        ended = self.task.core.truncated()
+        over = self.task.core.truncated()
+        ended = np.repeat(over, self._rows)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         observations = self.task.observe()
-        if ended.any():
-            metrics = episode_metrics(self.task.core, ended)
+        if over.any():
+            metrics = episode_metrics(self.task.core, over, self._rows)
             for row, b in enumerate(np.flatnonzero(ended)):
                 infos[b] = {name: float(values[row]) for name, values in metrics.items()}
                 infos[b]["terminal_observation"] = observations[b].copy()
                 infos[b]["TimeLimit.truncated"] = True
-            self.task.core.reset(ended)
+            self.task.core.reset(over)
             observations[ended] = self.task.observe()[ended]
         return observations, rewards, ended, infos
+
+    def rollouts(self) -> RolloutCore:
+        """Return the kernel that plays the batch with a policy inside (``ccenv.training.rollouts``).
+
+        Raises:
+            InputError: if the task has none.
+        """
+        if self._rollouts is None or self._rollouts.task is not self.task:
+            from ccenv.envs.batches.curve import CurveRollouts
+
+            self._rollouts = CurveRollouts(self.task)
+        return self._rollouts
 
     def close(self) -> None:
         """Release nothing: there are no processes."""
@@ -103,14 +121,18 @@ class CcenvVecEnv(VecEnv):
         """Return a picture of each environment's episode so far; None without a render mode."""
         if self.render_mode is None:
             return [None] * self.num_envs
-        return [draw(self.task.core, b) for b in range(self.num_envs)]
+        return [draw(self.task.core, row // self._rows) for row in range(self.num_envs)]
 
     def _chosen(self, indices: int | Iterable[int] | None) -> list[int]:
         return list(self._get_indices(indices))
 
 
 def make_sb3(
-    env_id: str = "ccenv/Sender-v0", num_envs: int = 128, render_mode: str | None = None, **settings: Any
+    env_id: str = "ccenv/Sender-v0",
+    num_envs: int = 128,
+    render_mode: str | None = None,
+    shared_policy: bool = False,
+    **settings: Any,
 ) -> CcenvVecEnv:
     """Build a batch for Stable-Baselines3.
 
@@ -118,6 +140,8 @@ def make_sb3(
         env_id: ``"ccenv/Sender-v0"`` or ``"ccenv/Network-v0"``.
         num_envs: number of environments.
         render_mode: None or ``"rgb_array"``.
+        shared_policy: each controlled flow is a row of its own (``SharedSenderTask``), so that all of them share one policy; the
+            batch has num_envs times the number of controlled flows as its ``num_envs``.
         **settings: fields of ``EnvSettings``.
 
     Raises:
@@ -127,4 +151,8 @@ def make_sb3(
     if env_id not in _TASKS:
         raise unknown_name("environment", env_id, _TASKS)
     checked = read_settings(settings, env_id, _DEFAULTS[env_id])
-    return CcenvVecEnv(_TASKS[env_id](num_envs, checked, check_render_mode(render_mode)), render_mode)
+    if shared_policy and env_id != "ccenv/Sender-v0":
+        raise InputError(f"shared_policy is for the flows of ccenv/Sender-v0, not for {env_id}")
+    record = check_render_mode(render_mode)
+    task = sender_task(num_envs, checked, record, shared=True) if shared_policy else _TASKS[env_id](num_envs, checked, record)
+    return CcenvVecEnv(task, render_mode)

@@ -8,13 +8,13 @@ from gymnasium.vector import AutoresetMode
 
 from ccenv.envs.adapters import TaskEnv, TaskVectorEnv
 from ccenv.envs.settings import EnvSettings, read_settings
-from ccenv.envs.task import SenderTask
+from ccenv.envs.watched import sender_task
 
 _ID = "ccenv/Sender-v0"
 
 
 def _maker(settings: EnvSettings) -> Any:
-    return lambda num_envs, record: SenderTask(num_envs, settings, record)
+    return lambda num_envs, record: sender_task(num_envs, settings, record)
 
 
 class SenderEnv(TaskEnv):
@@ -31,14 +31,14 @@ class SenderEnv(TaskEnv):
 
     | index | name | unit | range |
     | --- | --- | --- | --- |
-    | 0 | log2(C_U / C_L), 8 before any upper bound | 1 | 0 to 8 |
+    | 0 | log2(C_U / C_L); 8 before any upper bound | log2 | 0 to 8 |
     | 1 | qdel_L / Rm | 1 | 0 to 16 |
     | 2 | qdel_U / Rm | 1 | 0 to 16 |
-    | 3 | bytes found lost / bytes sent, last interval | 1 | 0 to 1 |
-    | 4 | log2(rate / C_L) | 1 | -8 to 8 |
-    | 5 | log2(1 + 4 MSS / (C_L Rm)) | 1 | 0 to 4 |
-    | 6 | log2(C_L_lambda / C_L), a fact on ideal and cbr_delay | 1 | -8 to 8 |
-    | 7 | q_U / (C_L Rm), a fact on ideal and cbr_delay | 1 | 0 to 16 |
+    | 3 | found lost / sent bytes | 1 | 0 to 1 |
+    | 4 | log2(rate / C_L) | log2 | -8 to 8 |
+    | 5 | log2(1 + 4 MSS / (C_L Rm)) | log2 | 0 to 4 |
+    | 6 | log2(C_L_lambda / C_L); a fact on ideal and cbr_delay | log2 | -8 to 8 |
+    | 7 | q_U / (C_L Rm); a fact on ideal and cbr_delay | 1 | 0 to 16 |
     | 8 | newest judged step was utilised | 0 or 1 | 0 to 1 |
     | 9 | bytes in flight / (C_L Rm) | 1 | 0 to 32 |
 

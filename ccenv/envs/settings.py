@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel, validate
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import RewardWeights
-from ccenv.errors import InputError
+from ccenv.errors import InputError, unknown_name
+from ccenv.interface.actions import ACTION_NUMBERS, action
+from ccenv.interface.interface import Clock, Interface, Weights
+from ccenv.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
+from ccenv.interface.signals import CURVE
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.model import get_model
 from ccenv.network.path import Path
-from ccenv.network.sender import ExternalSender, Sender
+from ccenv.network.sender import ClassicSender, ExternalSender, Sender
 from ccenv.registry import load_target
 
 EXTERNAL = "external"
+BOX, DISCRETE = "box", "discrete"
+"""The actions that these environments have always had: ``rate_log2`` of the table, continuous or discrete."""
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.files:load_sender"
 _MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
@@ -34,6 +41,52 @@ def _as_paths(value: Any) -> Any:
 
 def _model_name(name: str) -> str:
     return get_model(name).name
+
+
+class TableReward(StrictModel):
+    """A reward of the table's terms (``ccenv.interface.rewards``).
+
+    Attributes:
+        weights: by name of the term.
+    """
+
+    weights: Weights = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _finite(self) -> TableReward:
+        for name, weight in self.weights.items():
+            if not np.isfinite(weight):
+                raise ValueError(f"the weight of {name!r} is {weight}; it must be finite")
+        return self
+
+    def vector(self) -> np.ndarray:
+        """Return the weights in the order of the table."""
+        return np.array([self.weights.get(row.name, 0.0) for row in TERMS])
+
+
+def _as_reward(value: Any) -> Any:
+    """Let a reward be the name of a set, or weights: of these environments' own terms alone, or of terms of the table."""
+    if isinstance(value, str):
+        if value not in REWARDS:
+            raise ValueError(str(unknown_name("reward", value, REWARDS)))
+        return TableReward(weights=REWARDS[value])
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"weights"}:  # as it is stored
+        return validate(TableReward, value, "reward")
+    known = {*RewardWeights.model_fields, *TERM_NUMBERS}
+    for name in value:
+        if name not in known:
+            raise ValueError(str(unknown_name("reward term", str(name), known)))
+    if set(value) <= set(RewardWeights.model_fields):
+        return validate(RewardWeights, value, "reward")
+    return validate(TableReward, {"weights": value}, "reward")
+
+
+def _action_name(name: str) -> str:
+    if name not in (BOX, DISCRETE) and name not in ACTION_NUMBERS:
+        raise ValueError(str(unknown_name("action", name, (BOX, DISCRETE, *ACTION_NUMBERS))))
+    return name
 
 
 def _as_adversary(value: Any) -> Any:
@@ -59,8 +112,16 @@ class EnvSettings(StrictModel):
         senders: one per flow: ``"external"`` for a flow that the agent controls, else a name for ``ccenv.agents.make_sender``
             or a sender object.
         adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
-        reward: weights of the terms of the reward.
-        action: ``"box"`` or ``"discrete"``.
+        reward: weights of the terms of the reward: of ``RewardWeights``; or the name of a set or weights of the table's terms
+            (``ccenv.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that name
+            no other terms than ``RewardWeights`` has are those.
+        signals: what a controlled flow sees: names of the table (``ccenv.interface.signals``), or the name of a set; None:
+            beliefs.
+        history: intervals that it sees, the newest last; None: what comes with the set, else 1.
+        action: ``"box"`` or ``"discrete"``, or the name of an action of the table (``ccenv.interface.actions``).
+        action_parameters: of an action of the table.
+        inner: the CCA inside, for actions of the table that build on one.
+        discrete: an action of the table has ``n_actions`` values.
         n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
@@ -75,8 +136,13 @@ class EnvSettings(StrictModel):
     models: tuple[Annotated[str, AfterValidator(_model_name)], ...] = Field(default=("ccac",), min_length=1)
     senders: tuple[Annotated[Any, AfterValidator(_is_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
     adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
-    reward: RewardWeights = RewardWeights()
-    action: Literal["box", "discrete"] = "box"
+    reward: Annotated[RewardWeights | TableReward, BeforeValidator(_as_reward)] = RewardWeights()
+    signals: str | tuple[str, ...] | None = None
+    history: int | None = None
+    action: Annotated[str, AfterValidator(_action_name)] = BOX
+    action_parameters: dict[str, float] = Field(default_factory=dict)
+    inner: str = ""
+    discrete: bool = False
     n_actions: int = Field(default=13, ge=2, le=1001)
     steps_per_rtt: int = Field(default=8, ge=1, le=1024)
     decision_steps: int | None = Field(default=None, ge=1)
@@ -86,9 +152,53 @@ class EnvSettings(StrictModel):
     beliefs: str = "artefact"
     threads: int = Field(default=1, ge=1)
 
+    @model_validator(mode="after")
+    def _fits(self) -> EnvSettings:
+        """Check what the controlled flows see and set; without an interface of the table there is nothing to set in it."""
+        sees = self.interface
+        if sees is None:
+            extra = {"action_parameters": self.action_parameters, "inner": self.inner, "discrete": self.discrete}
+            for name, value in extra.items():
+                if value:
+                    raise ValueError(f"{name} is given, but signals and action are those of the belief interface: name them")
+            return self
+        for row in sees.rows:
+            if CURVE not in row.engines:
+                raise ValueError(f"signals: {row.name!r} is not known on the curve engine")
+            if row.needs == "truth":
+                raise ValueError(f"signals: {row.name!r} is for critics: no sender can measure it")
+        if action(sees.action).needs == "contract":
+            raise ValueError(f"action {sees.action!r} needs a contract, which these environments do not have")
+        return self
+
+    @property
+    def interface(self) -> Interface | None:
+        """What controlled flows see and set by the tables; None: what ``ccenv/Sender-v0`` has had from its first version."""
+        own = self.signals is None and self.history is None and self.action in (BOX, DISCRETE)
+        if own and isinstance(self.reward, RewardWeights):
+            return None
+        steps = (self.decision_steps or self.steps_per_rtt) / self.steps_per_rtt
+        data: dict[str, Any] = {"signals": "beliefs" if self.signals is None else self.signals, "inner": self.inner}
+        data |= {"action": "rate_log2" if self.action in (BOX, DISCRETE) else self.action, "parameters": self.action_parameters}
+        data |= {} if self.history is None else {"history": self.history}
+        return validate(Interface, data | {"clock": Clock(every="rtt", count=steps)}, "signals and action")
+
+    def require_beliefs(self, where: str) -> None:
+        """Raise InputError where signals, action or reward of the tables are asked for in an environment that has none."""
+        if self.interface is not None:
+            raise InputError(f"{where}: signals, actions and rewards of the tables are for the senders of ccenv/Sender-v0")
+
+    @property
+    def is_discrete(self) -> bool:
+        """Tell whether actions are discrete."""
+        return self.discrete or self.action == DISCRETE
+
     def build_senders(self) -> list[Sender]:
         """Return the sender of each flow; names are looked up among the agents."""
-        return [_build_sender(sender) for sender in self.senders]
+        inner = _build_sender(self.inner) if self.inner else None
+        if inner is not None and not isinstance(inner, ClassicSender):
+            raise InputError(f"inner {self.inner!r} is no classic CCA")
+        return [ExternalSender(inner=inner) if sender == EXTERNAL else _build_sender(sender) for sender in self.senders]
 
     def build_adversary(self) -> Adversary:
         """Return the network's player; a name is looked up among the adversaries."""
@@ -130,6 +240,4 @@ def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | 
 
 
 def _build_sender(sender: str | Sender) -> Sender:
-    if sender == EXTERNAL:
-        return ExternalSender()
     return load_target(_MAKE_SENDER)(sender) if isinstance(sender, str) else sender

@@ -20,9 +20,17 @@ ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the ker
 
 
 class Task(Protocol):
-    """One agent's view of a core."""
+    """One agent's view of a core.
+
+    Attributes:
+        core: the environments.
+        rows_per_env: rows that a network has in the batch: 1, or the number of flows that share a policy.
+        single_observation_space: of one row.
+        single_action_space: of one row.
+    """
 
     core: Core
+    rows_per_env: int
     single_observation_space: spaces.Box
     single_action_space: spaces.Space[Any]
 
@@ -114,20 +122,26 @@ class SenderTask:
         adversary = settings.build_adversary()
         if isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
-        controlled = np.zeros((1, len(senders)), np.bool_)
-        controlled[0, self.flows] = True
-        self.core = Core(
-            num_envs, settings, senders=senders, adversary=adversaries or adversary, groups=controlled, record=record
-        )
+        groups = self._groups(len(senders))
+        self.core = Core(num_envs, settings, senders=senders, adversary=adversaries or adversary, groups=groups, record=record)
         self._action = RateAction(settings, self.flows)
-        self._weights = settings.reward.vector()
+        self.rows = self.flows[None]  # one row sees and controls all of them together
+        self.rows_per_env = 1
+        self.levels = 0 if self._action.levels is None else len(self._action.levels)
+        self.weights = settings.reward.vector()
         low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = self._action.space
 
+    def _groups(self, n_flows: int) -> np.ndarray:
+        """Return the flows that each row is rewarded for: (rows, N) bool."""
+        groups = np.zeros((1, n_flows), np.bool_)
+        groups[0, self.flows] = True
+        return groups
+
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Set the rates and take one step; return the rewards (B,)."""
-        rewards: np.ndarray = weigh(self.core.advance(self._action.rates_Bps(self.core, actions))[:, 0], self._weights)
+        rewards: np.ndarray = weigh(self.core.advance(self._action.rates_Bps(self.core, actions))[:, 0], self.weights)
         return rewards
 
     def observe(self) -> np.ndarray:
@@ -136,7 +150,13 @@ class SenderTask:
         return (seen if len(self.flows) == self.core.n_flows else seen[:, self.flows]).reshape(self.core.num_envs, -1)
 
 
-def episode_metrics(core: Core, mask: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the mean of each reward term over the episodes of some environments, of the first group of flows."""
-    means = core.means(mask)[:, 0]
+def episode_metrics(core: Core, mask: np.ndarray, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+    """Return the mean of each reward term over the episodes of some environments.
+
+    Args:
+        core: the environments.
+        mask: (B,) bool, which ones.
+        rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
+    """
+    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
     return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

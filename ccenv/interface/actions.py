@@ -63,6 +63,8 @@ ACTIONS = (
 ACTION_NUMBERS = {action.name: number for number, action in enumerate(ACTIONS)}
 _RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER = range(len(ACTIONS))
 MIN_CWND_SEGMENTS = 2.0
+START_SEGMENTS = 10.0
+"""Segments per told Rm, or in the window, that a flow starts with before its first decision (RFC 6928 s.2)."""
 
 
 def action(name: str) -> Action:

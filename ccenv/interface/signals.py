@@ -90,8 +90,8 @@ SIGNALS = (
     Signal("lost_share", "1", 0.0, 1.0, "found lost / sent bytes", _BELIEFS, BOTH, "beliefs"),
     Signal("rate_log2", "log2", -8.0, 8.0, "log2(rate / C_L)", _BELIEFS, BOTH, "beliefs"),
     Signal("segment_log2", "log2", 0.0, 4.0, "log2(1 + 4 MSS / (C_L Rm))", _BELIEFS, BOTH, "beliefs"),
-    Signal("lambda_log2", "log2", -8.0, 8.0, "log2(C_L_lambda / C_L)", _BELIEFS, BOTH, "beliefs"),
-    Signal("queue_upper", "1", 0.0, 16.0, "q_U / (C_L Rm)", _BELIEFS, BOTH, "beliefs"),
+    Signal("lambda_log2", "log2", -8.0, 8.0, "log2(C_L_lambda / C_L); a fact on ideal and cbr_delay", _BELIEFS, BOTH, "beliefs"),
+    Signal("queue_upper", "1", 0.0, 16.0, "q_U / (C_L Rm); a fact on ideal and cbr_delay", _BELIEFS, BOTH, "beliefs"),
     Signal("utilised", "0 or 1", 0.0, 1.0, "newest judged step was utilised", _BELIEFS, BOTH, "beliefs"),
     Signal("inflight_beliefs", "1", 0.0, 32.0, "bytes in flight / (C_L Rm)", _BELIEFS, BOTH, "beliefs"),
     # for critics
@@ -106,6 +106,7 @@ SIGNALS = (
 N_SIGNALS = len(SIGNALS)
 SIGNAL_NUMBERS = {signal.name: number for number, signal in enumerate(SIGNALS)}
 BELIEF_SIGNALS = tuple(signal.name for signal in SIGNALS if signal.needs == "beliefs")
+FIRST_BELIEF = SIGNAL_NUMBERS[BELIEF_SIGNALS[0]]
 SIGNALS_LOW = np.array([signal.low for signal in SIGNALS])
 SIGNALS_HIGH = np.array([signal.high for signal in SIGNALS])
 
@@ -146,6 +147,34 @@ def _ratio(a, b, none):
 @njit(cache=True, error_model="numpy", inline="always")
 def _log2(x):
     return np.log2(max(x, _FLOOR))
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def fill_beliefs(b, told_rtt_s, mss_bytes, sent_bytes, lost_bytes, inflight_bytes, out, first):
+    """Compute the ten belief signals of a flow, not yet clipped.
+
+    Args:
+        b: a record with the beliefs ``C_L_Bps``, ``C_U_Bps``, ``C_L_lambda_Bps``, ``q_U_bytes``, ``qdel_L_s``, ``qdel_U_s`` and
+            ``utilised``, and with ``rate_Bps``.
+        told_rtt_s: the Rm that the sender was told.
+        mss_bytes: segment size.
+        sent_bytes: in the interval.
+        lost_bytes: found lost in it.
+        inflight_bytes: sent, and neither acknowledged nor found lost.
+        out: float array.
+        first: where the first of the ten goes.
+    """
+    bdp = b.C_L_Bps * told_rtt_s
+    out[first] = np.log2(max(_ratio(b.C_U_Bps, b.C_L_Bps, 1.0), 1.0))
+    out[first + 1] = _ratio(b.qdel_L_s, told_rtt_s, 0.0)
+    out[first + 2] = _ratio(b.qdel_U_s, told_rtt_s, 0.0)
+    out[first + 3] = lost_bytes / max(sent_bytes, 1.0)
+    out[first + 4] = _log2(_ratio(min(b.rate_Bps, 1e15), b.C_L_Bps, 1.0))
+    out[first + 5] = np.log2(1.0 + _ratio(4.0 * mss_bytes, bdp, 0.0))
+    out[first + 6] = _log2(_ratio(b.C_L_lambda_Bps, b.C_L_Bps, 1.0))
+    out[first + 7] = _ratio(b.q_U_bytes, bdp, 0.0)
+    out[first + 8] = float(b.utilised)
+    out[first + 9] = _ratio(inflight_bytes, bdp, 0.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -198,17 +227,7 @@ def fill_signals(m, out):
     out[35] = m.lost_bytes / mss
     out[36] = acked / mss
     out[37] = m.ack_gap_mean_s * 1e3
-    told_bdp = m.C_L_Bps * m.told_rtt_s
-    out[38] = np.log2(max(_ratio(m.C_U_Bps, m.C_L_Bps, 1.0), 1.0))
-    out[39] = _ratio(m.qdel_L_s, m.told_rtt_s, 0.0)
-    out[40] = _ratio(m.qdel_U_s, m.told_rtt_s, 0.0)
-    out[41] = m.lost_bytes / max(m.sent_bytes, 1.0)
-    out[42] = _log2(_ratio(min(m.rate_Bps, 1e15), m.C_L_Bps, 1.0))
-    out[43] = np.log2(1.0 + _ratio(4.0 * mss, told_bdp, 0.0))
-    out[44] = _log2(_ratio(m.C_L_lambda_Bps, m.C_L_Bps, 1.0))
-    out[45] = _ratio(m.q_U_bytes, told_bdp, 0.0)
-    out[46] = m.utilised
-    out[47] = _ratio(m.inflight_bytes, told_bdp, 0.0)
+    fill_beliefs(m, m.told_rtt_s, mss, m.sent_bytes, m.lost_bytes, m.inflight_bytes, out, FIRST_BELIEF)
     true_bdp = m.true_link_Bps * m.true_rtt_s
     out[48] = m.true_others
     out[49] = _log2(m.true_flows)

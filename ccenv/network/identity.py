@@ -9,7 +9,9 @@ import numpy as np
 
 from ccenv.document import canonical_json, hash_of
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
-from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender
+
+FIRST_OBSERVATION = 1  # version of the observation of policies whose cards name no interface
 
 
 def sender_hash(sender: Sender) -> str:
@@ -22,8 +24,8 @@ def sender_hash(sender: Sender) -> str:
 
         start = {"start": to_data(sender.start)} if sender.start else {}
         return hash_of({"kind": "program", "program": to_data(sender.program), **start})
-    if isinstance(sender, MlpSender):
-        return _network_hash(["mlp", sender.activation, sender.observation_version], (*sender.weights, *sender.biases))
+    if isinstance(sender, PolicySender):
+        return _network_hash(_about_policy(sender), sender.arrays)
     if isinstance(sender, ClassicSender):
         source = {"source": sender.source_sha256} if sender.source_sha256 else {}
         return hash_of({"kind": "classic", "name": sender.name, "parameters": sender.parameters, **source})
@@ -43,6 +45,13 @@ def adversary_hash(adversary: Adversary) -> str:
         return _network_hash(about, (*adversary.weights, *adversary.biases))
     parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
     return hash_of({"kind": type(adversary).__name__, "name": adversary.name, "parameters": parameters})
+
+
+def _about_policy(sender: PolicySender) -> list[Any]:
+    if sender.is_first_version:
+        return ["mlp", sender.activation, FIRST_OBSERVATION]
+    about = ["policy", sender.activation, sender.head, list(sender.stage_kinds), sender.interface.model_dump(mode="json")]
+    return [*about, sender_hash(sender.inner)] if sender.inner else about
 
 
 def _network_hash(about: list[Any], arrays: tuple[np.ndarray, ...]) -> str:

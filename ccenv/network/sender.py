@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ccenv.errors import InputError
+from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.programs import Program
 
 LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
@@ -56,30 +57,69 @@ class ProgramSender:
     start: Program | None = None
 
 
+GATES = {"gru": 3, "lstm": 4}
+"""Recurrent cells, and how many gates have their weights side by side, in PyTorch's order: reset, update, new; input, forget,
+cell, output."""
+STAGES = ("dense", *GATES)
+HEADS = ("mean", "squashed", "categorical")
+
+
 @dataclass(frozen=True)
-class MlpSender:
-    """A small fully connected policy over the Sender-v0 observation, evaluated in the kernel.
+class PolicySender:
+    """A small network that decides from signals, evaluated in the kernels.
 
     Attributes:
         name: registry name.
-        weights: one (n_in, n_out) float64 array per layer.
-        biases: one (n_out,) float64 array per layer.
-        activation: ``"tanh"`` or ``"relu"`` between the layers; the last layer is linear, its output clipped to [-1, 1].
-        observation_version: version of the observation table that it was trained on.
+        weights: per stage (n_in, n_out) float64, of a cell (n_in, gates * n_out).
+        biases: per stage (n_out,) float64, of a cell (gates * n_out,).
+        activation: ``"tanh"`` or ``"relu"``, after each dense stage but the last, which is linear.
+        interface: what it sees and sets, and when.
+        head: what the last stage is: ``"mean"`` (one output, clipped to [-1, 1]), ``"squashed"`` (its tanh) or ``"categorical"``
+            (scores of evenly spaced values from -1 to 1; the first of the highest is taken).
+        stages: ``"dense"``, ``"gru"`` or ``"lstm"`` each; empty: all dense.
+        hidden_weights: of the cells in their order, (n_out, gates * n_out) float64 each, for their state.
+        hidden_biases: of the cells, (gates * n_out,) float64 each.
+        inner: the CCA that ``interface.inner`` names, for actions that build on one.
     """
 
     name: str
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
     activation: str
-    observation_version: int
+    interface: Interface = SENDER_V0
+    head: str = "mean"
+    stages: tuple[str, ...] = ()
+    hidden_weights: tuple[np.ndarray, ...] = ()
+    hidden_biases: tuple[np.ndarray, ...] = ()
+    inner: ClassicSender | None = None
+
+    @property
+    def stage_kinds(self) -> tuple[str, ...]:
+        """Kind of each stage, written out."""
+        return self.stages or ("dense",) * len(self.weights)
+
+    @property
+    def is_first_version(self) -> bool:
+        """Tell whether it is what policies were before cards named an interface: belief signals, dense stages, a mean."""
+        return self.interface == SENDER_V0 and self.head == "mean" and set(self.stage_kinds) == {"dense"}
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All its numbers."""
+        return (*self.weights, *self.biases, *self.hidden_weights, *self.hidden_biases)
 
 
 @dataclass(frozen=True)
 class ExternalSender:
-    """A flow whose rate comes from outside (an environment's action)."""
+    """A flow whose rate comes from outside (an environment's action).
+
+    Attributes:
+        name: for listings.
+        inner: the CCA inside, for actions that build on one.
+    """
 
     name: str = "external"
+    inner: ClassicSender | None = None
 
 
 @dataclass(frozen=True)
@@ -99,14 +139,14 @@ class HeldSender:
     """
 
     name: str
-    inner: ClassicSender | ProgramSender | MlpSender
+    inner: ClassicSender | ProgramSender | PolicySender
     mode: Literal["lambda", "fixed"]
     target_s: float
     window_s: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse what cannot stand behind a proxy."""
-        if not isinstance(self.inner, (ClassicSender, ProgramSender, MlpSender)):
+        if not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender)):
             raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
 
     def rtt_s(self, propagation_s: float) -> float:
@@ -114,9 +154,9 @@ class HeldSender:
         return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
 
 
-Sender = ClassicSender | ProgramSender | MlpSender | ExternalSender | HeldSender
+Sender = ClassicSender | ProgramSender | PolicySender | ExternalSender | HeldSender
 
 
-def bare(sender: Sender) -> ClassicSender | ProgramSender | MlpSender | ExternalSender:
+def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ExternalSender:
     """Return the sender itself, without its proxy if it has one."""
     return sender.inner if isinstance(sender, HeldSender) else sender

@@ -27,6 +27,8 @@ class PpoSettings(StrictModel):
         hidden: widths of the hidden layers of policy and value network.
         activation: ``"tanh"`` or ``"relu"``.
         log_std: initial logarithm of the standard deviation of the actions.
+        rollouts: ``"kernel"``: policy and environments in one compiled loop (``ccenv.training.rollouts``); ``"python"``: the
+            library's own loop. Both mean the same; the random numbers differ.
     """
 
     n_steps: int = Field(default=32, ge=2)
@@ -42,6 +44,7 @@ class PpoSettings(StrictModel):
     hidden: tuple[int, ...] = Field(default=(64, 64), min_length=1, max_length=5)
     activation: Literal["tanh", "relu"] = "tanh"
     log_std: float = Field(default=-0.7, ge=-10, le=2)
+    rollouts: Literal["kernel", "python"] = "kernel"
 
     @model_validator(mode="after")
     def _widths(self) -> PpoSettings:

@@ -19,6 +19,9 @@ import torch  # noqa: E402  (only after the checks that name the extra)
 from stable_baselines3 import PPO, SAC, TD3  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 
+from ccenv.training.rollouts.ppo import KernelPPO  # noqa: E402
+
+ADAM_EPS = 1e-5  # as Stable-Baselines3 sets it for PPO
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 _BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
@@ -45,26 +48,22 @@ class Algorithm:
 
 def _ppo(config: TrainConfig, env: Any) -> PPO:
     ppo: PpoSettings = config.ppo
-    return PPO(
-        "MlpPolicy",
-        env,
-        n_steps=ppo.n_steps,
-        batch_size=ppo.batch_size,
-        n_epochs=ppo.n_epochs,
-        learning_rate=ppo.learning_rate,
-        gamma=ppo.gamma,
-        gae_lambda=ppo.gae_lambda,
-        clip_range=ppo.clip_range,
-        ent_coef=ppo.entropy_weight,
-        vf_coef=ppo.value_weight,
-        max_grad_norm=ppo.max_gradient_norm,
-        policy_kwargs={
-            "net_arch": list(ppo.hidden),
-            "activation_fn": _ACTIVATIONS[ppo.activation],
-            "log_std_init": ppo.log_std,
-        },
-        device="cpu",
-    )
+    policy = {"net_arch": list(ppo.hidden), "activation_fn": _ACTIVATIONS[ppo.activation], "log_std_init": ppo.log_std}
+    settings: dict[str, Any] = {
+        "n_steps": ppo.n_steps,
+        "batch_size": ppo.batch_size,
+        "n_epochs": ppo.n_epochs,
+        "learning_rate": ppo.learning_rate,
+        "gamma": ppo.gamma,
+        "gae_lambda": ppo.gae_lambda,
+        "clip_range": ppo.clip_range,
+        "ent_coef": ppo.entropy_weight,
+        "vf_coef": ppo.value_weight,
+        "max_grad_norm": ppo.max_gradient_norm,
+    }
+    if ppo.rollouts == "python" or config.environment.interface is not None:  # the kernel's rollouts see beliefs only
+        return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
+    return KernelPPO(env, policy_kwargs=policy | {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}, **settings)
 
 
 def _off_policy(settings: OffPolicySettings) -> dict[str, Any]:

@@ -183,9 +183,13 @@ class TrainConfig(StrictModel):
         if self.environment.senders.count(EXTERNAL) != wanted:
             many = "exactly one" if wanted else "no"
             raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender")
-        if self.environment.action != "box" and (self.trains, self.algorithm) != ("network", "ppo"):
-            raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO networks may be 'discrete'")
-        if self.environment.action == "discrete":
+        if self.environment.is_discrete and self.algorithm != "ppo":
+            raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO may have discrete actions")
+        if self.trains == "network":
+            self.environment.require_beliefs("environment")
+        elif self.environment.is_discrete and self.environment.n_actions > MAX_WIDTH:
+            raise ValueError(f"environment.n_actions is {self.environment.n_actions}; at most {MAX_WIDTH}: kernel's widest layer")
+        if self.environment.is_discrete and self.trains == "network":
             moves = network.NetworkAction(self.environment, len(self.environment.senders)).names
             seen, most = self.environment.n_actions, MAX_WIDTH // len(moves)
             if seen > most:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
 from ccenv.envs.settings import EXTERNAL, EnvSettings
+from ccenv.envs.watched import WatchedTask
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary
 from ccenv.network.path import Path
-from ccenv.network.sender import ExternalSender, Sender
+from ccenv.network.sender import ExternalSender, PolicySender, Sender
 from ccenv.training.path_sets import FIXED, PathSet, path_seed
 
 MODELS = ("cbr_delay", "ccac")
@@ -144,6 +146,8 @@ def evaluate_in_world(
         raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")
     senders = world.build_senders()
     own = np.ones(len(senders), np.bool_)
+    if sender is not None and not isinstance(world.reward, RewardWeights):
+        return _evaluate_by_table(world, sender, n_paths, seed, path_set, adversary, warmup_rtts, measure_rtts)
     if sender is not None:
         senders[external[0]] = sender
         own = np.arange(len(senders)) == external[0]
@@ -177,6 +181,59 @@ def evaluate_in_world(
         share=float(_share(delivered, own).mean()),
         jain=float(_jain(delivered).mean()),
         link_utilisation=float(terms[1, :, TERMS.index("utilisation")].mean()),
+        path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
+    )
+
+
+def _evaluate_by_table(
+    world: EnvSettings,
+    sender: Sender,
+    n_paths: int,
+    seed: int,
+    path_set: PathSet,
+    adversary: Adversary | None,
+    warmup_rtts: int,
+    measure_rtts: int,
+) -> Evaluation:
+    """Score a policy by a reward of the table, which is measured at its decisions: it plays over the world's own interface."""
+    if not isinstance(sender, PolicySender) or world.interface is None or sender.interface != world.interface:
+        raise InputError(f"{sender.name!r} cannot be scored by this world's reward: it decides over another interface")
+    measured = _measured(world, warmup_rtts + measure_rtts).model_copy(update={"decision_steps": world.decision_steps})
+    players = None if adversary is None else [adversary] * n_paths
+    task, batch = WatchedTask(n_paths, measured, adversaries=players), PolicyBatch(sender, n_paths)
+    core = task.core
+    core.reset(seed=path_seed(path_set, seed))
+    own = core.groups[0]
+    steps_per_rtt = world.steps_per_rtt / core.decision_steps
+
+    def play(rtts: int) -> np.ndarray:
+        total = np.zeros(n_paths)
+        steps = max(1, round(rtts * steps_per_rtt))
+        for _ in range(steps):
+            actions = batch.actions(task.observe())[:, None]
+            total += task.step(actions if not task.levels else np.rint((actions + 1) / 2 * (task.levels - 1)).astype(np.int64))
+        return total / steps
+
+    play(warmup_rtts)
+    before, sums = core.delivered_bytes, core.sums.copy()
+    capacity = core.env("capacity_bytes")
+    scores = play(measure_rtts)
+    delivered = core.delivered_bytes - before
+    terms = (core.sums - sums)[:, 0] / max(1, round(measure_rtts * steps_per_rtt))
+    mean = dict(zip(TERMS, terms.mean(axis=0).tolist(), strict=True))
+    used = delivered.sum(axis=1) / (core.env("capacity_bytes") - capacity)
+    return Evaluation(
+        score=float(scores.mean()),
+        utilisation=mean["utilisation"],
+        queue_bdp=mean["queue"],
+        loss=mean["loss"],
+        delay_rtts=mean["delay"],
+        score_p5=float(np.quantile(scores, 0.05)),
+        n_paths=n_paths,
+        n_flows=core.n_flows,
+        share=float(_share(delivered, own).mean()),
+        jain=float(_jain(delivered).mean()),
+        link_utilisation=float(used.mean()),
         path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
 

@@ -12,14 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.task import SenderTask
+from ccenv.envs.watched import sender_task
 from ccenv.errors import CcenvError, require_extra
+from ccenv.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
@@ -97,7 +100,7 @@ class Learner:
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         adversaries = opponents(self.config, self._patterns) if self._round else None
-        return SenderTask(self.config.num_envs, self._settings, adversaries=adversaries)
+        return sender_task(self.config.num_envs, self._settings, adversaries=adversaries)
 
     def _next_stage(self, state: TrainingState) -> bool:
         """Change to the environments of the iteration after a state, where a curriculum or a round says so."""
@@ -119,7 +122,7 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
-        found = find_patterns(self.config, player, round_) if isinstance(player, MlpSender) else self._patterns
+        found = find_patterns(self.config, player, round_) if isinstance(player, PolicySender) else self._patterns
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
 
@@ -165,7 +168,10 @@ class Learner:
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
-            return MlpSender(config.name, weights, biases, config.activation, OBSERVATION_VERSION)
+            sees = self._settings.interface or SENDER_V0
+            head = "categorical" if self._settings.is_discrete else "mean"
+            inner = inner_cca(sees, config.name)
+            return PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
         return MlpAdversary(
             config.name,
             weights,

@@ -58,6 +58,7 @@ class RllibConfig(StrictModel):
     def _playable(self) -> RllibConfig:
         check_widths(self.hidden)
         settings = self.settings()
+        settings.require_beliefs("environment")
         if settings.senders.count(EXTERNAL) != 1 or settings.action != "box":
             raise ValueError("environment: exactly one 'external' sender and action 'box' are needed")
         if self.plays == "duel" and (len(settings.models) != 1 or len(settings.senders) != 1):

@@ -14,7 +14,7 @@ from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
 from ccenv.foreign import read_json
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
@@ -149,7 +149,7 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         cpu_seconds=cpu_seconds,
         resumed_from_steps=start,
         evaluation=evaluate_player(config, player, n_paths, PathSet.REPORT),
-        common=evaluate_sender(player, n_paths) if _alone(config) and isinstance(player, MlpSender) else None,
+        common=evaluate_sender(player, n_paths) if _alone(config) and isinstance(player, PolicySender) else None,
         best_select_score=marks.get("best_score"),
         best_steps=int(marks["best_steps"]) if best else None,
         best_evaluation=evaluate_player(config, best, n_paths, PathSet.REPORT) if best else None,
@@ -239,7 +239,7 @@ def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
 
 def evaluate_player(config: TrainConfig, player: LearnedPlayer, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
-    if isinstance(player, MlpSender):
+    if isinstance(player, PolicySender):
         return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
     return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
 
@@ -265,14 +265,17 @@ def _save(
 
 def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
-    if isinstance(player, MlpSender):
+    if isinstance(player, PolicySender):
         from ccenv.agents.learned import save_policy
 
-        save_policy(folder, player, notes | {"action": "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"})
+        save_policy(folder, player, notes | ({"action": _FIRST_ACTION} if player.is_first_version else {}))
     else:
         from ccenv.adversaries.learned import save_adversary
 
         save_adversary(folder, player, notes)
+
+
+_FIRST_ACTION = "log2(rate / C_L) = 3 * output, output clipped to [-1, 1]"
 
 
 class _RunRecord:

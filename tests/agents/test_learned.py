@@ -8,20 +8,20 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.agents.learned import load_policy, save_policy
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import InputError
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.network.tensors import MAX_TENSORS, read_tensors, tensor_file
 
 
-def policy(widths=(N_OBSERVATION, 8, 4, 1), activation="tanh", seed=0, version=OBSERVATION_VERSION):
+def policy(widths=(N_OBSERVATION, 8, 4, 1), activation="tanh", seed=0):
     rng = np.random.default_rng(seed)
     weights = tuple(rng.normal(size=(a, b)) for a, b in itertools.pairwise(widths))
-    return MlpSender("mine", weights, tuple(rng.normal(size=b) for b in widths[1:]), activation, version)
+    return PolicySender("mine", weights, tuple(rng.normal(size=b) for b in widths[1:]), activation)
 
 
 def same(one, other):
-    assert (one.name, one.activation, one.observation_version) == (other.name, other.activation, other.observation_version)
+    assert (one.name, one.activation, one.interface) == (other.name, other.activation, other.interface)
     for a, b in zip(one.weights + one.biases, other.weights + other.biases, strict=True):
         assert a.dtype == np.float64
         np.testing.assert_array_equal(a, b)
@@ -101,7 +101,7 @@ def test_bad_tensor_files_are_refused(content, message):
         ({"version": True}, "version is True"),
         ({"name": "../x"}, "name: String should match pattern"),
         ({"activation": "gelu"}, "activation: Input should be 'tanh' or 'relu' (got 'gelu')"),
-        ({"observation_version": 99}, "observation_version: it must be 1, the version of this ccenv (got 99)"),
+        ({"observation_version": 99}, "observation_version: it must be 1 (got 99)"),
         ({"observation_version": True}, "observation_version: Input should be a valid integer"),
         ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for finite {'w0': (10, 8), 'b0': (8,), 'w1': (8, 1), 'b1': (1,)}"),
         ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card asks for finite"),
@@ -146,9 +146,8 @@ def test_missing_key_and_missing_files(tmp_path):
         (policy((N_OBSERVATION, 300, 1)), "at most 256 units"),
         (policy((N_OBSERVATION, 2, 2, 2, 2, 2, 2, 1)), "1 to 6 layers"),
         (policy(activation="gelu"), "activation: Input should be"),
-        (policy(version=99), "observation_version: it must be 1"),
-        (MlpSender("x", (np.full((N_OBSERVATION, 1), np.nan),), (np.zeros(1),), "tanh", OBSERVATION_VERSION), "is not finite"),
-        (MlpSender("x", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(2),), "tanh", OBSERVATION_VERSION), "biases of shape (2,)"),
+        (PolicySender("x", (np.full((N_OBSERVATION, 1), np.nan),), (np.zeros(1),), "tanh"), "is not finite"),
+        (PolicySender("x", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(2),), "tanh"), "biases of shape (2,)"),
     ],
 )
 def test_policies_that_could_not_be_read_back_are_not_written(tmp_path, sender, message):

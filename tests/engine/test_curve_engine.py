@@ -13,14 +13,14 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.compiled.mlp import mlp_action_reference
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import CcenvError, EngineError, InputError, PathError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.network.path import Path, make_path
-from ccenv.network.sender import ClassicSender, ExternalSender, MlpSender
+from ccenv.network.sender import ClassicSender, ExternalSender, PolicySender
 
 PATHS = [make_path(link_rate_mbps=rate, rtt_ms=40, jitter_ms=20, buffer_bdp=b, n_flows=2) for rate in (12, 96) for b in (0.5, 4)]
 FIELDS = ("A", "E", "L", "S", "rate_Bps", "cwnd_bytes", "C_L_Bps", "C_U_Bps", "C_L_lambda_Bps", "q_U_bytes")
@@ -122,12 +122,11 @@ def test_policy_in_the_kernel_equals_numpy():
     rng = np.random.default_rng(1)
     for activation, widths in (("tanh", [16, 16, 1]), ("relu", [8, 1]), ("tanh", [64, 64, 1])):
         sizes = [N_OBSERVATION, *widths]
-        policy = MlpSender(
+        policy = PolicySender(
             "policy",
             tuple(rng.normal(size=s) / 3 for s in itertools.pairwise(sizes)),
             tuple(rng.normal(size=n) / 3 for n in sizes[1:]),
             activation,
-            OBSERVATION_VERSION,
         )
         path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=20, buffer_bdp=2)
         engine = CurveEngine([path], model="ccac", senders=[policy], adversary=make_adversary("uniform"))

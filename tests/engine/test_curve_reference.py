@@ -10,11 +10,11 @@ from random_setup import random_setup
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
 from ccenv.network.path import FlowPath, Path, RateChange, RedParameters, Workload
-from ccenv.network.sender import ExternalSender, MlpSender
+from ccenv.network.sender import ExternalSender, PolicySender
 
 # In these trials a sender compares numbers that are equal but for round-off more often than the test allows
 # (Vegas and Copa at an exactly full pipe, cc_probe_slow at q_U = MSS).
@@ -136,4 +136,4 @@ def test_started_programs_and_policies(sender, trial):
 def policy(rng):
     """Return a policy with random weights that asks for about the rate that it has found."""
     weights = (rng.normal(0, 0.3, (N_OBSERVATION, 8)), rng.normal(0, 0.2, (8, 1)))
-    return MlpSender("random", weights, (rng.normal(0, 0.2, 8), np.array([0.2])), "tanh", OBSERVATION_VERSION)
+    return PolicySender("random", weights, (rng.normal(0, 0.2, 8), np.array([0.2])), "tanh")

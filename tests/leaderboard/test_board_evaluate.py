@@ -28,7 +28,7 @@ from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
 from ccenv.network.identity import sender_hash
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.network.trace import load_trace
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
@@ -148,7 +148,7 @@ def test_what_is_scored_are_the_weights_on_the_grid(home: Home, tmp_path: Path) 
         submit_folder(store, home, folder)
         (record,) = evaluate(store, home, tasks_of(store, [STAGE]))
     player = read_submission(folder).player
-    assert isinstance(player, MlpSender)
+    assert isinstance(player, PolicySender)
     assert record.content["manifest"]["agents"][0]["sha256"] == sender_hash(player)
 
 

@@ -26,7 +26,7 @@ from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import entrants, submit_folder, submit_reviewed
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 
 # The tables of version 1 as it created them in SQLite.
 VERSION_1 = """
@@ -153,7 +153,7 @@ def test_hostile_names_that_look_alike_are_one(one: str, other: str) -> None:
 
 def test_hostile_near_copies_are_one_player(tmp_path: Path) -> None:
     policy = read_submission(make_good("policy", tmp_path / "policy")).player
-    assert isinstance(policy, MlpSender)
+    assert isinstance(policy, PolicySender)
     (w0, w1), (b0, b1) = policy.weights, policy.biases
     order = [2, 0, 1]
     copies = {

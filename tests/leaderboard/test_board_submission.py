@@ -33,14 +33,14 @@ from ccenv.leaderboard.submission.reader import parse_submission, read_submissio
 from ccenv.leaderboard.submission.signature import available
 from ccenv.leaderboard.submission.weights import GRID, quantised
 from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary
-from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.sender import PolicySender, ProgramSender
 from ccenv.network.tensors import tensor_file
 from ccenv.smt.network.moves import as_adversary
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = {
     "program": ProgramSender,
-    "policy": MlpSender,
+    "policy": PolicySender,
     "scripted": ScriptedAdversary,
     "moves": RecordedAdversary,
     "network": MlpAdversary,
@@ -94,7 +94,7 @@ def test_the_published_schema_accepts_good_and_refuses_bad_documents(kind: str, 
 
 def test_weights_are_scored_on_the_grid(tmp_path: Path) -> None:
     submission = read_submission(make_good("policy", tmp_path / "good"))
-    assert isinstance(submission.player, MlpSender)
+    assert isinstance(submission.player, PolicySender)
     raw = weights()
     for i, (weight, bias) in enumerate(zip(submission.player.weights, submission.player.biases, strict=True)):
         for array, given_ in ((weight, raw[f"w{i}"]), (bias, raw[f"b{i}"])):
@@ -112,7 +112,7 @@ def test_the_grid_is_idempotent_and_near(value: float) -> None:
 
 def test_packing_a_checkpoint(tmp_path: Path) -> None:
     raw = weights()
-    sender = MlpSender("learned", (raw["w0"], raw["w1"]), (raw["b0"], raw["b1"]), "relu", 1)
+    sender = PolicySender("learned", (raw["w0"], raw["w1"]), (raw["b0"], raw["b1"]), "relu", 1)
     (tmp_path / "run").mkdir()
     save_policy(tmp_path / "run", sender)
     submission, change = pack(str(tmp_path / "run"), CARD, tmp_path / "out")
@@ -122,7 +122,7 @@ def test_packing_a_checkpoint(tmp_path: Path) -> None:
     assert submission.document.architecture.activation == "relu"
     again = read_submission(tmp_path / "out")
     assert again.player_sha256 == submission.player_sha256
-    assert isinstance(again.player, MlpSender)
+    assert isinstance(again.player, PolicySender)
     assert np.array_equal(again.player.weights[0], quantised(raw["w0"]))
 
 
@@ -287,7 +287,7 @@ def test_a_damaged_policy_is_refused_or_still_finite(data: st.DataObject) -> Non
         submission = parse_submission({DOCUMENT: document, WEIGHTS: bytes(content)}, "DIR")
     except InputError:
         return
-    assert isinstance(submission.player, MlpSender)
+    assert isinstance(submission.player, PolicySender)
     assert all(np.isfinite(w).all() and np.abs(w).max() <= 1024 for w in submission.player.weights)
 
 

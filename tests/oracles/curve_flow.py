@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccenv.engine.compiled.beliefs import TIE
+from ccenv.engine.compiled.policies import has_belief_interface
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.network.path import FlowPath
-from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
+from oracles.monitor import ReferenceMonitor
 
 if TYPE_CHECKING:
     from oracles.curve import ReferenceCurveEngine
@@ -82,6 +84,9 @@ class ReferenceFlow:
         )
         self.rate = self.beliefs.C_L
         self.state: Any = None
+        watched = isinstance(sender, PolicySender) and not has_belief_interface(sender)
+        self.monitor = ReferenceMonitor(self, sender) if watched else None
+        self.cca = sender if isinstance(sender, ClassicSender) else getattr(sender, "inner", None)
 
     @property
     def floor_Bps(self) -> Any:
@@ -113,22 +118,27 @@ class ReferenceFlow:
     def begin(self) -> None:
         """Start the sender."""
         engine = self.engine
-        if isinstance(self.sender, ClassicSender):
-            self.state = new_record(self.sender.state)
-            for name, value in self.sender.parameters.items():
+        if self.cca:
+            self.state = new_record(self.cca.state)
+            for name, value in self.cca.parameters.items():
                 self.state[name] = value
             self.state.mss_bytes, self.state.seed = engine.path.mss_bytes, engine.seed
             self.state.env, self.state.flow = engine.env, self.index
-            self.sender.init(self.state)
+            self.cca.init(self.state)
             self.cwnd, self.rate = float(self.state.cwnd_bytes), float(self.state.pacing_rate_Bps)
             self.next_decision = self.start + self.rtt
-        else:
+        if self.monitor:
+            self.monitor.start()
+        if self.cca is not self.sender:
             self.decide(self.start)
 
     def decide(self, k: int) -> None:
         """Choose the rate for the next interval."""
         hold = 1
-        if isinstance(self.sender, (ProgramSender, MlpSender)):
+        if self.monitor:
+            self.next_decision = k + 1 if self.monitor.waits(k) else self.monitor.decide(k)
+            return
+        if isinstance(self.sender, (ProgramSender, PolicySender)):
             b, rtt_s = self.beliefs, self.rtt * self.engine.dt_s
             inputs = {
                 "C_L": b.C_L,
@@ -181,6 +191,8 @@ class ReferenceFlow:
                 newly = 0
             if newly > 0:
                 self._acknowledge(n, k)
+                if self.monitor:
+                    self.monitor.acks.append((k, newly, self.rtt_steps))
                 if self._moves:
                     self._hold_anew(k)
             lost, newest_loss, timeout = self.find_losses(n, k)
@@ -191,8 +203,8 @@ class ReferenceFlow:
                 self.utilised = x > self.start and self.beliefs.is_utilised(self.E, self.L, self.S, x)
         sent = self.A[k] - self.A[k - 1]
         self.q_U = min(max(0, self.q_U + sent - self.beliefs.C_L_lambda * engine.dt_s), self.inflight)
-        if isinstance(self.sender, ClassicSender):
-            self._react(self.sender, k, n, newly, lost, newest_loss, timeout)
+        if self.cca:
+            self._react(self.cca, k, n, newly, lost, newest_loss, timeout)
         if k >= self.next_decision:
             self.decide(k)
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.mlp import mlp_action_reference
 from ccenv.engine.compiled.observation import OBSERVATION
-from ccenv.engine.curve.decision import MLP_RANGE_LOG2
-from ccenv.network.sender import LARGE_LOSS_SEGMENTS, MlpSender, ProgramSender
+from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.interface.interface import SENDER_V0
+from ccenv.interface.signals import N_SIGNALS
+from ccenv.network.sender import LARGE_LOSS_SEGMENTS, PolicySender, ProgramSender
 from ccenv.programs import decide
+
+RANGE_LOG2 = 3.0  # of the first version's action
 
 
 @dataclass
@@ -24,14 +27,16 @@ class Interval:
         lost_bytes: found lost.
         sent_before_bytes: sent before that decision.
         had_large_loss: in any interval so far.
+        policy: what a policy remembers.
     """
 
     lost_bytes: Any = 0
     sent_before_bytes: Any = 0
     had_large_loss: bool = False
+    policy: PolicyReference | None = None
 
     def close(
-        self, sender: ProgramSender | MlpSender, inputs: Mapping[str, Any], sent_bytes: Any, inflight_bytes: Any
+        self, sender: ProgramSender | PolicySender, inputs: Mapping[str, Any], sent_bytes: Any, inflight_bytes: Any
     ) -> tuple[Any, int]:
         """Let a sender decide at the end of the interval; begin the next one.
 
@@ -46,14 +51,15 @@ class Interval:
         """
         lost, sent = self.lost_bytes, sent_bytes - self.sent_before_bytes
         self.lost_bytes, self.sent_before_bytes = 0, sent_bytes
-        if isinstance(sender, MlpSender):
-            return _policy_rate(sender, inputs, lost / max(sent, 1.0), inflight_bytes), 1
+        if isinstance(sender, PolicySender):
+            self.policy = self.policy or PolicyReference(sender)
+            return _policy_rate(self.policy, inputs, lost / max(sent, 1.0), inflight_bytes), 1
         self.had_large_loss = self.had_large_loss or lost > LARGE_LOSS_SEGMENTS * inputs["MSS"]
         program = sender.program if self.had_large_loss or sender.start is None else sender.start
         return decide(program, {**inputs, "loss": lost > 0})
 
 
-def _policy_rate(sender: MlpSender, inputs: Mapping[str, Any], lost_share: float, inflight_bytes: float) -> float:
+def _policy_rate(policy: PolicyReference, inputs: Mapping[str, Any], lost_share: float, inflight_bytes: float) -> float:
     C_L, Rm = inputs["C_L"], inputs["Rm"]
     values = [
         math.log2(max(inputs["C_U"] / C_L, 1.0)), inputs["qdel_L"] / Rm, inputs["qdel_U"] / Rm, lost_share,
@@ -62,5 +68,7 @@ def _policy_rate(sender: MlpSender, inputs: Mapping[str, Any], lost_share: float
         inflight_bytes / (C_L * Rm),
     ]  # fmt: skip
     clipped = [min(e.high, max(e.low, value)) for e, value in zip(OBSERVATION, values, strict=True)]
-    action = mlp_action_reference(sender, np.array(clipped))
-    return float(max(inputs["MSS/Rm"], C_L * 2.0 ** (MLP_RANGE_LOG2 * action)))
+    signals = np.full(N_SIGNALS, np.nan)
+    signals[SENDER_V0.numbers] = clipped
+    action = policy.decide(signals)
+    return float(max(inputs["MSS/Rm"], C_L * 2.0 ** (RANGE_LOG2 * action)))

@@ -8,7 +8,7 @@ from typing import Any
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.network.sender import HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.packet_flow import ReferenceFlow
@@ -17,7 +17,7 @@ from oracles.packet_flow import ReferenceFlow
 class ReferenceGrid:
     """Steps the beliefs of one flow; its sender decides once per Rm."""
 
-    def __init__(self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | MlpSender, network: NetworkSpec) -> None:
+    def __init__(self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | PolicySender, network: NetworkSpec) -> None:
         self.flow, self.sender = flow, inner
         spec, mss = flow.spec, network.mss_bytes
         self.path_rtt_s = spec.sender_rtt_s

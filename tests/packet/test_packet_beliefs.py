@@ -12,13 +12,13 @@ from oracles.packet import PacketReference
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.path import MBPS_IN_BPS, make_path
-from ccenv.network.sender import HeldSender, MlpSender, ProgramSender
+from ccenv.network.sender import HeldSender, PolicySender, ProgramSender
 from ccenv.programs import parse_program
 
 MSS = 1500.0
@@ -65,7 +65,7 @@ def test_programs_use_the_link_as_in_the_curve_engine(name: str, buffer_bdp: flo
     assert packet == pytest.approx(curve, abs=0.03)
 
 
-def policy(seed: int | None = None) -> MlpSender:
+def policy(seed: int | None = None) -> PolicySender:
     """Return a policy with random weights; without a seed, one whose action is always 1/3, that is the rate 2 C_L."""
     if seed is None:
         weights, biases = (np.zeros((N_OBSERVATION, 8)), np.zeros((8, 1))), (np.zeros(8), np.array([1 / 3]))
@@ -73,7 +73,7 @@ def policy(seed: int | None = None) -> MlpSender:
         rng = np.random.default_rng(seed)
         weights = (rng.normal(0, 0.4, (N_OBSERVATION, 8)), rng.normal(0, 0.4, (8, 1)))
         biases = (rng.normal(0, 0.2, 8), np.array([0.15]))
-    return MlpSender("policy", weights, biases, "tanh", OBSERVATION_VERSION)
+    return PolicySender("policy", weights, biases, "tanh")
 
 
 def network_of(n: int, **changes: object) -> NetworkSpec:

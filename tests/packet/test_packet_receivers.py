@@ -12,11 +12,11 @@ import pytest
 from ccenv.agents import AGENTS, make_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.sender import PolicySender, ProgramSender
 
 RATE_BPS, RTT_S, MSS = 6e6, 0.04, 1500
 SECONDS = 16.0
-SENDERS = [n for n in AGENTS.names() if isinstance(make_sender(n), ProgramSender | MlpSender)]
+SENDERS = [n for n in AGENTS.names() if isinstance(make_sender(n), ProgramSender | PolicySender)]
 RECEIVERS: dict[str, dict[str, Any]] = {
     "every packet": {},
     "every second packet": {"ack_every": 2},

@@ -27,17 +27,17 @@ from ccenv.distill.template import (
     size,
 )
 from ccenv.distill.tree import GUARDS, Samples, fit_leaves, grow, predict
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.envs.reward import RewardWeights
 from ccenv.envs.settings import EnvSettings
-from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.sender import PolicySender, ProgramSender
 from ccenv.programs import Branch, Expression, Leaf, Program
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.path_sets import PathSet
 
 
-def constant_policy(action: float) -> MlpSender:
-    return MlpSender("still", (np.zeros((N_OBSERVATION, 1)),), (np.array([action]),), "tanh", OBSERVATION_VERSION)
+def constant_policy(action: float) -> PolicySender:
+    return PolicySender("still", (np.zeros((N_OBSERVATION, 1)),), (np.array([action]),), "tanh")
 
 
 def shell_program(theta: str, hold: str, drain: str = "1/2", probe: str = "2") -> Program:
@@ -127,7 +127,7 @@ def test_policy_actions_equal_the_plain_reference() -> None:
 
     rng = np.random.default_rng(3)
     weights = (rng.normal(size=(N_OBSERVATION, 8)), rng.normal(size=(8, 1)))
-    policy = MlpSender("p", weights, (rng.normal(size=8), rng.normal(size=1)), "relu", OBSERVATION_VERSION)
+    policy = PolicySender("p", weights, (rng.normal(size=8), rng.normal(size=1)), "relu")
     seen = rng.normal(size=(20, N_OBSERVATION))
     assert policy_actions(policy, seen).tolist() == pytest.approx([mlp_action_reference(policy, row) for row in seen])
 

@@ -13,7 +13,7 @@ import pytest
 from ccenv.agents import make_sender
 from ccenv.errors import InputError, MissingExtraError
 from ccenv.network.path import make_path
-from ccenv.network.sender import ExternalSender, MlpSender
+from ccenv.network.sender import ExternalSender, PolicySender
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world, evaluate_sender
 from ccenv.training.path_sets import PathSet
@@ -43,7 +43,7 @@ def small(*more):
     return load_config("quick_sender", [*SMALL, *more])
 
 
-def same_weights(a: MlpSender, b: MlpSender):
+def same_weights(a: PolicySender, b: PolicySender):
     return all(np.array_equal(x, y) for x, y in zip(a.weights + a.biases, b.weights + b.biases, strict=True))
 
 
@@ -84,7 +84,7 @@ def test_the_run_is_a_sender_with_the_score_of_its_record(finished):
     folder, result = finished
     for name in (folder, folder / "policy.safetensors"):
         sender = make_sender(str(name))
-        assert isinstance(sender, MlpSender)
+        assert isinstance(sender, PolicySender)
         assert evaluate_in_world(small().environment, sender, 32) == result.evaluation
         assert evaluate_sender(sender, 32) == result.common != result.evaluation
 
@@ -285,7 +285,7 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path):
     assert read_record(tmp_path)["status"] == "diverged"
     state = read_checkpoint(tmp_path / "checkpoint")
     assert all(np.isfinite(a).all() for name, a in state.tensors.items() if name.startswith("policy."))
-    assert isinstance(make_sender(str(tmp_path)), MlpSender)
+    assert isinstance(make_sender(str(tmp_path)), PolicySender)
 
 
 def test_folders_that_hold_something_else(finished, tmp_path):

@@ -13,10 +13,10 @@ from ccenv.attack import PATHS, SCENE_SETS, attack, attack_path, scene_of, scene
 from ccenv.cli.main import main
 from ccenv.config import shipped_names, validate
 from ccenv.distill.teacher import load_teacher
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import InputError
 from ccenv.network.path import make_path
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
 from ccenv.training.records.scenes import ATTACKED, IN_RANGE, TRAINED, seen
 
@@ -88,7 +88,7 @@ def test_an_attack_names_its_scene_and_what_the_sender_has_met(tmp_path: Path, c
 def test_a_card_tells_on_which_scenes_its_policy_was_attacked(tmp_path: Path) -> None:
     import numpy as np
 
-    policy = MlpSender("still", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(1),), "tanh", OBSERVATION_VERSION)
+    policy = PolicySender("still", (np.zeros((N_OBSERVATION, 1)),), (np.zeros(1),), "tanh")
     file = tmp_path / "still"
     save_policy(file, policy, {"config": {"robust": {"share": 0.5, "paths": ["deep"]}}})
     assert trained_on_scenes(str(file) + ".safetensors") == ["deep"]

@@ -17,22 +17,31 @@ class AdversaryCard(Card):
     """The card of a policy over the observation of ``ccenv/Network-v0``; whether it fits a path the engine checks.
 
     Attributes:
+        observation_version: of the observation that it reads.
         columns: which moves it makes (``MlpAdversary``).
         decision_steps: engine steps for which moves are kept; 0: one smallest Rm.
         episode_rtts: length of the episodes that it was trained on.
         levels: values of each move; 0: continuous moves.
     """
 
+    observation_version: int = Field(ge=1, strict=True)
     columns: tuple[int, ...] = Field(min_length=1, max_length=130)
     decision_steps: int = Field(ge=0, strict=True)
     episode_rtts: int = Field(ge=1, strict=True)
     levels: int = Field(default=0, ge=0, strict=True)
 
 
+def _describe(adversary: MlpAdversary, layers: list[int]) -> dict[str, Any]:
+    about = {name: getattr(adversary, name) for name in ("name", "activation", "observation_version")}
+    own = ("columns", "decision_steps", "episode_rtts", "levels")
+    return {**about, "layers": layers, **{name: getattr(adversary, name) for name in own}}
+
+
 NETWORKS = LearnedKind(
     "adversary",
     Format("ccenv-adversary", 1, "the card of an adversary", rules=JsonRules(max_bytes=MAX_CARD_BYTES), indent=2),
     AdversaryCard,
+    _describe,
 )
 
 
@@ -59,11 +68,11 @@ def load_adversary(path: FilePath | str) -> MlpAdversary:
     Raises:
         InputError: if a file is missing, damaged or foreign.
     """
-    card, weights, biases = NETWORKS.load(path)
+    card, network = NETWORKS.load(path)
     return MlpAdversary(
         card.name,
-        weights,
-        biases,
+        network.weights,
+        network.biases,
         card.activation,
         card.observation_version,
         card.columns,

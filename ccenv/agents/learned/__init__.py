@@ -3,47 +3,110 @@
 from __future__ import annotations
 
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, model_validator
 
 from ccenv.document import Format
+from ccenv.errors import InputError
 from ccenv.foreign import JsonRules, is_file, is_folder
-from ccenv.network.learned import MAX_CARD_BYTES, Card, LearnedKind
-from ccenv.network.sender import MlpSender
+from ccenv.interface.interface import SENDER_V0, Interface
+from ccenv.network.identity import FIRST_OBSERVATION
+from ccenv.network.learned import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
+from ccenv.network.sender import ClassicSender, PolicySender
 
 MAX_WIDTH = 256
+Stage = Literal["dense", "gru", "lstm"]
+Head = Literal["mean", "squashed", "categorical"]
 
 
 class PolicyCard(Card):
-    """The card of a policy over the observation of ``ccenv/Sender-v0``, as the kernel plays it."""
+    """The card of a policy, as the kernels play it.
 
-    @field_validator("observation_version")
-    @classmethod
-    def _current(cls, version: int) -> int:
-        from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+    A card of the first version has ``observation_version`` and neither of the other fields: belief signals, dense stages, a mean.
 
-        if version != OBSERVATION_VERSION:
-            raise ValueError(f"it must be {OBSERVATION_VERSION}, the version of this ccenv")
-        return version
+    Attributes:
+        observation_version: 1, of the observation of ``ccenv/Sender-v0``; None: the card has an interface.
+        interface: signals, history, action with its parameters, inner CCA, clock.
+        stages: kind of each stage; empty: all dense.
+        head: what the last stage is.
+    """
 
-    @field_validator("layers")
-    @classmethod
-    def _playable(cls, layers: tuple[int, ...]) -> tuple[int, ...]:
-        from ccenv.engine.compiled.observation import N_OBSERVATION
+    observation_version: int | None = Field(default=None, strict=True)
+    interface: Interface | None = None
+    stages: tuple[Stage, ...] = Field(default=(), max_length=MAX_LAYERS)
+    head: Head = "mean"
 
-        if layers[0] != N_OBSERVATION or layers[-1] != 1 or max(layers) > MAX_WIDTH:
-            allowed = f"{N_OBSERVATION} inputs, 1 output and at most {MAX_WIDTH} units per layer are allowed"
-            raise ValueError(f"{list(layers)}; {allowed}")
-        return layers
+    @property
+    def sees(self) -> Interface:
+        """The interface, also that of a card of the first version."""
+        return self.interface or SENDER_V0
+
+    @property
+    def stage_kinds(self) -> tuple[str, ...]:
+        """Kind of each stage."""
+        return self.stages or super().stage_kinds
+
+    @model_validator(mode="after")
+    def _playable(self) -> PolicyCard:
+        if self.observation_version not in (None, FIRST_OBSERVATION):
+            raise ValueError(f"observation_version: it must be {FIRST_OBSERVATION} (got {self.observation_version})")
+        if (self.observation_version is None) == (self.interface is None):
+            raise ValueError(f"a card has either interface or observation_version {FIRST_OBSERVATION}, and not both")
+        check_playable(self.layers, self.stage_kinds, self.head, self.sees)
+        return self
+
+
+def check_playable(layers: tuple[int, ...], stages: tuple[str, ...], head: str, sees: Interface) -> None:
+    """Raise ValueError unless the kernels can play a network of these widths, stages and head over an interface."""
+    for row in sees.rows:
+        if row.needs == "truth":
+            raise ValueError(f"interface.signals: {row.name!r} is for critics: no sender can measure it")
+    if sees.clock.common:
+        raise ValueError("interface.clock.common: a sender decides for itself; it belongs to environments only")
+    outputs = f"{sees.width} inputs, {'2 or more outputs' if head == 'categorical' else '1 output'}"
+    few = layers[-1] < 2 if head == "categorical" else layers[-1] != 1
+    if layers[0] != sees.width or few or max(layers[1:]) > MAX_WIDTH:
+        raise ValueError(f"layers: {list(layers)}; {outputs} and at most {MAX_WIDTH} units per layer are allowed")
+    if len(stages) != len(layers) - 1 or stages[-1] != "dense":
+        raise ValueError(f"stages: {list(stages)} for {len(layers) - 1} layers; one each is needed, the last 'dense'")
+
+
+def inner_cca(sees: Interface, where: str) -> ClassicSender | None:
+    """Return the CCA inside that an interface names; None if it needs none.
+
+    Raises:
+        InputError: if there is no classic CCA of that name.
+    """
+    from ccenv.agents import AGENTS, make_sender
+
+    if not sees.inner:
+        return None
+    sender = make_sender(sees.inner) if sees.inner.partition(":")[0] in AGENTS else None
+    if not isinstance(sender, ClassicSender):
+        known = ", ".join(AGENTS.names("classic"))
+        raise InputError(f"{where}: interface.inner {sees.inner[:60]!a} is no classic CCA of this ccenv; there are {known}")
+    return sender
+
+
+def _describe(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
+    if sender.is_first_version:
+        version = {"observation_version": FIRST_OBSERVATION}
+        return {"name": sender.name, "activation": sender.activation, **version, "layers": layers}
+    about = {"name": sender.name, "activation": sender.activation, "layers": layers}
+    about |= {"stages": list(sender.stage_kinds), "head": sender.head}
+    return about | {"interface": sender.interface.model_dump(mode="json")}
 
 
 POLICIES = LearnedKind(
-    "policy", Format("ccenv-policy", 1, "the card of a policy", rules=JsonRules(max_bytes=MAX_CARD_BYTES), indent=2), PolicyCard
+    "policy",
+    Format("ccenv-policy", 1, "the card of a policy", rules=JsonRules(max_bytes=MAX_CARD_BYTES), indent=2),
+    PolicyCard,
+    _describe,
 )
 
 
-def save_policy(path: FilePath | str, sender: MlpSender, notes: dict[str, Any] | None = None) -> None:
+def save_policy(path: FilePath | str, sender: PolicySender, notes: dict[str, Any] | None = None) -> None:
     """Write a policy as a pair of files.
 
     Args:
@@ -55,23 +118,35 @@ def save_policy(path: FilePath | str, sender: MlpSender, notes: dict[str, Any] |
     Raises:
         InputError: if the policy could not be read back or the notes are not JSON.
     """
+    inner_cca(sender.interface, sender.name)
     POLICIES.save(path, sender, notes)
 
 
-def load_policy(path: FilePath | str) -> MlpSender:
+def load_policy(path: FilePath | str) -> PolicySender:
     """Read a policy written by ``save_policy``.
 
     Args:
         path: the folder, or the path of the pair with or without one of the two endings.
 
     Returns:
-        MlpSender: with float64 weights.
+        PolicySender: with float64 weights.
 
     Raises:
-        InputError: if a file is missing, damaged, foreign, or was trained on another observation.
+        InputError: if a file is missing, damaged or foreign, or the card names what there is not.
     """
-    card, weights, biases = POLICIES.load(path)
-    return MlpSender(card.name, weights, biases, card.activation, card.observation_version)
+    card, network = POLICIES.load(path)
+    return PolicySender(
+        card.name,
+        network.weights,
+        network.biases,
+        card.activation,
+        card.sees,
+        card.head,
+        card.stage_kinds,
+        network.hidden_weights,
+        network.hidden_biases,
+        inner_cca(card.sees, str(POLICIES.files(path)[1])),
+    )
 
 
 def policy_notes(path: FilePath | str) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.layout import FLOW_RINGS
+from ccenv.engine.curve.tracing import Snapshot
 from ccenv.errors import InputError
 
 _P_RING = 4  # of the rings of a flow: S twice, E, L, P

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from ccenv.attack.game import KIND, N_MOVES, Found, Game
-from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.tracing import Snapshot
 from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.parameters import number

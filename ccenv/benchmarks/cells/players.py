@@ -10,13 +10,13 @@ from ccenv.agents.files import is_python_file, load_sender
 from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ExternalSender, MlpSender, ProgramSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
 
 FILE = "file"
 _KINDS: dict[type, str] = {
     ClassicSender: "classic",
     ProgramSender: "program",
-    MlpSender: "policy",
+    PolicySender: "policy",
     ScriptedAdversary: "scripted",
     RecordedAdversary: "recorded",
     MlpAdversary: "learned",

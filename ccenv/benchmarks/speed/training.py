@@ -13,7 +13,7 @@ from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.network_observation import network_elements
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.path import make_path
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.config import load_config
 
 CONFIG = "quick_sender"
@@ -49,7 +49,7 @@ def _engine(width: int) -> CurveEngine:
         weights = tuple(rng.normal(0, 0.3, pair) for pair in pairwise(sizes))
         return weights, tuple(np.zeros(n) for n in sizes[1:])
 
-    sender = MlpSender("speed", *layers(N_OBSERVATION, 1), "tanh", OBSERVATION_VERSION)
+    sender = PolicySender("speed", *layers(N_OBSERVATION, 1), "tanh")
     network = MlpAdversary("speed", *layers(len(network_elements(1)), 2), "tanh", OBSERVATION_VERSION, (0, 2))
     path = make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
     return CurveEngine([path] * N_ENVS, model="ccac", senders=[sender], adversary=network, steps_per_rtt=STEPS_PER_RTT)

@@ -1,4 +1,4 @@
-"""Small fully connected policies, evaluated in the kernel from one flat weight array."""
+"""Small fully connected networks, evaluated in the kernels from one flat weight array."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pack_mlps(networks: Sequence[Network]) -> tuple[np.ndarray, np.ndarray]:
     """Pack policies for the kernel.
 
     Returns:
-        tuple: weights, flat float64 (per layer W row by row, then b); shapes, int64 (n, SHAPE_WIDTH).
+        tuple: weights, flat float64 (per layer ``packed_layer``); shapes, int64 (n, SHAPE_WIDTH).
     """
     flat: list[np.ndarray] = []
     shapes = np.zeros((max(1, len(networks)), SHAPE_WIDTH), dtype=np.int64)
@@ -58,9 +58,50 @@ def pack_mlps(networks: Sequence[Network]) -> tuple[np.ndarray, np.ndarray]:
         row[_OFFSET], row[_LAYERS], row[_ACTIVATION] = offset, len(sender.weights), ACTIVATIONS[sender.activation]
         row[_FIRST_WIDTH : _FIRST_WIDTH + len(widths)] = widths
         for weight, bias in zip(sender.weights, sender.biases, strict=True):
-            flat += [np.ascontiguousarray(weight.T, dtype=np.float64).ravel(), np.asarray(bias, dtype=np.float64)]
+            flat.append(packed_layer(weight, bias))
             offset += weight.size + bias.size
     return (np.concatenate(flat) if flat else np.zeros(1)), shapes
+
+
+def packed_layer(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Return a layer as ``affine`` reads it: W (n_in, n_out) row by row, then b."""
+    return np.concatenate([np.ascontiguousarray(weight, dtype=np.float64).ravel(), np.asarray(bias, dtype=np.float64)])
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def affine(weights, at, n_in, n_out, x, out):
+    """Write x W + b to out[:n_out].
+
+    The inner loop runs over outputs, which are independent of each other: it can be vectorised without adding up any sum in
+    another order.
+
+    Args:
+        weights: flat array.
+        at: where ``packed_layer`` starts in it.
+        n_in: length of x.
+        n_out: of the output.
+        x: input; another array than out.
+        out: float64 array.
+    """
+    bias_at = at + n_in * n_out
+    for o in range(n_out):
+        out[o] = weights[bias_at + o]
+    for j in range(n_in):
+        value = x[j]
+        row = at + j * n_out
+        for o in range(n_out):
+            out[o] += weights[row + o] * value
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def activate(activation, n, x):
+    """Apply one of ACTIVATIONS to x[:n]."""
+    if activation == 0:
+        for o in range(n):
+            x[o] = np.tanh(x[o])
+    else:
+        for o in range(n):
+            x[o] = max(0.0, x[o])
 
 
 @njit(cache=True, error_model="numpy")
@@ -76,21 +117,17 @@ def mlp_outputs(weights, shapes, which, observation, scratch):
     """
     at = shapes[which, _OFFSET]
     layers = shapes[which, _LAYERS]
-    for j in range(shapes[which, _FIRST_WIDTH]):
-        scratch[0, j] = observation[j]
     for layer in range(layers):
         n_in = shapes[which, _FIRST_WIDTH + layer]
         n_out = shapes[which, _FIRST_WIDTH + layer + 1]
-        source = layer % 2
-        bias_at = at + n_in * n_out
-        for o in range(n_out):
-            total = weights[bias_at + o]
-            for j in range(n_in):
-                total += weights[at + o * n_in + j] * scratch[source, j]
-            if layer < layers - 1:
-                total = np.tanh(total) if shapes[which, _ACTIVATION] == 0 else max(0.0, total)
-            scratch[1 - source, o] = total
-        at = bias_at + n_out
+        target = scratch[(layer + 1) % 2]
+        if layer == 0:
+            affine(weights, at, n_in, n_out, observation, target)
+        else:
+            affine(weights, at, n_in, n_out, scratch[layer % 2], target)
+        if layer < layers - 1:
+            activate(shapes[which, _ACTIVATION], n_out, target)
+        at += (n_in + 1) * n_out
     return layers % 2
 
 

@@ -1,7 +1,7 @@
 """The rings of recent history: where a step lies, and the rule that keeps what is read within them.
 
 A ring of H = mask + 1 steps holds steps k - mask .. k once step k is written; the step before them is gone. What reads a ring is
-either a step counted back from k by a delay of the path, which the length of the rings covers (``curve.history``), or
+either a step counted back from k by a delay of the path, which the length of the rings covers (``curve.initial``), or
 a *cursor*: a field that stays where it is while nothing happens (``layout.FLOW_CURSORS``, ``layout.ENV_CURSORS``). The rule:
 before step k is written, every cursor moves up to the oldest step whose predecessor stays readable. So no cursor is ever stale,
 however long a flow is silent.

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ccenv.engine.compiled.beliefs import BeliefSettings, require_segment_per_rtt
 from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
+from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import EngineError, InputError, did_you_mean
 from ccenv.network.adversary import Adversary
+from ccenv.network.model import Model
 from ccenv.network.sender import Sender, bare
 
 
@@ -42,6 +45,31 @@ def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise InputError("initial_C_L_Bps must be finite and not negative")
     return array.reshape(n_envs, 1) if array.ndim == 1 else array
+
+
+def require_believable(paths: PathArrays, model: Model, beliefs: BeliefSettings | None) -> None:
+    """Refuse paths on which no belief bound is claimed to hold; where C may vary none is claimed at all."""
+    if beliefs is not None and not model.varies_rate:
+        rtt_s = paths.rtt_steps * paths.dt_s[:, None]
+        require_segment_per_rtt(paths.slowest_rate_Bps(), rtt_s, paths.mss_bytes, "compute no beliefs (beliefs=None)")
+
+
+def driven_flows(actions: np.ndarray, external: np.ndarray) -> np.ndarray:
+    """Return which flows get a rate, (B, N) bool.
+
+    Args:
+        actions: (B, N) rates in bytes/s; NaN: left as it is.
+        external: (B, N) bool, flows that are driven from outside.
+
+    Raises:
+        InputError: for another shape, or rates of these flows that are not positive.
+    """
+    if actions.shape != external.shape:
+        raise InputError(f"actions of shape {actions.shape}; {external.shape} is needed")
+    driven: np.ndarray = external & ~np.isnan(actions)
+    if not (actions[driven] > 0).all():
+        raise InputError("an action (sending rate in bytes/s) is not positive")
+    return driven
 
 
 def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:

@@ -6,17 +6,20 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import store
-from ccenv.engine.compiled.mlp import mlp_action, mlp_level, mlp_outputs
+from ccenv.engine.compiled.mlp import mlp_level, mlp_outputs
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import fill_observation
+from ccenv.engine.compiled.policies import CLOCKS, act, act_on_beliefs
 from ccenv.engine.compiled.program import evaluate_at
 from ccenv.engine.curve.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
+from ccenv.engine.curve.monitor import fill_measures, obey
 from ccenv.engine.curve.network import ERROR_SENDER, fail
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 from ccenv.network.sender import LARGE_LOSS_SEGMENTS
 from ccenv.programs import INPUT_INDEX
 
-MLP_RANGE_LOG2 = 3.0  # an action in [-1, 1] is log2(rate / C_L) / 3
+_SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
+_HEARD = 1.0 - 1e-12  # of the bytes that a clock of ACKs waits for: all but round-off
 
 _C_L, _C_U, _C_L_LAMBDA = INPUT_INDEX["C_L"], INPUT_INDEX["C_U"], INPUT_INDEX["C_L_lambda"]
 _MSS_PER_RM, _RATE, _Q_U_PER_RM = INPUT_INDEX["MSS/Rm"], INPUT_INDEX["rate"], INPUT_INDEX["q_U/Rm"]
@@ -79,12 +82,39 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
 
 
 @njit(cache=True, error_model="numpy")
-def choose_rate(ev, fl, k, weights, shapes, observation, scratch):
-    """Return the rate that a small policy chooses at step k for the next interval."""
+def choose_rate(ev, fl, k, policy, weights, memory, observation, scratch):
+    """Return the rate that a policy with the belief interface chooses at step k for the next interval."""
     close_interval(fl, k)
     fill_observation(ev, fl, observation)
-    action = mlp_action(weights, shapes, fl.sender_index, observation, scratch)
-    return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (MLP_RANGE_LOG2 * action))
+    a = act_on_beliefs(policy, weights, observation, memory, scratch)
+    return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (policy.first * a))
+
+
+@njit(cache=True, error_model="numpy")
+def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, scratch, rto_min_steps):
+    """Let a policy with a monitor set rate and window at step k; return whether it decided.
+
+    A clock of ACKs is looked at in every step, and waits for them for an RTO (RFC 6298) at most.
+    """
+    waits = fl.acked_bytes < _HEARD * monitor.due_bytes and k < monitor.deadline_step
+    if policy.clock == _ACKS and monitor.decisions > 0 and waits:
+        fl.decision_step = k + 1
+        return False
+    close_interval(fl, k)
+    fill_measures(ev, fl, monitor, k, m)
+    obey(fl, monitor, policy.action, policy.first, policy.second, act(policy, weights, m, memory, signals, scratch), m)
+    if policy.clock == _ACKS:
+        monitor.due_bytes = fl.acked_bytes + policy.count * ev.mss_bytes
+        monitor.deadline_step = k + np.int64(max(rto_min_steps, fl.srtt_steps + 4.0 * fl.rttvar_steps))
+        fl.decision_step = k + 1
+        return True
+    unit = 1.0 / ev.dt_s
+    if policy.clock == _RTT or (policy.clock == _SRTT and fl.srtt_steps == 0.0):
+        unit = float(fl.rtt_steps)
+    elif policy.clock == _SRTT:
+        unit = fl.srtt_steps
+    fl.decision_step = k + max(1, np.int64(policy.count * unit + 0.5))
+    return True
 
 
 @njit(cache=True, error_model="numpy")

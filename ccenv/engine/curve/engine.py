@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
 
 from ccenv.engine.compiled.beliefs import (
-    RECIPROCALS,
     BeliefSettings,
     reciprocal_table,
-    require_segment_per_rtt,
     settings_record,
 )
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
-from ccenv.engine.curve.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
-from ccenv.engine.curve.history import least_ring, needed_ring
-from ccenv.engine.curve.initial import reset_envs, reset_flows, reset_views
+from ccenv.engine.curve.checks import (
+    driven_flows,
+    engine_error,
+    flow_matrix,
+    one_density,
+    require_believable,
+    require_choice,
+    require_seed,
+)
+from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
-from ccenv.engine.curve.tracing import Recorder, build_trace
+from ccenv.engine.curve.tracing import Recorder, Snapshot, build_trace, put_back
+from ccenv.engine.curve.watch import STATE as WATCH_STATE
+from ccenv.engine.curve.watch import Watch
 from ccenv.errors import InputError, did_you_mean
+from ccenv.interface.interface import Interface
 from ccenv.network.adversary import Adversary, moves_width
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
@@ -42,13 +49,6 @@ DEFAULT_BELIEFS = BeliefSettings()
 TIMINGS = ("engine", "smt")
 LOSS_DETECTIONS = ("acks", "oracle")
 _STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states", "_flow_moves")  # of a snapshot, beside the logs
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A copy of the complete state of all environments of an engine."""
-
-    arrays: dict[str, np.ndarray]
 
 
 class CurveEngine:
@@ -67,6 +67,7 @@ class CurveEngine:
         initial_C_L_Bps: seed of C_L, scalar or (B,) or (B, N); at least one segment per Rm is always believed.
         history_rtts: length of the rings in units of the longest Rm; default: what belief windows and buffers need.
         threads: threads for large batches; results do not depend on it.
+        interface: what flows with an external sender see and set (``watch``); None: rates, in ``advance``.
         record: keep what ``trace`` needs.
 
     Raises:
@@ -88,6 +89,7 @@ class CurveEngine:
         initial_C_L_Bps: float | np.ndarray = 0.0,
         history_rtts: float | None = None,
         threads: int = 1,
+        interface: Interface | None = None,
         record: bool = False,
     ) -> None:
         self.model: Model = get_model(model)
@@ -108,25 +110,19 @@ class CurveEngine:
         self.recording = record
         self.n_envs, self.n_flows = arrays.rtt_steps.shape
         self._arrays = arrays.for_model(self.model).copy()
-        self._check_beliefs(self._arrays)
+        require_believable(self._arrays, self.model, beliefs)
         self._senders = SenderTable(senders, self.n_envs, self.n_flows)
+        self._senders.require_signals(beliefs is not None)
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
         window_rtts = beliefs.window_rtts if beliefs else 1
         self._H = needed_ring(self._arrays, self._senders, window_rtts, history_rtts)
-        if 4 * self._H > RECIPROCALS:
-            raise InputError(
-                f"paths need rings of {self._H} steps; at most {RECIPROCALS // 4}: use fewer steps_per_rtt or shorter delays"
-            )
+        controlled = (self._senders.kind[0] == SENDER_KINDS["external"]) if interface else np.zeros(self.n_flows, np.bool_)
+        words = self._senders.memory_words if self._senders.has_policies else 0
+        self.watch = Watch(self.n_envs, self.n_flows, words, self._senders.has_monitors, interface, controlled)
         self._allocate()
-        self._kernel_arrays = self._gather(self._new_run())
+        self.kernel_arrays = self.watch.arrays = self._gather(self._new_run())
         self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
-
-    def _check_beliefs(self, p: PathArrays) -> None:
-        """Refuse paths on which no belief bound is claimed to hold; where C may vary none is claimed at all."""
-        if self.belief_settings is not None and not self.model.varies_rate:
-            rtt_s = p.rtt_steps * p.dt_s[:, None]
-            require_segment_per_rtt(p.slowest_rate_Bps(), rtt_s, p.mss_bytes, "compute no beliefs (beliefs=None)")
 
     def _allocate(self) -> None:
         B, N, H = self.n_envs, self.n_flows, self._H
@@ -144,7 +140,7 @@ class CurveEngine:
         self._observation_out = np.zeros((B, N, N_OBSERVATION), np.float32)
         self._states = np.zeros(B * N if self._senders.has_classics else 1, STATE_DTYPE)
         self._state_words = self._states.view("<f8").reshape(-1, STATE_SLOTS)
-        self._mlp_scratch = np.zeros((B, 2, max(self._senders.mlp_width, self._players.mlp_width)))
+        self._mlp_scratch = np.zeros((B, 2, self._players.mlp_width))
         scripted = self._players.has_scripted
         self._adversary_states = np.zeros((B * N if scripted else 1, ADVERSARY_SLOTS))
         self._views = np.zeros(B if scripted else 1, VIEW)
@@ -160,6 +156,7 @@ class CurveEngine:
         run["rto_min_s"] = RTO_MIN_S
         run["recording"] = self.recording
         run["compute_beliefs"] = self.belief_settings is not None
+        run["monitoring"] = self.watch.is_measuring
         run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data
         run["reciprocals_at"], run["nodes_at"] = self._reciprocals.ctypes.data, self._senders.nodes.ctypes.data
         run["inputs_at"], run["inputs_bytes"] = self._inputs.ctypes.data, self._inputs.strides[0]
@@ -198,8 +195,13 @@ class CurveEngine:
             recorded=players.recorded,
             first_rows=senders.first_rows,
             observations=self._observations,
-            mlp_weights=senders.mlp_weights,
-            mlp_shapes=senders.mlp_shapes,
+            policies=senders.policies,
+            policy_weights=senders.policy_weights,
+            policy_memory=self.watch.memory,
+            policy_scratch=self.watch.scratch,
+            monitors=self.watch.rows,
+            measures=self.watch.measures,
+            signals=self.watch.signals,
             mlp_scratch=self._mlp_scratch,
             adversary_weights=players.mlp_weights,
             adversary_shapes=players.mlp_shapes,
@@ -220,9 +222,9 @@ class CurveEngine:
         """
         which = np.arange(self.n_envs) if mask is None else np.flatnonzero(mask)
         if paths is not None:
-            self._check_beliefs(put := paths.for_model(self.model))
+            require_believable(put := paths.for_model(self.model), self.model, self.belief_settings)
             self._arrays.put(which, put, self._fits)
-            self._kernel_arrays = self._kernel_arrays._replace(rate_changes=self._arrays.rate_changes)
+            self.kernel_arrays = self.kernel_arrays._replace(rate_changes=self._arrays.rate_changes)
         self._reset_records(which, which if keys is None else keys)
 
     def _reset_records(self, which: np.ndarray, keys: np.ndarray) -> None:
@@ -234,6 +236,7 @@ class CurveEngine:
         if self._players.has_scripted:
             self._adversary_states[rows] = np.repeat(self._players.words[self._players.index[which]], N, axis=0)
             reset_views(self._views, which, self._arrays, self.seed, keys)
+        self.watch.reset(rows)
         if self.recording:
             self._recorder.clear(which)
 
@@ -246,9 +249,14 @@ class CurveEngine:
         values = np.broadcast_to(flow_matrix(C_L_Bps, self.n_envs), (self.n_envs, self.n_flows))
         self._seed_C_L = values.copy() if mask is None else np.where(mask[:, None], values, self._seed_C_L)
 
+    def _state(self) -> dict[str, np.ndarray]:
+        """Return the arrays that a snapshot holds, beside the logs."""
+        own = {name: getattr(self, name) for name in _STATE}
+        return own | ({f"watch.{name}": getattr(self.watch, name) for name in WATCH_STATE} if self.watch.is_used else {})
+
     def snapshot(self) -> Snapshot:
         """Return a copy of the complete state, to go back to with ``restore``."""
-        arrays = {name: getattr(self, name).copy() for name in _STATE}
+        arrays = {name: array.copy() for name, array in self._state().items()}
         self._senders.copy_python_flows(arrays["_states"], range(self.n_envs))
         if self.recording:
             arrays.update(flow_log=self._recorder.flow_log.copy(), env_log=self._recorder.env_log.copy())
@@ -262,13 +270,7 @@ class CurveEngine:
             envs: indices of the environments to restore; None: all.
         """
         which = np.arange(self.n_envs) if envs is None else np.asarray(envs)
-        for name in _STATE:
-            saved, target = snapshot.arrays[name], getattr(self, name)
-            if saved.shape != target.shape:
-                raise InputError(f"snapshot with {name} of shape {saved.shape}; this engine has {target.shape}")
-            if len(target) % self.n_envs == 0:  # else no environment uses it
-                per_env = len(target) // self.n_envs
-                target.reshape(self.n_envs, per_env, -1)[which] = saved.reshape(self.n_envs, per_env, -1)[which]
+        put_back(snapshot, self._state(), which, self.n_envs)
         self._senders.copy_python_flows(self._states, which)
         if self.recording:
             flow_log, env_log = snapshot.arrays["flow_log"], snapshot.arrays["env_log"]
@@ -297,23 +299,19 @@ class CurveEngine:
         if self.recording:
             self._recorder.make_room(int(self._env["step"].max()) + n_steps)
             log = self._recorder
-            self._kernel_arrays = self._kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
+            self.kernel_arrays = self.kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
         self._n_steps[0] = n_steps
         if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
             threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
             numba.set_num_threads(threads)
-            advance_parallel(min(threads, self.n_envs), self._kernel_arrays)
+            advance_parallel(min(threads, self.n_envs), self.kernel_arrays)
         else:
-            advance_range(0, self.n_envs, self._kernel_arrays)
+            advance_range(0, self.n_envs, self.kernel_arrays)
         if self._env["error"].any():
             raise engine_error(self._env, self.senders, self.adversaries, self._H)
 
     def _take_actions(self, actions: np.ndarray) -> None:
-        if actions.shape != (self.n_envs, self.n_flows):
-            raise InputError(f"actions of shape {actions.shape}; {(self.n_envs, self.n_flows)} is needed")
-        external = (self._senders.kind == SENDER_KINDS["external"]) & ~np.isnan(actions)
-        if not (actions[external] > 0).all():
-            raise InputError("an action (sending rate in bytes/s) is not positive")
+        external = driven_flows(actions, self._senders.kind == SENDER_KINDS["external"])
         rates = self._flow["rate_Bps"].reshape(self.n_envs, self.n_flows)
         rates[external] = actions[external]
 
@@ -360,8 +358,9 @@ class CurveEngine:
     @property
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
-        names = (*_STATE, "_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
-        return float(sum(getattr(self, name).nbytes for name in names) / self.n_envs)
+        names = ("_views", "_acks", "_losses", "_ticks", "_inputs", "_observations", "_observation_out")
+        own = sum(array.nbytes for array in self._state().values())
+        return float((own + sum(getattr(self, name).nbytes for name in names)) / self.n_envs)
 
     def trace(self, env: int = 0) -> Trace:
         """Return what environment env has done since its reset. Needs ``record=True``."""

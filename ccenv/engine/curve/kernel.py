@@ -46,8 +46,12 @@ class KernelArrays(NamedTuple):
         recorded: (1 or B, steps, 2 + 2 N) moves of recorded adversaries.
         first_rows: (n, 2) rows of belief programs, by sender_index.
         observations: (B, ...) scratch for what policies see.
-        mlp_weights, mlp_shapes: policies of senders (``pack_mlps``).
-        mlp_scratch: (B, 2, width) scratch of all policies.
+        policies, policy_weights: policies of senders (``pack_policies``).
+        policy_memory: (B N, words) what flows with a policy remember.
+        policy_scratch: (B, ...) scratch of their networks.
+        monitors: (B N,) MONITOR_DTYPE.
+        measures, signals: (B,) scratch of a decision.
+        mlp_scratch: (B, 2, width) scratch of the network's policies.
         adversary_weights, adversary_shapes, adversary_outputs: policies of the network, and what their outputs are.
         settings: (1,) SETTINGS_DTYPE of the beliefs.
         flow_log: (B, rows, N) log of the flows.
@@ -72,8 +76,13 @@ class KernelArrays(NamedTuple):
     recorded: np.ndarray
     first_rows: np.ndarray
     observations: np.ndarray
-    mlp_weights: np.ndarray
-    mlp_shapes: np.ndarray
+    policies: np.ndarray
+    policy_weights: np.ndarray
+    policy_memory: np.ndarray
+    policy_scratch: np.ndarray
+    monitors: np.ndarray
+    measures: np.ndarray
+    signals: np.ndarray
     mlp_scratch: np.ndarray
     adversary_weights: np.ndarray
     adversary_shapes: np.ndarray

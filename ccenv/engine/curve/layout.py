@@ -143,6 +143,7 @@ RUN_DTYPE = np.dtype(
         ("recorded_period", "<i8"),  # 1: recorded moves start over after their last step
         ("recording", "<i8"),
         ("compute_beliefs", "<i8"),
+        ("monitoring", "<i8"),  # 1: monitors count what happens to the flows
         ("ring_at", "<i8"),
         ("env_ring_at", "<i8"),
         ("reciprocals_at", "<i8"),

@@ -10,12 +10,14 @@ import numpy as np
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.mlp import MAX_WIDTH, pack_mlps
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_VERSION
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
+from ccenv.engine.compiled.policies import NO_INNER, has_belief_interface, memory_words, pack_policies, require_signals
 from ccenv.engine.compiled.program import compile_program, stack_programs
 from ccenv.engine.compiled.python_calls import copy_python_flows
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.errors import InputError, did_you_mean
+from ccenv.interface.signals import CURVE
 from ccenv.network.adversary import (
     Adversary,
     ExternalAdversary,
@@ -25,11 +27,11 @@ from ccenv.network.adversary import (
     moves_width,
 )
 from ccenv.network.python_sender import bridge_of
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender, bare
 
 PlayerT = TypeVar("PlayerT")
 
-_SENDER_KIND = {ExternalSender: "external", ProgramSender: "program", ClassicSender: "classic", MlpSender: "mlp"}
+_SENDER_KIND = {ExternalSender: "external", ProgramSender: "program", ClassicSender: "classic", PolicySender: "mlp"}
 _ADVERSARY_KIND = {
     ExternalAdversary: "external",
     RecordedAdversary: "recorded",
@@ -65,7 +67,9 @@ class SenderTable:
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the classic CCAs.
         templates: (n, STATE_SLOTS) their initial states.
         bridges: per environment and flow, in a row, the bridge of a sender in plain Python; empty without such senders.
-        mlp_weights, mlp_shapes, mlp_width: policies (``ccenv.engine.compiled.mlp.pack_mlps``) and their scratch width.
+        policies, policy_weights: policies (``ccenv.engine.compiled.policies.pack_policies``).
+        has_policies, memory_words: whether there are any, and how many numbers a flow with one remembers at most.
+        has_monitors: whether a policy sees more than beliefs.
     """
 
     def __init__(self, senders: Sequence[Any], n_envs: int, n_flows: int) -> None:
@@ -78,33 +82,42 @@ class SenderTable:
             )
         self.senders: list[list[Sender]] = table
         players = [bare(s) for row in table for s in row]
-        programs, classics, mlps = (
-            _distinct(players, ProgramSender),
-            _distinct(players, ClassicSender),
-            _distinct(players, MlpSender),
-        )
+        programs, mlps = _distinct(players, ProgramSender), _distinct(players, PolicySender)
+        inner = [policy.inner for policy in mlps]
+        driven = [player.inner for player in players if isinstance(player, ExternalSender)]
+        classics = _distinct([*players, *inner, *driven], ClassicSender)
         self.nodes, self.first_rows = stack_senders(programs)
         self.has_classics = bool(classics)
         self.calls = np.array([_sender_calls(cca) for cca in classics] or [[0] * 4], np.int64)
         self.templates = np.array([_initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
         bridges = [bridge_of(player) for player in players]
         self.bridges = bridges if any(bridges) else []
-        for policy in mlps:
-            check_policy(policy)
-        self.mlp_weights, self.mlp_shapes = pack_mlps(mlps)
-        self.mlp_width = MAX_WIDTH if mlps else 1
         index = {id(s): i for group in (programs, classics, mlps) for i, s in enumerate(group)}
+        self.policy_weights, self.policies = pack_policies(mlps, [NO_INNER if c is None else index[id(c)] for c in inner])
+        self.has_policies = bool(mlps)
+        self.memory_words = max([1, *map(memory_words, mlps)])
+        self.has_monitors = not all(has_belief_interface(policy) for policy in mlps)
         probe = {id(s): s.program.probe_window_rtts for s in programs}
         self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(bare(s))]] for s in row] for row in table], np.int64)
-        self.index = np.array([[index.get(id(bare(s)), 0) for s in row] for row in table], np.int64)
+        self.index = np.array([[index.get(id(_rule(bare(s))), NO_INNER) for s in row] for row in table], np.int64)
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
         self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
+
+    def require_signals(self, beliefs: bool) -> None:
+        """Raise InputError where a policy sees or sets what the engine does not have; beliefs: it keeps belief bounds."""
+        for policy in _distinct((bare(s) for row in self.senders for s in row), PolicySender):
+            require_signals(policy, CURVE, beliefs=beliefs)
 
     def copy_python_flows(self, states: np.ndarray, envs: Iterable[int]) -> None:
         """Give the flows in plain Python of some environments objects of their own (``python_calls``)."""
         n_flows = self.kind.shape[1]
         copy_python_flows(states, self.bridges, (env * n_flows + flow for env in envs for flow in range(n_flows)))
+
+
+def _rule(player: Any) -> Any:
+    """Return what a row of the tables holds of a sender: of one that is driven from outside, the CCA inside."""
+    return player.inner if isinstance(player, ExternalSender) else player
 
 
 def stack_senders(senders: Sequence[ProgramSender]) -> tuple[np.ndarray, np.ndarray]:
@@ -125,15 +138,6 @@ def _sender_calls(cca: ClassicSender) -> list[int]:
         address_of(cca.on_loss, cca.state, LOSS),
         address_of(cca.on_tick, cca.state, TICK),
     ]
-
-
-def check_policy(policy: MlpSender) -> None:
-    """Raise InputError unless a policy reads this version of the observation."""
-    if policy.observation_version != OBSERVATION_VERSION or policy.weights[0].shape[0] != N_OBSERVATION:
-        raise InputError(
-            f"policy {policy.name!r} was trained on observation version {policy.observation_version}; "
-            f"this is version {OBSERVATION_VERSION}"
-        )
 
 
 class AdversaryTable:

@@ -12,9 +12,10 @@ from numba import njit
 
 from ccenv.engine.compiled.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.compiled.calls import call_1, load, store
+from ccenv.engine.compiled.policies import NO_INNER
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
-from ccenv.engine.curve.decision import choose_rate, close_interval, decide_by_program, play_policy
+from ccenv.engine.curve.decision import choose_rate, close_interval, decide_by_policy, decide_by_program, play_policy
 from ccenv.engine.curve.layout import (
     ADVERSARY_KINDS,
     CHANGE_RATE,
@@ -25,6 +26,7 @@ from ccenv.engine.curve.layout import (
     SENDER_KINDS,
     START_ROW,
 )
+from ccenv.engine.curve.monitor import count_ack, start_flow_of
 from ccenv.engine.curve.network import (
     admit_tokens,
     early_drop_share,
@@ -41,7 +43,7 @@ from ccenv.engine.curve.network import (
 from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
-_PROGRAM, _CLASSIC, _MLP = SENDER_KINDS["program"], SENDER_KINDS["classic"], SENDER_KINDS["mlp"]
+_EXTERNAL, _PROGRAM, _CLASSIC, _MLP = (SENDER_KINDS[kind] for kind in ("external", "program", "classic", "mlp"))
 _RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", "scripted", "mlp"))
 
 
@@ -188,21 +190,48 @@ def send_flows(a, run, ev, here, k):
 
 
 @njit(cache=True, inline="always")
+def cca_of(a, fl):
+    """Return the row of a flow's CCA, its own or the one inside its policy or its action; negative: none."""
+    if fl.sender_kind == _MLP:
+        return a.policies[fl.sender_index].inner
+    return np.int64(NO_INNER) if fl.sender_kind == _PROGRAM else fl.sender_index
+
+
+@njit(cache=True, inline="always")
+def begin_cca(a, run, ev, fl, cca, row, flow, k):
+    """Begin a CCA in step k: its state is that of its template, and it sets window and rate.
+
+    Args:
+        a: arrays of the batch.
+        run: its record.
+        ev: environment record.
+        fl: flow record.
+        cca: row of the CCA.
+        row: of the flow in the batch.
+        flow: number of the flow in its environment.
+        k: step.
+    """
+    state = a.states[row]
+    for word in range(a.state_words.shape[1]):
+        a.state_words[row, word] = a.templates[cca, word]
+    state.mss_bytes = ev.mss_bytes
+    state.seed = ev.seed
+    state.env = ev.env_key
+    state.flow = flow
+    call_1(a.sender_calls[cca, INIT], run.states_at + row * run.states_bytes)
+    take_decision(ev, fl, state, flow, k)
+
+
+@njit(cache=True, inline="always")
 def start_flow(a, run, ev, fl, here, i, k):
     """Begin flow i in step k: beliefs, the state of its CCA, its first decision."""
     reset_beliefs(fl, here.mss_bytes)
     fl.last_ack_step = k - 1
-    if fl.sender_kind == _CLASSIC:
-        row = here.first_flow + i
-        state = a.states[row]
-        for word in range(a.state_words.shape[1]):
-            a.state_words[row, word] = a.templates[fl.sender_index, word]
-        state.mss_bytes = here.mss_bytes
-        state.seed = ev.seed
-        state.env = ev.env_key
-        state.flow = i
-        call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + row * run.states_bytes)
-        take_decision(ev, fl, state, i, k)
+    cca = cca_of(a, fl)
+    if cca >= 0 and fl.sender_kind != _EXTERNAL:  # those of an environment have begun when it was reset
+        begin_cca(a, run, ev, fl, cca, here.first_flow + i, i, k)
+    if fl.sender_kind == _MLP:
+        start_flow_of(a.policies[fl.sender_index].action, fl, here.mss_bytes)
     decide(a, run, ev, fl, here, i, k - 1)
 
 
@@ -286,6 +315,8 @@ def give_feedback(a, run, ev, fl, here, i, k):
         newly = acknowledge(ev, fl, i, rings, n, k, here.dt_s, tie_bytes)
         if newly > 0.0 and fl.hold_window_steps > 0:
             adjust_hold(fl, k)
+        if newly > 0.0 and run.monitoring == 1:
+            count_ack(a.monitors[here.first_flow + i], fl, newly, here.mss_bytes, k)
         lost, newest_loss, by_rto = find_losses(fl, rings, n, k, run.oracle_loss == 1, here.rto_min_steps, here.mss_bytes)
         fl.lost_since_decision_bytes += lost
         if run.compute_beliefs == 1 and n > fl.start_step:
@@ -295,13 +326,13 @@ def give_feedback(a, run, ev, fl, here, i, k):
             )  # fmt: skip
     inflight = max(0.0, fl.A - fl.acked_bytes - fl.found_lost_bytes)
     update_queue_bound(fl, fl.sent_bytes, inflight, here.dt_s)
-    if fl.sender_kind == _CLASSIC:
+    which = cca_of(a, fl)
+    if which >= 0:
         b, row = here.b, here.first_flow + i
         if newly > 0.0:
             fill_ack(a.acks[b], fl, rings, n, k, run.early_feedback, here.dt_s, here.mss_bytes, newly, inflight)
         if lost > 0.0:
             fill_loss(a.losses[b], fl, k, here.dt_s, here.mss_bytes, lost, newest_loss, by_rto, inflight)
-        which = fl.sender_index
         react(
             ev, fl, a.states[row], a.ticks[b], i, k, newly, lost, inflight,
             a.sender_calls[which, ON_ACK], a.sender_calls[which, ON_LOSS], a.sender_calls[which, ON_TICK],
@@ -326,8 +357,17 @@ def decide(a, run, ev, fl, here, i, k):
         start_row, main_row = a.first_rows[fl.sender_index, START_ROW], a.first_rows[fl.sender_index, MAIN_ROW]
         decide_by_program(ev, fl, i, k, start_row, main_row, run.nodes_at, here.inputs_at)
     elif fl.sender_kind == _MLP:
-        fl.rate_Bps = choose_rate(
-            ev, fl, k, a.mlp_weights, a.mlp_shapes, a.observations[here.scratch], a.mlp_scratch[here.scratch]
-        )
+        row, policy = here.first_flow + i, a.policies[fl.sender_index]
+        if policy.beliefs_only == 1:
+            fl.rate_Bps = choose_rate(
+                ev, fl, k, policy, a.policy_weights, a.policy_memory[row], a.observations[here.scratch],
+                a.policy_scratch[here.scratch],
+            )  # fmt: skip
+        elif decide_by_policy(
+            ev, fl, k, policy, a.policy_weights, a.policy_memory[row], a.monitors[row], a.measures[here.scratch],
+            a.signals[here.scratch], a.policy_scratch[here.scratch], here.rto_min_steps,
+        ) and policy.inner >= 0:  # fmt: skip
+            a.states[row].cwnd_bytes = fl.cwnd_bytes
+            a.states[row].pacing_rate_Bps = fl.rate_Bps
     else:
         close_interval(fl, k)

@@ -1,10 +1,13 @@
-"""Logs of the curve engine, and the traces made of them."""
+"""Logs of the curve engine, the traces made of them, and snapshots."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from ccenv.engine.curve.layout import RECORD_ENV, RECORD_FLOW
+from ccenv.errors import InputError
 from ccenv.network.trace import Trace, TraceHeader
 
 _BELIEFS = ("C_L", "C_U", "C_L_lambda", "q_U", "qdel_L", "qdel_U", "rtt_s")
@@ -76,3 +79,22 @@ def build_trace(header: TraceHeader, flow_log: np.ndarray, env_log: np.ndarray, 
         beliefs=beliefs,
         **asked,
     )
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of the complete state of all environments of an engine."""
+
+    arrays: dict[str, np.ndarray]
+
+
+def put_back(snapshot: Snapshot, state: dict[str, np.ndarray], which: np.ndarray, n_envs: int) -> None:
+    """Copy the environments ``which`` of a snapshot into an engine's arrays. Raises InputError if it is of another shape."""
+    for name, target in state.items():
+        saved = snapshot.arrays.get(name)
+        if saved is None or saved.shape != target.shape:
+            had = "no such array" if saved is None else f"shape {saved.shape}"
+            raise InputError(f"snapshot with {name} of {had}; this engine has {target.shape}")
+        if len(target) % n_envs == 0:  # else no environment uses it
+            per_env = len(target) // n_envs
+            target.reshape(n_envs, per_env, -1)[which] = saved.reshape(n_envs, per_env, -1)[which]

@@ -29,14 +29,15 @@ from ccenv.engine.compiled.beliefs import (
     update_queue_bound,
 )
 from ccenv.engine.compiled.calls import load, pointer_at, store
-from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
+from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION
+from ccenv.engine.compiled.policies import POLICY_DTYPE, SCRATCH_ROWS, has_belief_interface, pack_policies
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import state_record
 from ccenv.engine.curve.decision import choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
-from ccenv.engine.curve.players import check_policy, stack_senders
-from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender
+from ccenv.engine.curve.players import stack_senders
+from ccenv.network.sender import ClassicSender, PolicySender, ProgramSender
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
 warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)
@@ -71,7 +72,9 @@ BELIEFS_DTYPE = np.dtype(
         # of policies
         ("weights_at", "<i8"),
         ("n_weights", "<i8"),
-        ("shapes_at", "<i8"),
+        ("policy_at", "<i8"),
+        ("memory_at", "<i8"),
+        ("memory_words", "<i8"),
         ("observation_at", "<i8"),
         ("scratch_at", "<i8"),
     ]
@@ -177,10 +180,11 @@ def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
             beliefs,
             beliefs,
             k,
+            carray(pointer_at(beliefs.policy_at), 1, POLICY_DTYPE)[0],
             carray(pointer_at(beliefs.weights_at), beliefs.n_weights, np.float64),
-            carray(pointer_at(beliefs.shapes_at), (1, SHAPE_WIDTH), np.int64),
+            carray(pointer_at(beliefs.memory_at), beliefs.memory_words, np.float64),
             carray(pointer_at(beliefs.observation_at), N_OBSERVATION, np.float64),
-            carray(pointer_at(beliefs.scratch_at), (2, MAX_WIDTH), np.float64),
+            carray(pointer_at(beliefs.scratch_at), (SCRATCH_ROWS, MAX_WIDTH), np.float64),
         )
     grid.rate_Bps = beliefs.rate_Bps
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
@@ -192,7 +196,7 @@ def step_watch(grid: Any, beliefs: Any, flow: Any) -> None:
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
-STEPS = {ProgramSender: step_program, MlpSender: step_policy}  # what decides -> how a grid of it steps
+STEPS = {ProgramSender: step_program, PolicySender: step_policy}  # what decides -> how a grid of it steps
 
 
 def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarray:
@@ -218,10 +222,10 @@ def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarr
             nodes, rows = stack_senders([sender])
             template["nodes_at"], (template["start_row"], template["main_row"]) = at(nodes), rows[0]
             template["probe_window_steps"] = sender.program.probe_window_rtts * STEPS_PER_RTT
-        elif isinstance(sender, MlpSender):
-            check_policy(sender)
-            weights, shapes = pack_mlps([sender])
-            template["weights_at"], template["n_weights"], template["shapes_at"] = at(weights), len(weights), at(shapes)
+        elif isinstance(sender, PolicySender) and has_belief_interface(sender):
+            weights, policies = pack_policies([sender])
+            template["weights_at"], template["n_weights"], template["policy_at"] = at(weights), len(weights), at(policies)
+            template["memory_words"] = policies["memory_words"][0]
     return templates
 
 

@@ -11,6 +11,7 @@ from ccenv.engine.compiled.beliefs import require_segment_per_rtt
 from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
+from ccenv.engine.packet.batch.policies import policy_deciders
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.layout import (
@@ -26,6 +27,7 @@ from ccenv.engine.packet.log import MAX_ROWS, ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.errors import EngineError, InputError
+from ccenv.interface.actions import action
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import HeldSender, Sender, bare
 
@@ -88,12 +90,15 @@ class PacketEngine:
         if max_events is not None and max_events < 1:
             raise InputError(f"max_events is {max_events}; it must be at least 1")
         self._max_events = self._default_events() if max_events is None else max_events
-        deciders = dict(deciders or {})
+        deciders = policy_deciders(self.senders, network.flows) | dict(deciders or {})
         n = len(network.flows)
         table = SenderTable(self.senders, [deciders.get(flow) for flow in range(n)])
         self._gridded = [flow for flow in range(n) if table.rows["step_at"][flow]]
         form = Form(network, table, deciders, adversaries or {}, self._gridded)
         begins = beginning(network, range(n), float(seed), len(deciders))
+        for row, (flow, decider) in enumerate(sorted(deciders.items())):
+            if decider.interface is not None and action(decider.interface.action).needs == "beliefs":  # starts at C_L
+                begins.start_rates_Bps[0, row] = network.mss_bytes / network.flows[flow].sender_rtt_s
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
         words = needed_words(form, begins)
         self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)

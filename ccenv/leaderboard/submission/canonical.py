@@ -1,8 +1,9 @@
 """The one form of players that differ in writing only: what is played decides whether something is new, not how it is written.
 
 Programs: terms of zero, scaled conditions, branches with equal ends, conditions that were decided above, an unread window.
-Networks: negative zeros, the order of hidden units, equal units, units that nothing reads, signs of tanh units. Moves: negative
-zeros and periods written more than once.
+Networks: negative zeros, the order of hidden units, equal units, units that nothing reads, signs of tanh units; of a network with
+recurrent cells negative zeros only. Interfaces: the order of signals, parameters that have their defaults. Moves: negative zeros
+and periods written more than once.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from ccenv.document import hash_of
+from ccenv.interface.actions import action
+from ccenv.interface.signals import SIGNAL_NUMBERS
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
@@ -26,14 +29,35 @@ def canonical_hash(player: Sender | Adversary) -> str:
     """Return a hash of what a player does, as far as its canonical form shows it."""
     if isinstance(player, ProgramSender) and player.start is None:
         return hash_of({"kind": "program", **_program(player.program)})
-    if isinstance(player, (MlpSender, MlpAdversary)):
+    if isinstance(player, PolicySender) and not player.is_first_version:
+        player = _policy(player)
+    if isinstance(player, MlpAdversary) or (isinstance(player, PolicySender) and set(player.stage_kinds) == {"dense"}):
         weights, biases = _network(player.weights, player.biases, odd=player.activation == "tanh")
         player = replace(player, weights=weights, biases=biases)
     if isinstance(player, RecordedAdversary):
         player = replace(player, moves=_shortest_period(player.moves + 0.0) if player.periodic else player.moves + 0.0)
-    if isinstance(player, (ClassicSender, ProgramSender, MlpSender, HeldSender, ExternalSender)):
+    if isinstance(player, (ClassicSender, ProgramSender, PolicySender, HeldSender, ExternalSender)):
         return sender_hash(player)
     return adversary_hash(player)
+
+
+def _policy(player: PolicySender) -> PolicySender:
+    """Return a policy with its signals in the order of the table, and the parameters of its action all written out or none."""
+    sees = player.interface
+    order = sorted(range(len(sees.signals)), key=lambda place: SIGNAL_NUMBERS[sees.signals[place]])
+    rows = [interval * len(order) + place for interval in range(sees.history) for place in order]
+    row = action(sees.action).parameters
+    parameters = {name: float(sees.parameters.get(name, default)) for name, (default, _, _) in row.items()}
+    usual = all(parameters[name] == default for name, (default, _, _) in row.items())
+    changes = {"signals": tuple(sees.signals[place] for place in order), "parameters": {} if usual else parameters}
+    return replace(
+        player,
+        interface=sees.model_copy(update=changes),
+        weights=(player.weights[0][rows] + 0.0, *(array + 0.0 for array in player.weights[1:])),
+        biases=tuple(array + 0.0 for array in player.biases),
+        hidden_weights=tuple(array + 0.0 for array in player.hidden_weights),
+        hidden_biases=tuple(array + 0.0 for array in player.hidden_biases),
+    )
 
 
 def _program(program: Any) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ccenv.agents.learned import MAX_WIDTH
+from ccenv.agents.learned import MAX_WIDTH, Head, Stage, check_playable
 from ccenv.config import StrictModel
 from ccenv.document import Format
-from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.foreign import STRANGER
+from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.leaderboard.submission.lookalike import invisible_in
 from ccenv.network.learned import MAX_LAYERS
 
@@ -91,24 +91,39 @@ Amount = Annotated[float, Field(ge=0, le=1e15, strict=False)]
 
 
 class Architecture(StrictModel):
-    """A network of the allow-list: fully connected, over the observations of ``ccenv/Sender-v0`` or ``ccenv/Network-v0``.
+    """A network of the allow-list.
 
     Attributes:
-        family: always ``mlp``.
+        family: ``mlp``: fully connected, over the observations of ``ccenv/Sender-v0`` or ``ccenv/Network-v0``; ``policy``: of a
+            sender, with stages, head and interface.
         activation: between the layers; the last layer is linear.
         layers: widths, inputs first, outputs last.
-        observation_version: of the observation table.
+        observation_version: of the observation table; of an ``mlp`` only.
+        stages: kind of each layer: ``dense``, ``gru`` or ``lstm``; of a ``policy`` only.
+        head: what the last layer is: ``mean``, ``squashed`` or ``categorical``; of a ``policy`` only.
+        interface: signals, history, action, inner CCA and clock; of a ``policy`` only.
     """
 
-    family: Literal["mlp"]
+    family: Literal["mlp", "policy"]
     activation: Literal["tanh", "relu"]
     layers: tuple[Annotated[int, Field(ge=1, le=MAX_WIDTH, strict=True)], ...] = Field(min_length=2, max_length=MAX_LAYERS + 1)
-    observation_version: Literal[1]
+    observation_version: Literal[1] | None = None
+    stages: tuple[Stage, ...] | None = Field(default=None, max_length=MAX_LAYERS)
+    head: Head | None = None
+    interface: Interface | None = None
 
     @model_validator(mode="after")
-    def _current(self) -> Architecture:
-        if self.observation_version != OBSERVATION_VERSION:
-            raise ValueError(f"observation_version {self.observation_version}; this board reads {OBSERVATION_VERSION}")
+    def _whole(self) -> Architecture:
+        of_policy = (self.stages, self.head, self.interface)
+        if self.family == "mlp":
+            if self.observation_version is None:
+                raise ValueError("observation_version: missing")
+            if any(part is not None for part in of_policy):
+                raise ValueError("stages, head and interface belong to family 'policy', and to it only")
+            return self
+        if self.observation_version is not None or any(part is None for part in of_policy):
+            raise ValueError("family 'policy' has stages, head and interface, and no observation_version")
+        check_playable(self.layers, self.stages or (), self.head or "", self.interface or SENDER_V0)
         return self
 
 
@@ -205,6 +220,8 @@ class Document(StrictModel):
             raise ValueError(f"files lists {', '.join(sorted(self.files))}; kind {self.kind!r} has exactly {self.payload}")
         if (self.architecture is not None) != (self.kind in ("policy", "network")):
             raise ValueError("architecture belongs to kinds 'policy' and 'network', and to them only")
+        if self.architecture is not None and self.kind == "network" and self.architecture.family != "mlp":
+            raise ValueError("architecture.family: a network is an 'mlp'")
         if (self.moves is not None) != (self.kind == "network"):
             raise ValueError("moves belong to kind 'network', and to it only")
         return self

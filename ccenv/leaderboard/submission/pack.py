@@ -22,8 +22,9 @@ from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
 from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
+from ccenv.network.identity import FIRST_OBSERVATION
 from ccenv.network.learned import LearnedPlayer, layer_widths, named_layers
-from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.sender import PolicySender, ProgramSender
 from ccenv.network.tensors import tensor_file
 from ccenv.registry import parse_parameters
 
@@ -131,7 +132,7 @@ def _payload(spec: str) -> _Payload:
         if sender.start is not None:
             raise InputError(f"{spec!r} starts with another program; a submission is one: {sender.program.name!r}")
         return _Payload("program", sender.name, to_json(sender.program).encode())
-    if isinstance(sender, MlpSender):
+    if isinstance(sender, PolicySender):
         return _mlp_payload("policy", sender, None)
     raise InputError(f"{spec!r} has no rule of its own that could be handed in")
 
@@ -143,16 +144,20 @@ def _network_payload(adversary: MlpAdversary) -> _Payload:
 
 
 def _mlp_payload(kind: str, player: LearnedPlayer, moves: dict[str, Any] | None) -> _Payload:
-    arrays = named_layers(player.weights, player.biases)
+    arrays = named_layers(player)
     tensors = {name: quantised(array) for name, array in arrays.items()}
     change = max(float(np.abs(tensors[name] - array).max()) for name, array in arrays.items())
-    architecture = {
-        "family": "mlp",
-        "activation": player.activation,
-        "layers": layer_widths(player.weights),
-        "observation_version": player.observation_version,
-    }
-    return _Payload(kind, player.name, tensor_file(tensors), architecture, moves, change)
+    return _Payload(kind, player.name, tensor_file(tensors), _architecture(player), moves, change)
+
+
+def _architecture(player: LearnedPlayer) -> dict[str, Any]:
+    about = {"activation": player.activation, "layers": layer_widths(player)}
+    if isinstance(player, MlpAdversary):
+        return {"family": "mlp", **about, "observation_version": player.observation_version}
+    if player.is_first_version:
+        return {"family": "mlp", **about, "observation_version": FIRST_OBSERVATION}
+    about |= {"stages": list(player.stage_kinds), "head": player.head}
+    return {"family": "policy", **about, "interface": player.interface.model_dump(mode="json")}
 
 
 def _trace_payload(file: FilePath) -> _Payload:

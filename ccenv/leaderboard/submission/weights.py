@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import InputError
 from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.learned import Arrays, layer_shapes, layers_of
-from ccenv.network.sender import MlpSender
+from ccenv.network.learned import Network, layer_shapes, network_of
+from ccenv.network.sender import PolicySender
 from ccenv.network.tensors import read_tensors
 
 MAX_HEADER_BYTES = 4_096
@@ -30,11 +31,11 @@ def quantised(array: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(array * GRID) / GRID)
 
 
-def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> MlpSender:
+def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> PolicySender:
     """Read a policy's weights and put them on the grid.
 
     Args:
-        content: the safetensors file: ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out).
+        content: the safetensors file: ``w0, b0, w1, b1, ...``, w of shape (n_in, n_out), and ``u, c`` of recurrent cells.
         architecture: what the document says about it.
         name: of the sender.
         where: name of the file for messages.
@@ -42,8 +43,22 @@ def read_policy(content: bytes, architecture: Architecture, name: str, where: st
     Raises:
         InputError: for anything but exactly these tensors.
     """
-    weights, biases = _read_layers(content, architecture, (N_OBSERVATION, 1), where)
-    return MlpSender(name, weights, biases, architecture.activation, architecture.observation_version)
+    if architecture.interface is None:
+        network = _read_layers(content, architecture, (N_OBSERVATION, 1), where)
+        return PolicySender(name, network.weights, network.biases, architecture.activation)
+    network = _read_layers(content, architecture, (architecture.interface.width, architecture.layers[-1]), where)
+    return PolicySender(
+        name,
+        network.weights,
+        network.biases,
+        architecture.activation,
+        architecture.interface,
+        architecture.head or "mean",
+        architecture.stages or (),
+        network.hidden_weights,
+        network.hidden_biases,
+        inner_cca(architecture.interface, where),
+    )
 
 
 def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves, name: str, where: str) -> MlpAdversary:
@@ -60,19 +75,21 @@ def read_network(content: bytes, architecture: Architecture, moves: NetworkMoves
         InputError: for anything but exactly these tensors.
     """
     ends = N_PATH + N_FLOW, len(moves.columns) * max(1, moves.levels)
-    weights, biases = _read_layers(content, architecture, ends, where)
-    return MlpAdversary(name, weights, biases, architecture.activation, architecture.observation_version, **moves.model_dump())
+    network = _read_layers(content, architecture, ends, where)
+    about = architecture.activation, architecture.observation_version or 0
+    return MlpAdversary(name, network.weights, network.biases, *about, **moves.model_dump())
 
 
-def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, int], where: str) -> tuple[Arrays, Arrays]:
+def _read_layers(content: bytes, architecture: Architecture, ends: tuple[int, int], where: str) -> Network:
     layers = architecture.layers
     if (layers[0], layers[-1]) != ends:
         raise InputError(f"{where}: layers {list(layers)}; {ends[0]} inputs and {ends[1]} outputs are needed")
-    tensors = _read_exactly(content, layer_shapes(layers), where)
+    kinds = architecture.stages or ("dense",) * (len(layers) - 1)
+    tensors = _read_exactly(content, layer_shapes(layers, kinds), where)
     for key, tensor in tensors.items():
         if np.abs(tensor).max() > LARGEST:
             raise InputError(f"{where}: tensor {key!a} holds {np.abs(tensor).max():g}; weights are at most {LARGEST:g}")
-    return layers_of({name: quantised(tensor) for name, tensor in tensors.items()})
+    return network_of({name: quantised(tensor) for name, tensor in tensors.items()}, kinds)
 
 
 def read_moves(content: bytes, where: str) -> np.ndarray:

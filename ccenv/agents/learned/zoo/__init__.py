@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 
 from ccenv.agents.learned import load_policy
-from ccenv.network.sender import MlpSender, ProgramSender
+from ccenv.network.sender import PolicySender, ProgramSender
 from ccenv.programs import load_program
 
 FOLDER = FilePath(__file__).parent
@@ -25,7 +25,7 @@ TEACHERS = {
 """Program -> the policy that it was distilled from."""
 
 
-def policy(name: str) -> MlpSender:
+def policy(name: str) -> PolicySender:
     """Return a learned sender of the zoo."""
     return load_policy(FOLDER / f"{name}.safetensors")
 
@@ -36,17 +36,17 @@ def program(name: str) -> ProgramSender:
     return ProgramSender(loaded.name, loaded)
 
 
-def learned_nominal() -> MlpSender:
+def learned_nominal() -> PolicySender:
     """Build the sender with the best nominal score."""
     return policy("learned_nominal")
 
 
-def learned_robust() -> MlpSender:
+def learned_robust() -> PolicySender:
     """Build the sender that was trained against what attacked it."""
     return policy("learned_robust")
 
 
-def learned_low_delay() -> MlpSender:
+def learned_low_delay() -> PolicySender:
     """Build the sender that pays for delay."""
     return policy("learned_low_delay")
 

@@ -15,6 +15,7 @@ from numba import njit
 from ccenv.engine.compiled.calls import store, unowned
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION
+from ccenv.engine.compiled.policies import SCRATCH_ROWS
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import (
@@ -42,7 +43,7 @@ from ccenv.programs import INPUTS
 
 BELIEF_RINGS = 4  # S twice, E, L (ccenv.engine.compiled.rings)
 _N_INPUTS = len(INPUTS)
-_SCRATCH_WORDS = _N_INPUTS + N_OBSERVATION + 2 * MAX_WIDTH
+_SCRATCH_WORDS = _N_INPUTS + N_OBSERVATION + SCRATCH_ROWS * MAX_WIDTH
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
 _WHOLE = 1e-9  # packets: buffers of whole packets up to rounding are
 
@@ -364,6 +365,8 @@ def _clear(a, run):
         beliefs = a.beliefs[row]
         for entry in range(BELIEF_RINGS * (beliefs.mask + 1)):
             store(beliefs.ring_at, entry, 0.0)
+        for entry in range(beliefs.memory_words):
+            store(beliefs.memory_at, entry, 0.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -427,13 +430,15 @@ def wire(a, tables, memory, b):
         beliefs.reciprocals_at = template.reciprocals_at
         beliefs.nodes_at = template.nodes_at
         beliefs.weights_at = template.weights_at
-        beliefs.shapes_at = template.shapes_at
+        beliefs.policy_at = template.policy_at
         beliefs.ring_at = begin + at * word
         at += (beliefs.mask + 1) * BELIEF_RINGS
         beliefs.inputs_at = begin + at * word
         beliefs.observation_at = begin + (at + _N_INPUTS) * word
         beliefs.scratch_at = begin + (at + _N_INPUTS + N_OBSERVATION) * word
         at += _SCRATCH_WORDS
+        beliefs.memory_at = begin + at * word
+        at += beliefs.memory_words
     for row in range(run.n_monitors):
         monitor = a.monitors[row]
         monitor.decide_at = tables.monitors[row].decide_at

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.compiled.policies import has_belief_interface
 from ccenv.engine.compiled.signals import ACK, LOSS, STATE_SLOTS, TICK
 from ccenv.engine.packet.batch.place import SENDER_DTYPE
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belief_templates, step_watch
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import Decider
 from ccenv.errors import InputError, did_you_mean
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, Sender, bare
 
 
 class SenderTable:
@@ -51,14 +52,15 @@ class SenderTable:
             self._put(row, self._cca(row, bare(sender), decider))
 
     def _cca(self, row: int, sender: Sender, decider: Decider | None) -> ClassicSender:
-        step = STEPS.get(type(sender))
+        gridded = not isinstance(sender, PolicySender) or has_belief_interface(sender)
+        step = STEPS.get(type(sender)) if gridded else None
         watches = decider is not None and decider.watches_beliefs
         if step is not None or watches:
             self.rows[row]["step_at"] = address_of(step or step_watch, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)
             self.rows[row]["watches"] = step is None
         if step is not None:
             return RATE_HOLDER
-        if isinstance(sender, ExternalSender) and decider is not None:
+        if isinstance(sender, (ExternalSender, PolicySender)) and decider is not None:
             return decider.inner or RATE_HOLDER
         if not isinstance(sender, ClassicSender):
             raise InputError(f"flow {row}: sender {sender.name!r} cannot run per packet; it has no rule of its own")

@@ -1,0 +1,396 @@
+"""Policies of senders in the kernels: measures -> signals -> history -> network -> action.
+
+All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.interface.measures`` when a flow decides.
+What a flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its history (the
+oldest interval first), then the states of its recurrent cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, activate, affine, packed_layer
+from ccenv.errors import InputError
+from ccenv.interface.actions import action
+from ccenv.interface.interface import MAX_HISTORY, SENDER_V0
+from ccenv.interface.signals import fill_signals
+from ccenv.network.learned import checked_widths
+from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
+
+MAX_SIGNALS = 64
+MAX_INPUTS = MAX_SIGNALS * MAX_HISTORY
+CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
+NO_INNER = -1
+_DENSE, _GRU, _LSTM = range(len(STAGES))
+_MEAN, _SQUASHED, _CATEGORICAL = range(len(HEADS))
+
+# Words of a flow's memory; the history follows.
+STARTED, FIRST_HISTORY = range(2)
+# Rows of the scratch: two that stages take turns in, then the gates of a cell from its input and from its state, MAX_WIDTH each.
+_GATES = 2
+SCRATCH_ROWS = _GATES + 2 * max(GATES.values())
+
+POLICY_DTYPE = np.dtype(
+    [
+        ("weights_at", "<i8"),  # in the flat array
+        ("address", "<i8"),  # of the flat array, where it is not passed along
+        ("n_weights", "<i8"),  # its length
+        ("n_stages", "<i8"),
+        ("activation", "<i8"),
+        ("head", "<i8"),
+        ("kinds", "<i8", (MAX_LAYERS,)),
+        ("widths", "<i8", (MAX_LAYERS + 1,)),
+        ("n_signals", "<i8"),
+        ("history", "<i8"),
+        ("numbers", "<i8", (MAX_SIGNALS,)),
+        ("action", "<i8"),
+        ("first", "<f8"),  # parameter of the action
+        ("second", "<f8"),
+        ("clock", "<i8"),
+        ("count", "<f8"),
+        ("beliefs_only", "<i8"),  # sees only what Sender-v0 sees, and sets what it sets, once per told RTT
+        ("inner", "<i8"),  # row of the CCA inside, or NO_INNER
+        ("memory_words", "<i8"),
+    ]
+)
+
+
+def pack_policies(policies: Sequence[PolicySender], inner_rows: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Pack policies for the kernels.
+
+    Args:
+        policies: what to pack.
+        inner_rows: row of the CCA inside each of them, or NO_INNER; empty: none has one.
+
+    Returns:
+        tuple: weights, flat float64; (max(1, n),) POLICY_DTYPE.
+
+    Raises:
+        InputError: for a network that the kernels cannot evaluate, or one that does not fit its interface.
+    """
+    flat: list[np.ndarray] = []
+    rows = np.zeros(max(1, len(policies)), POLICY_DTYPE)
+    offset = 0
+    for row, policy, inner in zip(rows, policies, inner_rows or [NO_INNER] * len(policies), strict=False):
+        _check(policy)
+        sees, kinds = policy.interface, policy.stage_kinds
+        widths = checked_widths(policy, f"policy {policy.name!r}")
+        row["weights_at"], row["n_stages"] = offset, len(kinds)
+        row["activation"], row["head"] = ACTIVATIONS[policy.activation], HEADS.index(policy.head)
+        row["kinds"][: len(kinds)] = [STAGES.index(kind) for kind in kinds]
+        row["widths"][: len(widths)] = widths
+        row["n_signals"], row["history"] = len(sees.signals), sees.history
+        row["numbers"][: len(sees.signals)] = sees.numbers
+        row["action"], row["first"], row["second"] = sees.action_row
+        row["clock"], row["count"], row["inner"] = CLOCKS[sees.clock.every], sees.clock.count, inner
+        row["beliefs_only"] = has_belief_interface(policy)
+        row["memory_words"] = memory_words(policy)
+        pieces, hidden = [], iter(zip(policy.hidden_weights, policy.hidden_biases, strict=True))
+        for kind, weight, bias in zip(kinds, policy.weights, policy.biases, strict=True):
+            pieces.append(packed_layer(weight, bias))
+            if kind in GATES:
+                pieces.append(packed_layer(*next(hidden)))
+        flat += pieces
+        offset += sum(map(len, pieces))
+    return (np.concatenate(flat) if flat else np.zeros(1)), rows
+
+
+def has_belief_interface(policy: PolicySender) -> bool:
+    """Tell whether a policy sees and sets what ``ccenv/Sender-v0`` has always had, whatever its network."""
+    return policy.interface == SENDER_V0
+
+
+def memory_words(policy: PolicySender) -> int:
+    """Return how many float64 a flow with this policy remembers."""
+    states = {"gru": 1, "lstm": 2}
+    cells = [kind for kind in policy.stage_kinds if kind in GATES]
+    own = sum(states[kind] * len(weight) for kind, weight in zip(cells, policy.hidden_weights, strict=True))
+    return FIRST_HISTORY + policy.interface.width + own
+
+
+def require_signals(policy: PolicySender, engine: str, *, finite: bool = True, beliefs: bool = True) -> None:
+    """Raise InputError in one line where an engine or a flow lacks what a policy sees or sets.
+
+    Args:
+        policy: of a flow.
+        engine: ``"curve"`` or ``"packet"``.
+        finite: the flow's application has an end.
+        beliefs: the engine keeps belief bounds.
+    """
+    sees = policy.interface
+    for row in sees.rows:
+        if engine not in row.engines:
+            raise InputError(f"policy {policy.name!r} sees {row.name!r}, which the {engine} engine does not have")
+        lacks = {"truth": "no sender can measure", "finite": "only a flow of finite size has", "beliefs": "needs belief bounds"}
+        given = {"": True, "truth": False, "finite": finite, "beliefs": beliefs}
+        if not given[row.needs]:
+            raise InputError(f"policy {policy.name!r} sees {row.name!r}, which {lacks[row.needs]}")
+    needs = action(sees.action).needs
+    if needs == "contract":
+        raise InputError(f"policy {policy.name!r} sets {sees.action!r}, which needs a contract; a policy alone has none")
+    if needs == "beliefs" and not beliefs:
+        raise InputError(f"policy {policy.name!r} sets {sees.action!r}, which needs belief bounds")
+    if sees.clock.common:
+        raise InputError(f"policy {policy.name!r} has a common clock; a sender decides for itself")
+
+
+def _check(policy: PolicySender) -> None:
+    widths = checked_widths(policy, f"policy {policy.name!r}")
+    last = widths[-1] >= 2 if policy.head == "categorical" else widths[-1] == 1
+    known = policy.activation in ACTIVATIONS and policy.head in HEADS and set(policy.stage_kinds) <= set(STAGES)
+    if not known or not last or max(widths[1:]) > MAX_WIDTH or policy.stage_kinds[-1] != "dense":
+        raise InputError(
+            f"policy {policy.name!r}: layers {widths} with {policy.activation!r}, stages {', '.join(policy.stage_kinds)} and "
+            f"head {policy.head!r}; at most {MAX_LAYERS} layers of {MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}, stages "
+            f"{', '.join(STAGES)} (the last dense) and a head {', '.join(HEADS)} that fits the last width"
+        )
+    if widths[0] != policy.interface.width:
+        sees = policy.interface
+        raise InputError(
+            f"policy {policy.name!r} has {widths[0]} inputs; {len(sees.signals)} signals with a history of {sees.history} are "
+            f"{sees.width}"
+        )
+    if bool(policy.interface.inner) != (policy.inner is not None):
+        raise InputError(f"policy {policy.name!r} names the inner CCA {policy.interface.inner!r}; it comes with {policy.inner}")
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+@njit(cache=True, error_model="numpy")
+def _gru(weights, at, n_in, n, x, state, gates, out):
+    """Advance a GRU (Cho et al. 2014, in PyTorch's form); return where its weights end. ``state`` is (n,); out gets it too."""
+    affine(weights, at, n_in, 3 * n, x, gates)
+    own = gates[3 * n :]
+    hidden_at = at + (n_in + 1) * 3 * n
+    affine(weights, hidden_at, n, 3 * n, state, own)
+    for o in range(n):
+        reset = _sigmoid(gates[o] + own[o])
+        update = _sigmoid(gates[n + o] + own[n + o])
+        new = np.tanh(gates[2 * n + o] + reset * own[2 * n + o])
+        out[o] = (1.0 - update) * new + update * state[o]
+    for o in range(n):
+        state[o] = out[o]
+    return hidden_at + (n + 1) * 3 * n
+
+
+@njit(cache=True, error_model="numpy")
+def _lstm(weights, at, n_in, n, x, state, gates, out):
+    """Advance an LSTM (Hochreiter, Schmidhuber 1997, with forget gate); ``state`` is (2n,): output, then cell."""
+    affine(weights, at, n_in, 4 * n, x, gates)
+    own = gates[4 * n :]
+    hidden_at = at + (n_in + 1) * 4 * n
+    affine(weights, hidden_at, n, 4 * n, state, own)
+    for o in range(n):
+        enter = _sigmoid(gates[o] + own[o])
+        forget = _sigmoid(gates[n + o] + own[n + o])
+        new = np.tanh(gates[2 * n + o] + own[2 * n + o])
+        leave = _sigmoid(gates[3 * n + o] + own[3 * n + o])
+        state[n + o] = forget * state[n + o] + enter * new
+        out[o] = leave * np.tanh(state[n + o])
+    for o in range(n):
+        state[o] = out[o]
+    return hidden_at + (n + 1) * 4 * n
+
+
+@njit(cache=True, error_model="numpy")
+def network_outputs(policy, weights, x, states, scratch):
+    """Evaluate a policy's network; return the row of scratch that holds its outputs.
+
+    Args:
+        policy: POLICY_DTYPE record.
+        weights: flat array of ``pack_policies``.
+        x: input.
+        states: of the recurrent cells, one after the other; they advance.
+        scratch: (SCRATCH_ROWS, MAX_WIDTH) float64.
+    """
+    at = policy.weights_at
+    stages = policy.n_stages
+    gates = scratch[_GATES:].reshape((SCRATCH_ROWS - _GATES) * MAX_WIDTH)
+    state_at = 0
+    row = 1
+    for stage in range(stages):
+        n_in, n_out, kind = policy.widths[stage], policy.widths[stage + 1], policy.kinds[stage]
+        source = x if stage == 0 else scratch[1 - row]
+        if kind == _DENSE:
+            affine(weights, at, n_in, n_out, source, scratch[row])
+            if stage < stages - 1:
+                activate(policy.activation, n_out, scratch[row])
+            at += (n_in + 1) * n_out
+        elif kind == _GRU:
+            at = _gru(weights, at, n_in, n_out, source, states[state_at : state_at + n_out], gates, scratch[row])
+            state_at += n_out
+        else:
+            at = _lstm(weights, at, n_in, n_out, source, states[state_at : state_at + 2 * n_out], gates, scratch[row])
+            state_at += 2 * n_out
+        row = 1 - row
+    return 1 - row
+
+
+@njit(cache=True, error_model="numpy")
+def head_action(head, n, outputs):
+    """Return the action in [-1, 1] that a head makes of n outputs; a number that is none counts as -1."""
+    if head == _CATEGORICAL:
+        best = 0
+        for level in range(1, n):
+            if outputs[level] > outputs[best]:
+                best = level
+        return 2.0 * best / (n - 1) - 1.0
+    a = np.tanh(outputs[0]) if head == _SQUASHED else outputs[0]
+    return -1.0 if np.isnan(a) else min(1.0, max(-1.0, a))
+
+
+@njit(cache=True, error_model="numpy")
+def act_on_beliefs(policy, weights, observation, memory, scratch):
+    """Return the action of a policy with the belief interface.
+
+    Args:
+        policy: POLICY_DTYPE record.
+        weights: flat array of ``pack_policies``.
+        observation: the ten belief signals.
+        memory: of the flow.
+        scratch: (SCRATCH_ROWS, MAX_WIDTH) float64.
+    """
+    row = network_outputs(policy, weights, observation, memory[FIRST_HISTORY + policy.n_signals :], scratch)
+    return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
+
+
+@njit(cache=True, error_model="numpy")
+def remember(signals, numbers, n_signals, history, memory):
+    """Put an interval's signals at the end of a history; at the first one it holds nothing but them: of an idle flow."""
+    words = n_signals * history
+    stack = memory[FIRST_HISTORY : FIRST_HISTORY + words]
+    if memory[STARTED] == 0.0:
+        memory[STARTED] = 1.0
+        for interval in range(history):
+            for j in range(n_signals):
+                stack[interval * n_signals + j] = signals[numbers[j]]
+        return
+    for j in range(words - n_signals):
+        stack[j] = stack[j + n_signals]
+    for j in range(n_signals):
+        stack[words - n_signals + j] = signals[numbers[j]]
+
+
+@njit(cache=True, error_model="numpy")
+def act(policy, weights, m, memory, signals, scratch):
+    """Return the action in [-1, 1] of a policy at the end of an interval.
+
+    Args:
+        policy: POLICY_DTYPE record.
+        weights: flat array of ``pack_policies``.
+        m: MEASURES record of the interval.
+        memory: of the flow; advances.
+        signals: (N_SIGNALS,) scratch; holds all signals afterwards.
+        scratch: (SCRATCH_ROWS, MAX_WIDTH) scratch.
+    """
+    fill_signals(m, signals)
+    remember(signals, policy.numbers, policy.n_signals, policy.history, memory)
+    words = policy.n_signals * policy.history
+    stack = memory[FIRST_HISTORY : FIRST_HISTORY + words]
+    row = network_outputs(policy, weights, stack, memory[FIRST_HISTORY + words :], scratch)
+    return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
+
+
+@njit(cache=True, error_model="numpy")
+def _actions(policy, weights, seen, states, scratch, out):
+    """Write the actions of one policy for a batch to out (B,); see ``PolicyBatch.actions``."""
+    for b in range(len(out)):
+        row = network_outputs(policy, weights, seen[b], states[b], scratch)
+        out[b] = head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
+
+
+class PolicyBatch:
+    """One policy that decides for a batch of flows whose histories somebody else keeps.
+
+    Attributes:
+        states: (n, words) of its recurrent cells.
+    """
+
+    def __init__(self, policy: PolicySender, n: int) -> None:
+        """Begin with empty states for n flows. Raises InputError for a policy that the kernels cannot evaluate."""
+        self._weights, rows = pack_policies([policy], [0] if policy.inner else [])
+        self._policy, self._scratch = rows[0], new_scratch(1)[0]
+        self.states = np.zeros((n, max(1, memory_words(policy) - FIRST_HISTORY - policy.interface.width)))
+
+    def actions(self, seen: np.ndarray) -> np.ndarray:
+        """Return the actions in [-1, 1] (n,) for what the flows see, (n, width of the interface); the states advance."""
+        out = np.zeros(len(seen))
+        _actions(self._policy, self._weights, np.ascontiguousarray(seen, dtype=np.float64), self.states, self._scratch, out)
+        return out
+
+    def reset(self, mask: np.ndarray) -> None:
+        """Begin anew at some flows, (n,) bool."""
+        self.states[mask] = 0.0
+
+
+def new_scratch(n: int) -> np.ndarray:
+    """Return scratch for n policies that decide at the same time: (n, SCRATCH_ROWS, MAX_WIDTH)."""
+    return np.zeros((n, SCRATCH_ROWS, MAX_WIDTH))
+
+
+class PolicyReference:
+    """What a flow's policy does, in NumPy: slow and plain.
+
+    Attributes:
+        sender: the policy.
+        states: of its recurrent cells, one array each; an LSTM's holds output and cell.
+        history: intervals seen, each a list of signals; empty before the first decision.
+        action: the last one.
+    """
+
+    def __init__(self, sender: PolicySender) -> None:
+        """Begin with empty memory."""
+        sizes = {"gru": 1, "lstm": 2}
+        cells = [kind for kind in sender.stage_kinds if kind in GATES]
+        self.sender = sender
+        self.states = [np.zeros(sizes[kind] * len(u)) for kind, u in zip(cells, sender.hidden_weights, strict=True)]
+        self.history: list[np.ndarray] = []
+        self.action = 0.0
+
+    def outputs(self, x: np.ndarray) -> np.ndarray:
+        """Return the outputs of the network and advance its states."""
+        sender, cell, value = self.sender, 0, np.asarray(x, dtype=np.float64)
+        for i, kind in enumerate(sender.stage_kinds):
+            value = value @ sender.weights[i] + sender.biases[i]
+            if kind in GATES:
+                value, self.states[cell] = _cell_reference(kind, value, self.states[cell], sender, cell)
+                cell += 1
+            elif i < len(sender.weights) - 1:
+                value = np.tanh(value) if sender.activation == "tanh" else np.maximum(0.0, value)
+        return value
+
+    def decide(self, signals: np.ndarray) -> float:
+        """Return the action for the signals of an interval, all N_SIGNALS of them."""
+        seen = np.asarray(signals)[self.sender.interface.numbers]
+        length = self.sender.interface.history
+        self.history = [*self.history, seen][-length:] if self.history else [seen] * length
+        outputs = self.outputs(np.concatenate(self.history))
+        if self.sender.head == "categorical":
+            self.action = 2.0 * int(np.argmax(outputs)) / (len(outputs) - 1) - 1.0
+        else:
+            value = np.tanh(outputs[0]) if self.sender.head == "squashed" else outputs[0]
+            self.action = float(np.clip(value, -1.0, 1.0))
+        return self.action
+
+
+def _cell_reference(
+    kind: str, gates: np.ndarray, state: np.ndarray, sender: PolicySender, cell: int
+) -> tuple[np.ndarray, np.ndarray]:
+    n = len(sender.hidden_weights[cell])
+    h = state[:n]
+    own = h @ sender.hidden_weights[cell] + sender.hidden_biases[cell]
+    if kind == "gru":
+        r, z = (1 / (1 + np.exp(-(gates[i * n : (i + 1) * n] + own[i * n : (i + 1) * n]))) for i in (0, 1))
+        new = np.tanh(gates[2 * n :] + r * own[2 * n :])
+        h = (1 - z) * new + z * h
+        return h, h
+    i, f, g, o = ((gates + own)[k * n : (k + 1) * n] for k in range(4))
+    c = state[n:] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+    h = np.tanh(c) / (1 + np.exp(-o))
+    return h, np.concatenate([h, c])

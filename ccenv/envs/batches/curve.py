@@ -1,0 +1,219 @@
+"""Rollouts inside the curve engine's kernel: a policy plays each environment until the rollout or its episode ends.
+
+An environment needs no other one, so each is played on its own for as long as possible, and Python is asked for new episodes once
+for all that ended. The steps are those of ``ccenv.envs.task`` and ``ccenv.envs.network``; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import config, njit, prange, set_num_threads
+
+from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.compiled.network_observation import fill_network_observation
+from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
+from ccenv.engine.curve.kernel import advance_range
+from ccenv.envs.network import NetworkTask
+from ccenv.envs.reward import fill_terms
+from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, value_of
+from ccenv.envs.batches.memory import Memory
+from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
+from ccenv.network.adversary import moves_width
+
+_PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
+_PLAYS, _EPISODE_STEPS = range(2)
+
+
+class Game(NamedTuple):
+    """What the agent of a batch does and is rewarded for.
+
+    Attributes:
+        rules: (2,) int64, _PLAYS_SENDERS or _PLAYS_NETWORK, and environment steps of a whole episode.
+        flows: (R, m) int64, the flows that each row controls.
+        columns: int64, the columns of the moves that the network's agent chooses.
+        moves: (2 + 2 N,) moves that it does not choose.
+        groups: (R, N) bool, the flows that each row is rewarded for.
+        weights: (terms,) of the reward.
+        elapsed: (B,) int64 steps of the episode so far.
+        lengths: (B,) int64 steps of the episode in all.
+        sums: (B, R, terms) terms of the episode so far.
+    """
+
+    rules: np.ndarray
+    flows: np.ndarray
+    columns: np.ndarray
+    moves: np.ndarray
+    groups: np.ndarray
+    weights: np.ndarray
+    elapsed: np.ndarray
+    lengths: np.ndarray
+    sums: np.ndarray
+
+
+@njit(cache=True, error_model="numpy")
+def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-def]
+    """Write what a row sees to out, float32; b is the environment's number in its engine, env that in the batch."""
+    n_flows = arrays.run[0].n_flows
+    if game.rules[_PLAYS] == _PLAYS_NETWORK:
+        share_over = game.elapsed[env] / game.rules[_EPISODE_STEPS]
+        fill_network_observation(arrays.env[b], arrays.flow, b * n_flows, n_flows, share_over, wide)
+        for j in range(len(out)):
+            out[j] = wide[j]
+        return
+    for place in range(game.flows.shape[1]):
+        flow = arrays.flow[b * n_flows + game.flows[row, place]]
+        fill_observation(arrays.env[b], flow, out[place * N_OBSERVATION : (place + 1) * N_OBSERVATION])
+
+
+@njit(cache=True, error_model="numpy")
+def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
+    """Turn a row's actions into rates or moves."""
+    n_flows = arrays.run[0].n_flows
+    low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
+    if game.rules[_PLAYS] == _PLAYS_NETWORK:
+        arrays.moves[b, :] = game.moves
+    for place in range(len(actions)):
+        if levels > 0:
+            number = low + (1.0 - low) * actions[place] / (levels - 1)
+        else:
+            number = min(1.0, max(low, np.float64(actions[place])))
+        if game.rules[_PLAYS] == _PLAYS_NETWORK:
+            arrays.moves[b, game.columns[place]] = number
+            continue
+        flow = arrays.flow[b * n_flows + game.flows[row, place]]
+        slowest = arrays.env[b].mss_bytes / flow.rtt_s
+        flow.rate_Bps = max(flow.C_L_Bps * 2.0 ** (ACTION_RANGE_LOG2 * number), slowest)
+
+
+@njit(cache=True, error_model="numpy")
+def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
+    """Write what the terms of the reward are differences of to counts, (4, 1, N)."""
+    n_flows = counts.shape[2]
+    for i in range(n_flows):
+        flow = arrays.flow[b * n_flows + i]
+        counts[0, 0, i] = flow.S
+        counts[1, 0, i] = flow.L
+        counts[2, 0, i] = flow.acked_bytes
+        counts[3, 0, i] = flow.rtt_byte_sum_s
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def play_range(first, last, first_env, arrays, game, networks, memory, key):  # type: ignore[no-untyped-def]
+    """Play environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
+    a, game, networks, memory = unowned(arrays), unowned(game), unowned(networks), unowned(memory)
+    n_rows, n_flows, n_terms = len(game.groups), a.run[0].n_flows, len(game.weights)
+    n_steps, levels = len(memory.rewards), networks.shapes[ACTOR, LEVELS]
+    scratch = np.zeros((3, networks.weights.shape[2]), np.float32)
+    wide = np.zeros(memory.observations.shape[2])
+    before, now, capacity = np.zeros((4, 1, n_flows)), np.zeros((4, 1, n_flows)), np.zeros(2)
+    rtt_s, terms = np.zeros((1, n_flows)), np.zeros((n_rows, n_terms))
+    for b in range(first, last):
+        env = first_env + b
+        ev = a.env[b]
+        smallest_rtt_s = np.inf
+        for i in range(n_flows):
+            rtt_s[0, i] = a.flow[b * n_flows + i].rtt_s
+            smallest_rtt_s = min(smallest_rtt_s, rtt_s[0, i])
+        _count(a, b, before)
+        capacity[0] = ev.capacity_bytes
+        for t in range(memory.at[env], n_steps):
+            for r in range(n_rows):
+                row = env * n_rows + r
+                _observe(a, game, b, env, r, wide, memory.observations[t, row])
+                for j in range(memory.observations.shape[2]):
+                    scratch[0, j] = memory.observations[t, row, j]
+                memory.log_probs[t, row] = sample(networks, scratch, key, row, t, memory.actions[t, row])
+                memory.values[t, row] = value_of(networks, scratch)
+                memory.episode_starts[t, row] = 1.0 if memory.starting[env] else 0.0
+            for r in range(n_rows):
+                _act(a, game, b, r, levels, memory.actions[t, env * n_rows + r])
+            advance_range(b, b + 1, a)
+            _count(a, b, now)
+            capacity[1] = ev.capacity_bytes
+            for i in range(n_flows):
+                for kind in range(4):
+                    change = now[kind, 0, i] - before[kind, 0, i]
+                    before[kind, 0, i] = now[kind, 0, i]
+                    now[kind, 0, i] = change
+            queue = max(0.0, ev.enqueued_bytes - ev.tokens_bytes) / (ev.link_rate_now_Bps * smallest_rtt_s)
+            fill_terms(now, 0, capacity[1] - capacity[0], queue, rtt_s, game.groups, terms)
+            capacity[0] = capacity[1]
+            game.elapsed[env] += 1
+            over = game.elapsed[env] >= game.lengths[env]
+            for r in range(n_rows):
+                reward = 0.0
+                for term in range(n_terms):
+                    game.sums[env, r, term] += terms[r, term]
+                    reward += game.weights[term] * terms[r, term]
+                memory.rewards[t, env * n_rows + r] = reward
+                memory.dones[t, env * n_rows + r] = over
+            memory.starting[env] = over
+            memory.at[env] = t + 1
+            if over or ev.error != 0:
+                break
+        if not memory.starting[env] or game.elapsed[env] == 0:
+            continue  # the episode goes on, or is a new one whose time has not come
+        memory.ended[env] = True
+        for r in range(n_rows):
+            row = env * n_rows + r
+            _observe(a, game, b, env, r, wide, memory.final[row])
+            for j in range(memory.final.shape[1]):
+                scratch[0, j] = memory.final[row, j]
+            memory.final_values[row] = value_of(networks, scratch)
+
+
+@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
+def play_parallel(n_chunks, first_env, arrays, game, networks, memory, key):  # type: ignore[no-untyped-def]
+    """Play all environments of an engine on several threads; environments share nothing, so the result is the same."""
+    n_envs = arrays.env.shape[0]
+    for chunk in prange(n_chunks):
+        first, last = chunk * n_envs // n_chunks, (chunk + 1) * n_envs // n_chunks
+        play_range(first, last, first_env, arrays, game, networks, memory, key)
+
+
+class CurveRollouts:
+    """Rollouts of a task of the curve engine (``RolloutCore``).
+
+    Args:
+        task: whose environments are played.
+    """
+
+    def __init__(self, task: SenderTask | NetworkTask) -> None:
+        task.core.settings.require_beliefs("rollouts in the kernel")
+        self.task = task
+        core = task.core
+        self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env
+        moves = np.ones(moves_width(core.n_flows))
+        if isinstance(task, NetworkTask):
+            self.levels, self.n_actions = task.levels, len(task.move_columns)
+            plays, flows, columns = _PLAYS_NETWORK, np.zeros((1, 0), np.int64), np.array(task.move_columns, np.int64)
+            moves = task.fixed_moves
+        else:
+            self.levels, self.n_actions = task.levels, task.rows.shape[1]
+            plays, flows, columns = _PLAYS_SENDERS, task.rows, np.zeros(0, np.int64)
+        rules = np.array([plays, core.episode_steps], np.int64)
+        self._game = Game(rules, flows, columns, moves, core.groups, task.weights, core.elapsed, core.lengths, core.sums)
+
+    def play(self, networks: ActorCritic, memory: Memory, key: int) -> None:
+        """See ``RolloutCore``."""
+        core = self.task.core
+        threads = min(core.settings.threads, config.NUMBA_NUM_THREADS)
+        for part, engine in core.engines():
+            engine.kernel_arrays.run["n_steps"] = core.decision_steps
+            numbers = (part.start, engine.kernel_arrays, self._game, networks, memory, float(key))
+            if threads > 1:
+                set_num_threads(threads)
+                play_parallel(min(threads, engine.n_envs), *numbers)
+            else:
+                play_range(0, engine.n_envs, *numbers)
+            engine.advance(0)  # raises what went wrong
+        core.count_again()
+
+    def finish(self, ended: np.ndarray) -> list[dict[str, float]]:
+        """See ``RolloutCore``."""
+        core = self.task.core
+        metrics = episode_metrics(core, ended, self.rows_per_env)
+        core.reset(ended)
+        return [dict(zip(metrics, row, strict=True)) for row in np.stack(list(metrics.values()), axis=1).tolist()]

@@ -1,0 +1,147 @@
+"""Controlled flows that see signals and make actions of the tables (``ccenv.interface``), for any reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium import spaces
+
+from ccenv.engine.curve.watch import Watch, limits
+from ccenv.envs.batches.shared import SharedSenderTask
+from ccenv.envs.reward import RewardWeights, weigh
+from ccenv.envs.settings import EnvSettings
+from ccenv.envs.task import SenderTask, level_of
+from ccenv.errors import InputError
+from ccenv.interface.interface import Interface
+from ccenv.interface.rewards import N_TERMS
+from ccenv.network.adversary import Adversary
+
+
+class WatchedTask(SenderTask):
+    """Control the flows whose sender is external, over an interface of the tables.
+
+    An interval ends with each environment step, for all controlled flows at once. At the start of an episode a flow has seen the
+    interval of an idle flow.
+
+    Args:
+        num_envs: B.
+        settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
+        record: keep what rendering needs.
+        adversaries: one network's player per environment in place of the settings' one.
+        shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
+            sees all of them, one after the other, and its reward is the mean of theirs.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        record: bool = False,
+        adversaries: Sequence[Adversary] | None = None,
+        *,
+        shared: bool = False,
+    ) -> None:
+        interface = settings.interface
+        if interface is None:
+            raise InputError("signals, action and reward are those of the belief interface: nothing is measured")
+        self.interface: Interface = interface
+        self._shared = shared
+        super().__init__(num_envs, settings, record, adversaries)
+        n, self._n_levels = len(self.flows), settings.n_actions if settings.is_discrete else 0
+        self.levels = self._n_levels
+        per_row = 1 if shared else n
+        self.rows = self.flows[:, None] if shared else self.flows[None]
+        self.rows_per_env = n if shared else 1
+        low, high = (np.tile(limit, per_row) for limit in limits(interface))
+        self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
+        self.single_action_space = _action_space(per_row, self._n_levels)
+        self._of_table = None if isinstance(settings.reward, RewardWeights) else settings.reward.vector()
+
+    def _groups(self, n_flows: int) -> np.ndarray:
+        return np.eye(n_flows, dtype=np.bool_)[self.flows] if self._shared else super()._groups(n_flows)
+
+    @property
+    def _watches(self) -> list[tuple[slice, Watch]]:
+        return [(part, engine.watch) for part, engine in self.core.engines()]
+
+    def _begin(self) -> None:
+        """Begin the flows of environments that have been reset since the last look."""
+        for _, watch in self._watches:
+            fresh = np.flatnonzero(watch.fresh)
+            if len(fresh):
+                watch.begin(fresh)
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Let the actions set rates and windows and take one step; return the rewards (B * rows_per_env,).
+
+        Args:
+            actions: (B, n) in [-1, 1], numbers outside are clipped, or indices of the discrete values.
+
+        Raises:
+            InputError: for actions of a wrong shape, not a number, or no index of a discrete action.
+        """
+        self._begin()
+        B, n = self.core.num_envs, len(self.flows)
+        given = np.asarray(actions)
+        if given.size != B * n:
+            raise InputError(f"actions of shape {given.shape}; {(B, n)} is needed")
+        given = given.reshape(B, n)
+        if self._n_levels:
+            given = 2.0 * level_of(given, self._n_levels) / (self._n_levels - 1) - 1.0
+        asked = np.clip(given.astype(np.float64), -1.0, 1.0)
+        if np.isnan(asked).any():
+            raise InputError("an action is not a number (NaN)")
+        for part, watch in self._watches:
+            watch.act(np.ascontiguousarray(asked[part]))
+        terms = self.core.advance()
+        for part, watch in self._watches:
+            watch.measure(np.arange(part.stop - part.start))
+        if self._of_table is None:
+            return weigh(terms.reshape(-1, terms.shape[2]), self.weights)
+        rewards = self.flow_rewards()
+        return rewards.ravel() if self._shared else rewards.mean(axis=1)
+
+    def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
+        """Return the pacing rates that actions (B, n) in [-1, 1] would set, (B, n); the flows only take note of them."""
+        return np.concatenate([watch.rates_Bps(np.ascontiguousarray(actions[part])) for part, watch in self._watches])
+
+    def drive(self, rates_Bps: np.ndarray) -> None:
+        """Take a step at these rates, (B, n) bytes/s, whatever the action."""
+        rates = np.full((self.core.num_envs, self.core.n_flows), np.nan)
+        rates[:, self.flows] = rates_Bps
+        self.core.advance(rates)
+        for part, watch in self._watches:
+            watch.measure(np.arange(part.stop - part.start))
+
+    def flow_rewards(self) -> np.ndarray:
+        """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
+        terms = np.concatenate([watch.terms() for _, watch in self._watches])
+        weights = np.zeros(N_TERMS) if self._of_table is None else self._of_table
+        return weigh(terms.reshape(-1, N_TERMS), weights).reshape(terms.shape[:2])
+
+    def observe(self) -> np.ndarray:
+        """Return what the controlled flows see: (B * rows_per_env, flows of a row * width of the interface)."""
+        self._begin()
+        seen = np.concatenate([watch.observations() for _, watch in self._watches])
+        return seen.reshape(self.core.num_envs * self.rows_per_env, -1)
+
+
+def _action_space(n: int, levels: int) -> spaces.Space[np.ndarray]:
+    if not levels:
+        return spaces.Box(-1.0, 1.0, (n,), np.float32)
+    return spaces.Discrete(levels) if n == 1 else spaces.MultiDiscrete(np.full(n, levels))
+
+
+def sender_task(
+    num_envs: int,
+    settings: EnvSettings,
+    record: bool = False,
+    adversaries: Sequence[Adversary] | None = None,
+    *,
+    shared: bool = False,
+) -> SenderTask:
+    """Return the task of an agent that controls senders, as the settings ask for; arguments as of ``WatchedTask``."""
+    if settings.interface is not None:
+        return WatchedTask(num_envs, settings, record, adversaries, shared=shared)
+    return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries)

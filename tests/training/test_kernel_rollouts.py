@@ -1,0 +1,211 @@
+"""PPO's rollouts from the kernel against Stable-Baselines3's own loop, and the cheaper policy against the library's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import VecMonitor
+
+from ccenv.engine.compiled.rng import uniform
+from ccenv.envs.batches.actor_critic import fast_tanh, standard_normal
+from ccenv.envs.sb3 import make_sb3
+from ccenv.errors import InputError
+from ccenv.training.rollouts.policy import KernelPolicy
+from ccenv.training.rollouts.ppo import KEYS, KernelPPO
+
+N_STEPS, SEED = 12, 3
+SHORT = {"steps_per_rtt": 4, "episode_rtts": 5, "staggered": True}
+GAMES = {
+    "sender": ("ccenv/Sender-v0", {"models": ["cbr_delay", "ccac"]}),
+    "sender_discrete": ("ccenv/Sender-v0", {"action": "discrete", "n_actions": 7}),
+    "beside_reno": ("ccenv/Sender-v0", {"senders": ["reno", "external"], "reward": {"jain": 0.5, "delay": -0.2}}),
+    "two_flows": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "models": ["cbr_delay"]}),
+    "two_flows_discrete": ("ccenv/Sender-v0", {"senders": ["external", "external"], "action": "discrete", "n_actions": 5}),
+    "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
+    "network": ("ccenv/Network-v0", {"decision_steps": 2}),
+    "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
+}
+HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}
+
+
+def build(game: str, activation: str = "tanh", threads: int = 1) -> KernelPPO:
+    env_id, settings = GAMES[game]
+    env = make_sb3(env_id, 6, threads=threads, **SHORT, **settings)
+    kind = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
+    policy = {"net_arch": HIDDEN[activation], "activation_fn": kind, "log_std_init": -0.7}
+    model = KernelPPO(env, n_steps=N_STEPS, batch_size=N_STEPS * env.num_envs, policy_kwargs=policy, seed=SEED, gamma=0.9)
+    with torch.no_grad():  # away from the small initial head, so that actions depend on what is seen
+        model.policy.action_net.weight.mul_(30.0)
+    env.seed(SEED)
+    model._setup_learn(1)
+    return model
+
+
+class Seen(BaseCallback):
+    """Keeps what the steps showed."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        super().__init__()
+        self.rewards: list[np.ndarray] = []
+        self.infos: list[list[dict]] = []
+        self.dones: list[np.ndarray] = []
+        self._stop_at = stop_at
+
+    def _on_step(self) -> bool:
+        self.rewards.append(self.locals["rewards"].copy())
+        self.infos.append(self.locals["infos"])
+        self.dones.append(self.locals["dones"].copy())
+        return len(self.rewards) != self._stop_at
+
+
+def collect(model: KernelPPO, how, key_seed: int = 11, stop_at: int | None = None) -> tuple[dict[str, np.ndarray], Seen, bool]:
+    callback = Seen(stop_at)
+    callback.init_callback(model)
+    torch.manual_seed(key_seed)
+    went_on = how(model, model.env, callback, model.rollout_buffer, N_STEPS)
+    buffer = model.rollout_buffer
+    names = ("observations", "actions", "rewards", "values", "log_probs", "episode_starts", "advantages", "returns")
+    return {name: getattr(buffer, name).copy() for name in names}, callback, went_on
+
+
+def library_forward(model: KernelPPO, key_seed: int = 11):
+    """Return a forward pass of the library's modules whose noise is the kernel's."""
+    torch.manual_seed(key_seed)
+    key, step = int(torch.randint(KEYS, ())), iter(range(N_STEPS))
+    policy = model.policy
+    levels = model.env.rollouts().levels
+
+    def forward(obs, deterministic=False):
+        t = next(step)
+        distribution = policy.get_distribution(obs)
+        if levels:
+            heads = getattr(distribution, "distribution", None)
+            heads = heads if isinstance(heads, list) else [heads]
+            chosen = []
+            for i, head in enumerate(heads):
+                u = torch.tensor([uniform(key, row, i, t) for row in range(len(obs))])
+                chosen.append((torch.cumsum(head.probs.double(), 1) <= u[:, None]).sum(1).clamp(max=levels - 1))
+            actions = torch.stack(chosen, 1) if isinstance(model.action_space, spaces.MultiDiscrete) else chosen[0]
+        else:
+            shape = (len(obs), model.action_space.shape[0])
+            noise = np.array([[standard_normal(key, row, i, t) for i in range(shape[1])] for row in range(shape[0])])
+            actions = distribution.distribution.mean + torch.exp(policy.log_std) * torch.tensor(noise, dtype=torch.float32)
+        values = policy.predict_values(obs)
+        return actions.reshape((-1, *model.action_space.shape)), values, distribution.log_prob(actions)
+
+    return forward
+
+
+@pytest.mark.parametrize(("game", "activation"), [*((name, "tanh") for name in GAMES), ("sender", "relu")])
+def test_rollouts_are_those_of_the_library(game, activation):
+    kernel, plain = build(game, activation), build(game, activation)
+    found, seen, _ = collect(kernel, KernelPPO.collect_rollouts)
+    plain.policy.load_state_dict(kernel.policy.state_dict())
+    plain.policy.forward = library_forward(plain)
+    expected, told, _ = collect(plain, OnPolicyAlgorithm.collect_rollouts)
+    assert expected["episode_starts"].sum() > kernel.env.num_envs  # episodes ended on the way
+    assert (np.abs(np.diff(expected["actions"], axis=0)) > 0).any()
+    for name, array in expected.items():
+        assert array.dtype == found[name].dtype, name
+        np.testing.assert_allclose(found[name], array, rtol=2e-3, atol=2e-4, err_msg=name)
+    np.testing.assert_allclose(seen.rewards, told.rewards, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(seen.dones, told.dones)
+    for own, other in zip(sum(seen.infos, []), sum(told.infos, []), strict=True):
+        assert own.keys() == other.keys()
+        for name in own:
+            np.testing.assert_allclose(own[name], other[name], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(kernel._last_obs, plain._last_obs, atol=1e-3)
+    np.testing.assert_array_equal(kernel._last_episode_starts, plain._last_episode_starts)
+    assert kernel.num_timesteps == plain.num_timesteps
+
+
+@pytest.mark.parametrize("game", ["sender", "shared", "network"])
+def test_rollouts_do_not_depend_on_threads(game):
+    one, _, _ = collect(build(game), KernelPPO.collect_rollouts)
+    two, _, _ = collect(build(game, threads=2), KernelPPO.collect_rollouts)
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name], err_msg=name)
+
+
+def test_noise_is_keyed_by_the_seed_alone():
+    first, _, _ = collect(build("sender"), KernelPPO.collect_rollouts)
+    again, _, _ = collect(build("sender"), KernelPPO.collect_rollouts)
+    other, _, _ = collect(build("sender"), KernelPPO.collect_rollouts, key_seed=12)
+    np.testing.assert_array_equal(first["actions"], again["actions"])
+    assert (first["actions"] != other["actions"]).all()
+    numbers = np.array([standard_normal(5, row, 0, step) for row in range(200) for step in range(200)])
+    assert abs(numbers.mean()) < 0.02
+    assert abs(numbers.std() - 1.0) < 0.02
+    assert len(np.unique(numbers)) == len(numbers)
+
+
+def test_a_callback_may_end_the_training():
+    _, seen, went_on = collect(build("sender"), KernelPPO.collect_rollouts, stop_at=4)
+    assert not went_on
+    assert len(seen.rewards) == 4
+
+
+def test_learning_goes_on_over_several_rollouts():
+    model = build("sender_discrete")
+    before = {name: value.clone() for name, value in model.policy.state_dict().items()}
+    model.learn(3 * N_STEPS * model.env.num_envs)
+    assert model.num_timesteps == 3 * N_STEPS * model.env.num_envs
+    assert any((value != before[name]).any() for name, value in model.policy.state_dict().items())
+
+
+@pytest.mark.parametrize("activation", [torch.nn.Tanh, torch.nn.ReLU])
+@pytest.mark.parametrize(
+    "action_space", [spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(5), spaces.MultiDiscrete([4, 4])], ids=str
+)
+def test_cheap_policy_has_the_librarys_values_and_gradients(action_space, activation):
+    torch.manual_seed(0)
+    arguments = (spaces.Box(-1, 1, (10,), np.float32), action_space, lambda _: 1e-3)
+    architecture = {"pi": [12, 11], "vf": [9]}
+    plain = ActorCriticPolicy(*arguments, net_arch=architecture, activation_fn=activation)
+    cheap = KernelPolicy(*arguments, net_arch=architecture, activation_fn=activation)
+    cheap.load_state_dict(plain.state_dict())
+    seen = torch.randn(50, 10)
+    actions = torch.tensor(np.array([action_space.sample() for _ in range(50)]))
+    results = []
+    for policy in (plain, cheap):
+        values, log_prob, entropy = policy.evaluate_actions(seen, actions)
+        loss = (values.flatten() * torch.linspace(-1, 1, 50) + torch.exp(log_prob * 0.1) * torch.linspace(1, 2, 50)).mean()
+        (loss + 0.3 * entropy.mean()).backward()
+        gradients = {name: p.grad.clone() for name, p in policy.named_parameters()}
+        results.append({"values": values, "log_prob": log_prob, "entropy": entropy, **gradients})
+    for name, expected in results[0].items():
+        torch.testing.assert_close(results[1][name], expected, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_fast_tanh():
+    x = np.linspace(-12, 12, 100_001).astype(np.float32)
+    found = np.array([fast_tanh(v) for v in x])
+    assert np.abs(found - np.tanh(x.astype(np.float64))).max() < 5e-7
+    assert np.abs(found).max() <= 1.0
+
+
+def test_what_the_kernel_does_not_have():
+    env = make_sb3("ccenv/Sender-v0", 2)
+    with pytest.raises(InputError, match="in no wrapper, not VecMonitor"):
+        KernelPPO(VecMonitor(env))
+    for settings, said in (
+        ({"net_arch": [8] * 6}, "at most 6 layers"),
+        ({"net_arch": [512]}, "of at most 256"),
+        ({"activation_fn": torch.nn.SiLU}, "the kernel has tanh, relu"),
+    ):
+        with pytest.raises(InputError, match=said):
+            KernelPPO(env, policy_kwargs=settings)
+    with pytest.raises(InputError, match="no use_sde"):
+        KernelPPO(env, use_sde=True)
+    model = KernelPPO(env, n_steps=4, batch_size=8)
+    with torch.no_grad():
+        model.policy.log_std.fill_(torch.nan)
+    with pytest.raises(ValueError, match="finite"):
+        model.learn(8)
+    assert issubclass(KernelPPO, PPO)
