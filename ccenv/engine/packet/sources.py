@@ -72,7 +72,7 @@ def next_event(run):
 
 @njit(cache=True, error_model="numpy")
 def set_source(tree, leaves, source, time_s):
-    """Set the next time of an event source and play its matches up to the root; few sources are compared when one is asked for."""
+    """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
     node = leaves + source
     store(tree, node, time_s)
     if leaves <= MAX_FLAT:
