@@ -27,7 +27,6 @@ from ccenv.engine.packet.log import MAX_ROWS, ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.errors import EngineError, InputError
-from ccenv.interface.actions import action
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import HeldSender, Sender, bare
 
@@ -96,9 +95,6 @@ class PacketEngine:
         self._gridded = [flow for flow in range(n) if table.rows["step_at"][flow]]
         form = Form(network, table, deciders, adversaries or {}, self._gridded)
         begins = beginning(network, range(n), float(seed), len(deciders))
-        for row, (flow, decider) in enumerate(sorted(deciders.items())):
-            if decider.interface is not None and action(decider.interface.action).needs == "beliefs":  # starts at C_L
-                begins.start_rates_Bps[0, row] = network.mss_bytes / network.flows[flow].sender_rtt_s
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
         words = needed_words(form, begins)
         self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)
