@@ -156,11 +156,7 @@ def episode_metrics(core: Core, mask: np.ndarray, rows_per_env: int = 1) -> dict
     Args:
         core: the environments.
         mask: (B,) bool, which ones.
-        rows_per_env: R; of the first R groups of flows, one number each, environment by environment. A core that knows only one
-            mean for all of them gives it to each.
+        rows_per_env: R; of the first R groups of flows, one number each, environment by environment.
     """
-    found = core.means(mask)
-    means = (found[:, :rows_per_env] if found.shape[1] > 1 else found.repeat(rows_per_env, axis=1)).reshape(
-        -1, len(core.term_names)
-    )
+    means = core.means(mask)[:, :rows_per_env].reshape(-1, len(core.term_names))
     return {name: means[:, index].copy() for index, name in enumerate(core.term_names)}

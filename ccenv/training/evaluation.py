@@ -178,8 +178,8 @@ def evaluate_in_world(
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_paths,
         n_flows=len(senders),
-        share=float(_share(delivered, own).mean()),
-        jain=float(_jain(delivered).mean()),
+        share=float(share_of(delivered, own).mean()),
+        jain=float(jain_of(delivered).mean()),
         link_utilisation=float(terms[1, :, TERMS.index("utilisation")].mean()),
         path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
@@ -231,8 +231,8 @@ def _evaluate_by_table(
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_paths,
         n_flows=core.n_flows,
-        share=float(_share(delivered, own).mean()),
-        jain=float(_jain(delivered).mean()),
+        share=float(share_of(delivered, own).mean()),
+        jain=float(jain_of(delivered).mean()),
         link_utilisation=float(used.mean()),
         path_set=path_set.value if isinstance(world.paths, PathDistribution) else FIXED,
     )
@@ -244,14 +244,14 @@ def _measured(world: EnvSettings, rtts: int) -> EnvSettings:
     return world.model_copy(update={"paths": paths, "staggered": False, "decision_steps": None, "episode_rtts": rtts})
 
 
-def _share(delivered: np.ndarray, own: np.ndarray) -> np.ndarray:
+def share_of(delivered: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Return the part of some flows in the bytes delivered, (B,); 0 where nothing was."""
     total = delivered.sum(axis=1)
     share: np.ndarray = np.divide(delivered[:, own].sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
     return share
 
 
-def _jain(delivered: np.ndarray) -> np.ndarray:
+def jain_of(delivered: np.ndarray) -> np.ndarray:
     """Return Jain's index of each row, (B,); 1 where nothing was delivered, as in the reward."""
     squares = delivered.shape[1] * (delivered**2).sum(axis=1)
     index: np.ndarray = np.divide(delivered.sum(axis=1) ** 2, squares, out=np.ones_like(squares), where=squares > 0)

@@ -16,7 +16,7 @@ from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
-from ccenv.envs.packet.shared import SharedPacketTask
+from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.envs.task import SenderTask
 from ccenv.envs.watched import sender_task
 from ccenv.errors import CcenvError, require_extra
@@ -271,7 +271,7 @@ class _Between(BaseCallback):
     def _on_step(self) -> bool:
         self._reward_sum += float(self.locals["rewards"].mean(dtype=np.float64))
         self._steps += 1
-        self._episodes += [info for info in self.locals["infos"] if info]
+        self._episodes += [info for info in self.locals["infos"] if "terminal_observation" in info]
         return True
 
     def finish_iteration(self) -> None:

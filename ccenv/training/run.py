@@ -20,6 +20,7 @@ from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
+from ccenv.training.packet_evaluation import evaluate_packet
 from ccenv.training.path_sets import PathSet
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class TrainingResult:
         best_steps: when; None without.
         best_evaluation: of that policy, on the set of paths for reports; None without.
         stopped_early: the score on the set of paths for stopping no longer rose.
+        worlds: the last policy in each of the config's ``evaluation.worlds``, on the set of networks for reports.
     """
 
     folder: FilePath
@@ -60,6 +62,7 @@ class TrainingResult:
     best_steps: int | None
     best_evaluation: Evaluation | None
     stopped_early: bool
+    worlds: dict[str, Evaluation]
 
 
 def default_folder(config: TrainConfig) -> FilePath:
@@ -154,11 +157,16 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         best_steps=int(marks["best_steps"]) if best else None,
         best_evaluation=evaluate_player(config, best, n_paths, PathSet.REPORT) if best else None,
         stopped_early=_stopped(config, marks),
+        worlds={
+            name: evaluate_packet(config.packet_settings(world), player, n_paths)
+            for name, world in config.evaluation.worlds.items()
+            if isinstance(player, PolicySender)
+        },
     )
 
 
 def _alone(config: TrainConfig) -> bool:
-    return config.trains == "sender" and len(config.environment.senders) == 1
+    return config.trains == "sender" and config.packet is None and len(config.environment.senders) == 1
 
 
 def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer:
@@ -239,6 +247,8 @@ def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
 
 def evaluate_player(config: TrainConfig, player: LearnedPlayer, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
+    if isinstance(player, PolicySender) and config.packet is not None:
+        return evaluate_packet(config.packet_settings(), player, n_paths, path_set=path_set)
     if isinstance(player, PolicySender):
         return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
     return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)

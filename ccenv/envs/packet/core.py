@@ -261,6 +261,16 @@ class PacketCore:
         means: np.ndarray = sums / np.maximum(counts, 1.0)[:, :, None]
         return means
 
+    @property
+    def sums(self) -> np.ndarray:
+        """Sum of each term over the decisions of each monitored flow in the episode so far: a new (B, M, N_TERMS) array."""
+        return self._sums.copy()
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Decisions of each monitored flow in the episode so far: a new (B, M) array."""
+        return self._counts.copy()
+
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
         """Return the time of each network, once per row."""
         return {"time_s": np.repeat(self.now_s, rows_per_env)}

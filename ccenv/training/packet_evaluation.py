@@ -1,0 +1,74 @@
+"""Held-out scores of packet policies: networks drawn from a scenario distribution, each started cold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ccenv.engine.compiled.policies import PolicyBatch
+from ccenv.envs.packet.settings import PacketSettings
+from ccenv.envs.packet.task import SharedPacketTask
+from ccenv.envs.packet.core import PacketCore
+from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
+from ccenv.network.sender import PolicySender
+from ccenv.training.evaluation import Evaluation, jain_of, share_of
+from ccenv.training.path_sets import PathSet, path_seed
+
+WARMUP_SHARE = 0.25  # of an episode's decisions are not measured
+
+
+def evaluate_packet(
+    settings: PacketSettings, policy: PolicySender, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
+) -> Evaluation:
+    """Score a policy that plays every controlled flow of each network.
+
+    Each network is measured from a quarter of the episode's decisions on to its end. Means are of the measured decisions of a
+    network, then of the networks.
+
+    Args:
+        settings: of ``ccenv/Packet-v0``.
+        policy: over the settings' interface.
+        n_networks: networks.
+        seed: which networks of the set.
+        path_set: which networks are drawn.
+    """
+    measured = settings.model_copy(update={"staggered": False, "start_rate_share": None})
+    task = SharedPacketTask(n_networks, measured)
+    core, flows = task.core, task.rows_per_env
+    batch = PolicyBatch(policy, n_networks * flows)
+    core.reset(seed=path_seed(path_set, seed))
+    warmup = round(WARMUP_SHARE * core.episode_steps)
+    before, sums, counts = _delivered(core), core.sums, core.counts
+    for step in range(core.episode_steps):
+        if step == warmup:
+            before, sums, counts = _delivered(core), core.sums, core.counts
+        if core.truncated().all():
+            break
+        task.step(batch.actions(task.observe())[:, None])
+    decisions = np.maximum((core.counts - counts).sum(axis=1), 1.0)
+    terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
+    weights = np.zeros(N_TERMS)
+    for name, weight in settings.reward.items():
+        weights[TERM_NUMBERS[name]] = weight
+    scores = terms @ weights
+    delivered = _delivered(core) - before
+    own = np.zeros(delivered.shape[1], np.bool_)
+    own[core.flows] = True
+    mean = {name: float(terms[:, number].mean()) for name, number in TERM_NUMBERS.items()}
+    return Evaluation(
+        score=float(scores.mean()),
+        utilisation=flows * mean["throughput"],
+        queue_bdp=mean["queue"],
+        loss=flows * mean["lost_share"],
+        delay_rtts=mean["delay"],
+        score_p5=float(np.quantile(scores, 0.05)),
+        n_paths=n_networks,
+        n_flows=delivered.shape[1],
+        share=float(share_of(delivered, own).mean()),
+        jain=float(jain_of(delivered).mean()),
+        link_utilisation=mean["utilisation"],
+        path_set=path_set.value,
+    )
+
+
+def _delivered(core: PacketCore) -> np.ndarray:
+    return core.flow("delivered_bytes")
