@@ -1,4 +1,5 @@
-"""RLlib (new API stack): creators of the batched environments, of the duel, and of flows that are agents each (FLOWS).
+"""RLlib (new API stack): creators of the batched environments, of the duel, and of flows that are agents each (FLOWS,
+PACKET_FLOWS).
 
 After ``register_rllib()``: ``PPOConfig().environment("ccenv/Sender-v0", env_config={"models": ["cbr_delay"]})`` with
 ``.env_runners(num_envs_per_env_runner=64, gym_env_vectorize_mode="vector_entry_point")``.
@@ -12,7 +13,7 @@ from typing import Any
 from ccenv.errors import require_extra
 
 
-FLOWS = "ccenv/Flows"
+FLOWS, PACKET_FLOWS = "ccenv/Flows", "ccenv/PacketFlows"
 
 
 def create_sender(env_config: Mapping[str, Any]) -> Any:
@@ -80,6 +81,17 @@ def create_flows(env_config: Mapping[str, Any]) -> Any:
     return wrapper(FlowsEnv(**dict(env_config)))
 
 
+def create_packet_flows(env_config: Mapping[str, Any]) -> Any:
+    """Return ``PacketFlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
+    require_extra("ray", "rllib")
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+
+    from ccenv.envs.packet.flows import PacketFlowsEnv
+
+    wrapper: Any = ParallelPettingZooEnv
+    return wrapper(PacketFlowsEnv(**dict(env_config)))
+
+
 def register_rllib() -> None:
     """Register the creators with RLlib under the environments' ids."""
     require_extra("ray", "rllib")
@@ -89,6 +101,7 @@ def register_rllib() -> None:
     register_env("ccenv/Network-v0", create_network)
     register_env("ccenv/Duel-v0", create_duel)
     register_env(FLOWS, create_flows)
+    register_env(PACKET_FLOWS, create_packet_flows)
     register_env("ccenv/Packet-v0", create_packet)
     register_env("ccenv/PacketNetwork-v0", create_packet_network)
     register_env("ccenv/PacketDuel-v0", create_packet_duel)

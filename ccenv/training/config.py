@@ -16,7 +16,7 @@ from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
-from ccenv.envs.packet.task import controlled_flows
+from ccenv.envs.packet.task import check_interface, controlled_flows
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
@@ -235,6 +235,7 @@ class TrainConfig(StrictModel):
 
     def _check_packet(self) -> None:
         settings = self.packet_settings()
+        check_interface(settings.interface(), settings.distribution, controlled_flows(settings.distribution))
         if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):

@@ -16,16 +16,19 @@ from typing import Any
 import numpy as np
 import yaml
 
+from ccenv.agents.learned import inner_cca
 from ccenv.cluster import start_ray
 from ccenv.document import json_bytes
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
+from ccenv.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.sender import PolicySender
 from ccenv.training.clock import Stopwatch
 from ccenv.training.code import code_hash
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
+from ccenv.training.packet_evaluation import evaluate_packet
 from ccenv.training.rllib_config import RllibConfig
 
 CONNECT_LIMIT_S = 5.0
@@ -77,7 +80,7 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
     """
     require_extra("ray", "rllib")
     require_extra("torch", "train")
-    if config.plays != "sender":
+    if config.plays not in {"sender", "packet"}:
         require_extra("pettingzoo", "duel")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
@@ -116,6 +119,8 @@ def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evalua
     from ccenv.agents.learned import load_policy
 
     sender = load_policy(folder)
+    if config.is_packet:
+        return evaluate_packet(config.packet_settings(), sender, config.n_paths), None, None
     world = config.settings()
     own = evaluate_in_world(world, sender, config.n_paths)
     common = evaluate_sender(sender, config.n_paths) if len(world.senders) == 1 else None
@@ -142,7 +147,7 @@ def _algorithm(config: RllibConfig) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from ccenv.envs.rllib import FLOWS, register_rllib
+    from ccenv.envs.rllib import FLOWS, PACKET_FLOWS, register_rllib
 
     register_rllib()
     start: Any = PPOConfig  # Ray gives it no types
@@ -160,17 +165,18 @@ def _algorithm(config: RllibConfig) -> Any:
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=list(config.hidden), fcnet_activation="tanh"))
         .debugging(seed=config.seed, log_level="ERROR")
     )
-    if config.plays == "sender":
-        chosen.environment("ccenv/Sender-v0", env_config=config.environment)
+    if config.plays in {"sender", "packet"}:
+        chosen.environment(f"ccenv/{config.plays.capitalize()}-v0", env_config=config.environment)
         chosen.env_runners(
             num_env_runners=config.num_env_runners,
             num_envs_per_env_runner=config.num_envs,
             gym_env_vectorize_mode="vector_entry_point",
         )
     else:
-        chosen.environment(FLOWS if config.plays == "flows" else "ccenv/Duel-v0", env_config=config.environment)
+        environments = {"flows": FLOWS, "packet_flows": PACKET_FLOWS, "duel": "ccenv/Duel-v0"}
+        chosen.environment(environments[config.plays], env_config=config.environment)
         chosen.env_runners(num_env_runners=config.num_env_runners, num_envs_per_env_runner=config.num_envs)
-        policies = {SENDER} if config.plays == "flows" else {SENDER, NETWORK}
+        policies = {SENDER, NETWORK} if config.plays == "duel" else {SENDER}
         chosen.multi_agent(policies=policies, policy_mapping_fn=_policy_of)
     return chosen.build_algo()
 
@@ -219,9 +225,10 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
 def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender, MlpAdversary | None]:
     """Return the policies for the engines: their mean actions."""
-    module = "default_policy" if config.plays == "sender" else SENDER
+    module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
-    sender = PolicySender(config.name, weights, biases, "tanh")
+    sees = config.packet_settings().interface() if config.is_packet else SENDER_V0
+    sender = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
     if config.plays != "duel":
         return sender, None
     from ccenv.envs.network import NetworkAction

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel
+from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
+from ccenv.envs.packet.task import controlled_flows
 from ccenv.envs.settings import EXTERNAL, EnvSettings, read_settings
 from ccenv.training.algorithm_settings import check_widths
 
@@ -19,7 +21,8 @@ class RllibConfig(StrictModel):
         name: of the run and its policies; by default the name of the file.
         seed: of everything random.
         plays: ``"sender"``: PPO on ``ccenv/Sender-v0``; ``"duel"``: sender and network learn against each other;
-            ``"flows"``: all ``"external"`` flows learn with one policy, each as an agent of its own.
+            ``"flows"``: all ``"external"`` flows learn with one policy, each as an agent of its own; ``"packet"`` and
+            ``"packet_flows"``: the same as ``"sender"`` and ``"flows"`` on ``ccenv/Packet-v0``.
         iterations: of RLlib.
         environment: arguments of the environment.
         num_envs: environments per runner; RLlib batches the policies of a duel, not its environments.
@@ -39,7 +42,7 @@ class RllibConfig(StrictModel):
     trainer: Literal["rllib"]
     name: str = Field(min_length=1, max_length=48)
     seed: int = Field(default=0, ge=0, lt=2**31)
-    plays: Literal["sender", "duel", "flows"] = "sender"
+    plays: Literal["sender", "duel", "flows", "packet", "packet_flows"] = "sender"
     iterations: int = Field(ge=1)
     environment: dict[str, Any] = Field(default_factory=dict)
     num_envs: int = Field(default=64, ge=1)
@@ -58,6 +61,9 @@ class RllibConfig(StrictModel):
     @model_validator(mode="after")
     def _playable(self) -> RllibConfig:
         check_widths(self.hidden)
+        if self.is_packet:
+            self._check_packet()
+            return self
         settings = self.settings()
         settings.require_beliefs("environment")
         external = settings.senders.count(EXTERNAL)
@@ -67,6 +73,26 @@ class RllibConfig(StrictModel):
         if self.plays == "duel" and (len(settings.models) != 1 or len(settings.senders) != 1):
             raise ValueError("environment: a duel needs one model and one flow")
         return self
+
+    def _check_packet(self) -> None:
+        settings = self.packet_settings()
+        flows = len(controlled_flows(settings.distribution))
+        if settings.n_actions is not None:
+            raise ValueError("environment.n_actions: RLlib's runs have continuous actions; leave it out")
+        if (flows < 2) if self.plays == "packet_flows" else (flows != 1):
+            many = "two or more 'external' senders" if self.plays == "packet_flows" else "exactly one 'external' sender"
+            raise ValueError(f"environment.scenario: {many} are needed (got {flows})")
+        if flows > 1 and not settings.clock.common:
+            raise ValueError("environment.clock: flows that share a policy must decide at once; set common: true")
+
+    @property
+    def is_packet(self) -> bool:
+        """Whether the environment is one of packets."""
+        return self.plays in {"packet", "packet_flows"}
+
+    def packet_settings(self) -> PacketSettings:
+        """Return the checked arguments of the packet environment."""
+        return read_packet_settings(self.environment, "environment")
 
     def settings(self) -> EnvSettings:
         """Return the checked arguments of the environment."""
