@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccenv.engine.packet.batch.arrays import Beginnings
 from ccenv.engine.packet.batch.form import beginning
-from ccenv.engine.packet.batch.place import Beginnings
 from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
 from ccenv.engine.packet.spec import WorkloadSpec
 from ccenv.envs.distribution import draw_numbers

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.signals import ADVERSARY_SLOTS, MOVE, VIEW
-from ccenv.engine.packet.batch.place import Beginnings, Tables
+from ccenv.engine.packet.batch.arrays import Beginnings, Tables
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
     AGGREGATIONS,
