@@ -46,9 +46,7 @@ def wanted() -> dict[str, str]:
         }
         for a in ACTIONS
     ]
-    terms = [
-        {"name": _code(t.name), "unit": t.unit, "formula": t.formula.replace("|", "\\|"), "source": t.source} for t in TERMS
-    ]
+    terms = [{"name": _code(t.name), "unit": t.unit, "formula": t.formula.replace("|", "\\|"), "source": t.source} for t in TERMS]
     rewards = [
         {"reward": _code(name), "weights": ", ".join(f"{w:g} `{t}`" for t, w in weights.items())}
         for name, weights in REWARDS.items()
