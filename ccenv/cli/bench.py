@@ -142,6 +142,7 @@ def records(
 def speed(
     ode: Annotated[bool, typer.Option("--ode", help="Also measure the ODE models.")] = False,
     packet: Annotated[bool, typer.Option("--packet", help="Also measure the packet engine.")] = False,
+    envs: Annotated[bool, typer.Option("--envs", help="Also measure duels, shared policies, packet environments.")] = False,
     train: Annotated[bool, typer.Option("--train", help="Also measure PPO and the kernel with policies.")] = False,
     synth: Annotated[bool, typer.Option("--synth", help="Also measure synthesis: shipped queries, one by plain CEGIS.")] = False,
     save: Annotated[bool, typer.Option("--save", help="Also write a record into benchmarks/speed/.")] = False,
@@ -154,6 +155,13 @@ def speed(
     from ccenv.benchmarks.speed import measure, save_record
 
     result = measure(ode=ode, packet=packet)
+    if envs:
+        from ccenv.benchmarks.speed.environments import measure_clients
+
+        result |= measure_clients()
+        from ccenv.benchmarks.speed.packet_environments import measure as measure_packets
+
+        result |= measure_packets()
     if train:
         from ccenv.benchmarks.speed.training import measure as measure_training
 

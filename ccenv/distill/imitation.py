@@ -60,9 +60,7 @@ def imitate(teacher: PolicySender, depth: int, seed: int, world: EnvSettings) ->
     return Imitation(template, numbers, error, samples)
 
 
-def _drive(
-    guide: Guide, student: tuple[Template, np.ndarray] | None, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _drive(guide: Guide, student: tuple[Template, np.ndarray] | None, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     features, rates = [], []
     for _ in range(STEPS):
         seen, wanted = guide.ask()

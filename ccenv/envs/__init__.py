@@ -32,6 +32,18 @@ ENVIRONMENTS.add(
     tags=("gymnasium", "vector", "sb3", "rllib", "packet"),
     summary="control flows per packet: networks from a scenario distribution, signals, actions and rewards by name",
 )
+ENVIRONMENTS.add(
+    "ccenv/PacketNetwork-v0",
+    "ccenv.envs.packet.network:PacketNetworkEnv",
+    tags=("gymnasium", "vector", "sb3", "rllib", "packet"),
+    summary="control the jitter boxes of a network per packet, against any senders",
+)
+ENVIRONMENTS.add(
+    "ccenv/PacketDuel-v0",
+    "ccenv.envs.packet.duel:PacketDuelEnv",
+    tags=("pettingzoo", "packet"),
+    summary="flows and jitter boxes play each other per packet (PettingZoo parallel)",
+)
 
 
 def register() -> None:

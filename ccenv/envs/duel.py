@@ -19,6 +19,7 @@ from pettingzoo import ParallelEnv  # noqa: E402  (only after the check that nam
 
 _ID = "ccenv/Duel-v0"
 
+
 class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     """Let every controlled flow and the network be an agent of its own.
 

@@ -28,6 +28,33 @@ def create_network(env_config: Mapping[str, Any]) -> Any:
     return NetworkVectorEnv(**settings) if "num_envs" in settings else NetworkEnv(**settings)
 
 
+def create_packet(env_config: Mapping[str, Any]) -> Any:
+    """Return ``ccenv/Packet-v0``, in the same way."""
+    from ccenv.envs.packet.sender import PacketEnv, PacketVectorEnv
+
+    settings = dict(env_config)
+    return PacketVectorEnv(**settings) if "num_envs" in settings else PacketEnv(**settings)
+
+
+def create_packet_network(env_config: Mapping[str, Any]) -> Any:
+    """Return ``ccenv/PacketNetwork-v0``, in the same way."""
+    from ccenv.envs.packet.network import PacketNetworkEnv, PacketNetworkVectorEnv
+
+    settings = dict(env_config)
+    return PacketNetworkVectorEnv(**settings) if "num_envs" in settings else PacketNetworkEnv(**settings)
+
+
+def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
+    """Return ``ccenv/PacketDuel-v0`` as an RLlib multi-agent environment."""
+    require_extra("ray", "rllib")
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+
+    from ccenv.envs.packet.duel import PacketDuelEnv
+
+    wrapper: Any = ParallelPettingZooEnv
+    return wrapper(PacketDuelEnv(**dict(env_config)))
+
+
 def create_duel(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Duel-v0`` as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -47,3 +74,6 @@ def register_rllib() -> None:
     register_env("ccenv/Sender-v0", create_sender)
     register_env("ccenv/Network-v0", create_network)
     register_env("ccenv/Duel-v0", create_duel)
+    register_env("ccenv/Packet-v0", create_packet)
+    register_env("ccenv/PacketNetwork-v0", create_packet_network)
+    register_env("ccenv/PacketDuel-v0", create_packet_duel)

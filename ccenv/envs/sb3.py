@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +13,10 @@ from ccenv.envs.adapters import check_render_mode, draw
 from ccenv.envs.batches.memory import RolloutCore
 from ccenv.envs.network import DEFAULTS as NETWORK_DEFAULTS
 from ccenv.envs.network import NetworkTask
-from ccenv.envs.settings import EnvSettings, read_settings
+from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
+from ccenv.envs.packet.settings import read_packet_settings
+from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
+from ccenv.envs.settings import read_settings
 from ccenv.envs.task import Task, episode_metrics
 from ccenv.envs.watched import sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
@@ -21,8 +25,22 @@ require_extra("stable_baselines3", "train")
 
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv  # noqa: E402  (only after the check that names the extra)
 
-_TASKS: dict[str, Callable[[int, EnvSettings, bool], Task]] = {"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask}
-_DEFAULTS: dict[str, dict[str, Any]] = {"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS}
+_TASKS: dict[str, Callable[[int, Any, bool], Any]] = {
+    **{"ccenv/Sender-v0": sender_task, "ccenv/Network-v0": NetworkTask},
+    **{"ccenv/Packet-v0": PacketTask, "ccenv/PacketNetwork-v0": PacketNetworkTask},
+}
+_READERS: dict[str, Callable[..., Any]] = {
+    **{"ccenv/Sender-v0": read_settings, "ccenv/Network-v0": read_settings},
+    **{"ccenv/Packet-v0": read_packet_settings, "ccenv/PacketNetwork-v0": read_packet_settings},
+}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **{"ccenv/Sender-v0": {}, "ccenv/Network-v0": NETWORK_DEFAULTS},
+    **{"ccenv/Packet-v0": {}, "ccenv/PacketNetwork-v0": PACKET_NETWORK_DEFAULTS},
+}
+_SHARED: dict[str, Callable[[int, Any, bool], Any]] = {
+    "ccenv/Sender-v0": partial(sender_task, shared=True),
+    "ccenv/Packet-v0": SharedPacketTask,
+}
 
 
 class CcenvVecEnv(VecEnv):
@@ -137,12 +155,12 @@ def make_sb3(
     """Build a batch for Stable-Baselines3.
 
     Args:
-        env_id: ``"ccenv/Sender-v0"`` or ``"ccenv/Network-v0"``.
+        env_id: ``"ccenv/Sender-v0"``, ``"ccenv/Network-v0"``, ``"ccenv/Packet-v0"`` or ``"ccenv/PacketNetwork-v0"``.
         num_envs: number of environments.
         render_mode: None or ``"rgb_array"``.
         shared_policy: each controlled flow is a row of its own (``SharedSenderTask``), so that all of them share one policy; the
             batch has num_envs times the number of controlled flows as its ``num_envs``.
-        **settings: fields of ``EnvSettings``.
+        **settings: fields of ``EnvSettings``, of the packet environments those of ``PacketSettings``.
 
     Raises:
         UnknownNameError: for another id.
@@ -150,9 +168,8 @@ def make_sb3(
     """
     if env_id not in _TASKS:
         raise unknown_name("environment", env_id, _TASKS)
-    checked = read_settings(settings, env_id, _DEFAULTS[env_id])
-    if shared_policy and env_id != "ccenv/Sender-v0":
-        raise InputError(f"shared_policy is for the flows of ccenv/Sender-v0, not for {env_id}")
-    record = check_render_mode(render_mode)
-    task = sender_task(num_envs, checked, record, shared=True) if shared_policy else _TASKS[env_id](num_envs, checked, record)
-    return CcenvVecEnv(task, render_mode)
+    checked = _READERS[env_id](settings, env_id, _DEFAULTS[env_id])
+    if shared_policy and env_id not in _SHARED:
+        raise InputError(f"shared_policy is for the flows of {' and '.join(_SHARED)}, not for {env_id}")
+    make = _SHARED[env_id] if shared_policy else _TASKS[env_id]
+    return CcenvVecEnv(make(num_envs, checked, check_render_mode(render_mode)), render_mode)

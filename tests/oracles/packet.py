@@ -8,19 +8,21 @@ ways is said in the other way than in the kernel; the numbers must be equal to t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import MOVE, VIEW
 from ccenv.engine.packet.engine import TICK_S
 from ccenv.engine.packet.layout import LOSS_COUNTER
+from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import PolicySender, ProgramSender, Sender, bare
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_grid import ReferenceGrid
 from oracles.packet_link import NEVER, LogRow, Packet, ReferenceLink, new_record
+from oracles.packet_monitor import ReferencePacketMonitor, wake
 
 
 class PacketReference:
@@ -33,11 +35,26 @@ class PacketReference:
         *,
         adversaries: Mapping[str, ScriptedAdversary] | None = None,
         seed: int = 0,
+        deciders: Mapping[int, Decider] | None = None,
+        decide: Callable[[int, int], float] | None = None,
     ) -> None:
+        """Build it.
+
+        Args:
+            network: links and flows.
+            senders: one per flow.
+            adversaries: of jitter boxes.
+            seed: of all random numbers.
+            deciders: of the monitored flows.
+            decide: gives the action of a flow's n-th decision.
+        """
+        deciders = dict(deciders or {})
+        self.decide = decide or (lambda flow, number: 0.0)
+        self.decisions: list[tuple[int, dict[str, float]]] = []
         self.network, self.seed, self.events = network, seed, 0
         self.log: list[LogRow] = []
         self.links = [ReferenceLink(s, i, network.mss_bytes, seed, self.log, s.rate_Bps) for i, s in enumerate(network.links)]
-        self.flows = [ReferenceFlow(s, i, senders[i], network, seed, self.log) for i, s in enumerate(network.flows)]
+        self.flows = [self._flow(i, senders[i], deciders.get(i)) for i in range(len(network.flows))]
         steps = [(s.time_s, i, s.rate_Bps) for i, spec in enumerate(network.links) for s in spec.rate_steps]
         self.changes = deque(sorted(steps))
         self.pipes: dict[tuple[int, int], deque[tuple[float, Packet]]] = {
@@ -52,7 +69,15 @@ class PacketReference:
             inner = bare(sender)
             if isinstance(inner, (ProgramSender, PolicySender)):
                 self.grids.append(ReferenceGrid(flow, sender, inner, network))
+            elif flow.index in deciders and deciders[flow.index].watches_beliefs:
+                self.grids.append(ReferenceGrid(flow, sender, None, network))
+        self.leader: ReferencePacketMonitor | None = None
+        self.monitors = [ReferencePacketMonitor(self, self.flows[i], d, network) for i, d in sorted(deciders.items())]
         self.ticks = 1
+
+    def _flow(self, index: int, sender: Sender, decider: Decider | None) -> ReferenceFlow:
+        inner = decider.inner if decider else None
+        return ReferenceFlow(self.network.flows[index], index, sender, self.network, self.seed, self.log, inner)
 
     def _view(self, flow: ReferenceFlow) -> Any:
         link, rtt_s = self.network.links[flow.route[-1]], flow.spec.rtt_s
@@ -70,6 +95,7 @@ class PacketReference:
         sources += [(pipe[0][0] if pipe else NEVER, lambda t, k=key: self._emerge(k, t)) for key, pipe in self.pipes.items()]
         sources += [(self._box_time_s(flow), lambda t, f=flow: self._decide(f, t)) for flow in self.boxes]
         sources += [(grid.next_s, lambda t, g=grid: self._grid(g, t)) for grid in self.grids]
+        sources += [(monitor.next_s, lambda t, m=monitor: self._wake(m, t)) for monitor in self.monitors]
         sources.append((self.ticks * TICK_S, self._tick))
         rank = min(range(len(sources)), key=lambda i: (sources[i][0], i))
         return sources[rank][0], rank, sources[rank][1]
@@ -97,10 +123,17 @@ class PacketReference:
 
     def _grid(self, grid: ReferenceGrid, now_s: float) -> None:
         flow, rate_Bps = grid.flow, grid.step()
+        if grid.sender is None:
+            self._send(flow, now_s)
+            return
         if flow.next_send_s > now_s and rate_Bps > 0:
             flow.next_send_s = now_s + (flow.next_send_s - now_s) * (flow.state.pacing_rate_Bps / rate_Bps)
         flow.state.cwnd_bytes, flow.state.pacing_rate_Bps = NEVER, rate_Bps
         self._send(flow, now_s)
+
+    def _wake(self, monitor: ReferencePacketMonitor, now_s: float) -> None:
+        for flow in wake(self, monitor, now_s):
+            self._send(flow, now_s)
 
     def _act(self, flow: ReferenceFlow, now_s: float) -> None:
         flow.act(now_s)

@@ -24,14 +24,23 @@ from oracles.packet_link import NEVER, LogRow, Packet, new_record
 class ReferenceFlow:
     """Sender, jitter box and receiver of one flow."""
 
-    def __init__(self, spec: FlowSpec, index: int, sender: Sender, network: NetworkSpec, seed: int, log: list[LogRow]) -> None:
+    def __init__(
+        self,
+        spec: FlowSpec,
+        index: int,
+        sender: Sender,
+        network: NetworkSpec,
+        seed: int,
+        log: list[LogRow],
+        inner: ClassicSender | None = None,
+    ) -> None:
         self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_bytes, log
         self.proxy = sender if isinstance(sender, HeldSender) else None
         self.hold_s = self.proxy.target_s if self.proxy else 0.0
         self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
         self.held_rtts_s: list[float] = []
         cca = bare(sender)
-        self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else RATE_HOLDER
+        self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else inner or RATE_HOLDER
         cca = self.cca
         self.return_s = network.return_s(index)
         self.route = network.route_of(index)
@@ -73,6 +82,8 @@ class ReferenceFlow:
         self.goodput_bytes = 0.0
         self.resent_bytes = self.rtt_sum_s = self.one_way_sum_s = self.timeouts = 0.0
         self.finished_s = NEVER
+        self.marked_bytes = 0.0
+        self.monitor: Any = None
 
     # --- receiver ---------------------------------------------------------------------------------------------------
 
@@ -195,6 +206,9 @@ class ReferenceFlow:
             self.rttvar_s += 0.25 * (abs(self.srtt_s - rtt_s) - self.rttvar_s)
             self.srtt_s += 0.125 * (rtt_s - self.srtt_s)
         self.rtt_s, self.min_rtt_s = rtt_s, min(self.min_rtt_s, rtt_s)
+        self.marked_bytes += marked
+        if self.monitor is not None:
+            self.monitor.hear(now_s)
         if self.proxy and self.proxy.mode == "lambda":
             self._hold_anew(self.proxy, now_s)
         self.rtt_sum_s += rtt_s

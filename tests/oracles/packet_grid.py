@@ -15,9 +15,11 @@ from oracles.packet_flow import ReferenceFlow
 
 
 class ReferenceGrid:
-    """Steps the beliefs of one flow; its sender decides once per Rm."""
+    """Steps the beliefs of one flow; its sender decides once per Rm, where it is a program or policy; else they are watched."""
 
-    def __init__(self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | PolicySender, network: NetworkSpec) -> None:
+    def __init__(
+        self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | PolicySender | None, network: NetworkSpec
+    ) -> None:
         self.flow, self.sender = flow, inner
         spec, mss = flow.spec, network.mss_bytes
         self.path_rtt_s = spec.sender_rtt_s
@@ -58,7 +60,7 @@ class ReferenceGrid:
         shift_s = self.path_rtt_s + self.shortfall_s + flow.hold_s - self.rtt_s
         self._hear(k - STEPS_PER_RTT - math.ceil(shift_s / self.dt_s - ROUNDING), shift_s)
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
-        if k >= self.decision_step:
+        if self.sender is not None and k >= self.decision_step:
             self.rate_Bps, hold = self.interval.close(self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes())
             self.decision_step = k + hold * STEPS_PER_RTT
         self.next_s = flow.spec.start_s + (k + 1) * self.dt_s

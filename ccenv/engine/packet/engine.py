@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ccenv.engine.compiled.beliefs import require_segment_per_rtt
 from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
@@ -17,7 +16,6 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.layout import (
     ERROR_ADVERSARY,
     ERROR_EVENTS,
-    ERROR_SEGMENT,
     ERROR_SENDER,
     RTO_MIN_S,
     STATE_DTYPE,
@@ -27,9 +25,8 @@ from ccenv.engine.packet.log import MAX_ROWS, ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.errors import EngineError, InputError
-from ccenv.interface.actions import action
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import HeldSender, Sender, bare
+from ccenv.network.sender import Sender, bare
 
 __all__ = ["RTO_MIN_S", "STATE_DTYPE", "TICK_S", "PacketEngine"]
 
@@ -96,9 +93,6 @@ class PacketEngine:
         self._gridded = [flow for flow in range(n) if table.rows["step_at"][flow]]
         form = Form(network, table, deciders, adversaries or {}, self._gridded)
         begins = beginning(network, range(n), float(seed), len(deciders))
-        for row, (flow, decider) in enumerate(sorted(deciders.items())):
-            if decider.interface is not None and action(decider.interface.action).needs == "beliefs":  # starts at C_L
-                begins.start_rates_Bps[0, row] = network.mss_bytes / network.flows[flow].sender_rtt_s
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
         words = needed_words(form, begins)
         self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)
@@ -106,8 +100,6 @@ class PacketEngine:
         arrays = self._batch.arrays
         self._run, self._links, self._flows = arrays.run[0], arrays.links[0], arrays.flows[0]
         self.flow_log, self.link_log = arrays.flow_log[0], arrays.link_log[0]
-        if self._run["error"][0] == ERROR_SEGMENT:
-            self._refuse_slow_link(int(self._run["error_flow"][0]))
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -128,14 +120,6 @@ class PacketEngine:
                 f"{MAX_EVENTS:g} without max_events"
             )
         return int(events)
-
-    def _refuse_slow_link(self, flow: int) -> None:
-        spec, sender = self.network.flows[flow], self.senders[flow]
-        rtt_s = sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.sender_rtt_s
-        route = [self.network.links[link] for link in self.network.route_of(flow)]
-        slowest_Bps = min(rate for link in route for rate in (link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)))
-        without = f"another sender than {spec.sender!r}"
-        require_segment_per_rtt(np.array([slowest_Bps]), np.array([[rtt_s]]), np.array([self.network.mss_bytes]), without)
 
     # --- running ----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from numba import njit
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.transport import pace_on, rto_s
 from ccenv.engine.packet.workload import UNLIMITED
-from ccenv.interface.actions import action, set_by_action
+from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.measures import SHARE_WEIGHT
 from ccenv.network.sender import ClassicSender
@@ -33,7 +33,6 @@ CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
 _SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
 SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3}  # what an action is for; nothing: a flow that is only watched
 NOTHING, RATE, CWND, INNER = SETS.values()
-START_SEGMENTS = 10.0  # per told Rm, or in the window, before a flow's first decision (RFC 6928 s.2)
 SHORTEST_INTERVAL_S = 1e-5
 
 # Entry of a flow in the table at shares_at: its smoothed share, and what it had delivered at the monitor's last decision.
@@ -52,7 +51,8 @@ MONITOR_DTYPE = np.dtype(
         ("action_number", "<i8"),
         ("action_first", "<f8"),
         ("action_second", "<f8"),
-        ("start_rate_Bps", "<f8"),  # 0: START_SEGMENTS per told Rm
+        ("start_rate_Bps", "<f8"),  # 0: start_segments per told Rm
+        ("start_segments", "<f8"),
         ("decide_at", "<i8"),
         ("policy_at", "<i8"),
         ("measures_at", "<i8"),
@@ -127,6 +127,7 @@ class Decider:
         if self.interface is not None:
             row = action(self.interface.action)
             made["sets"] = INNER if row.needs == "inner" else SETS[row.sets]
+            made["start_segments"] = 1.0 if row.needs == "beliefs" else START_SEGMENTS  # 1: the first C_L
             made["action_number"], made["action_first"], made["action_second"] = self.interface.action_row
         return made
 
@@ -174,7 +175,9 @@ def begin_monitor(a, run, monitor, m, now_s):
         at = i * SHARE_STRIDE
         store(monitor.shares_at, at + SHARE, 1.0)
         store(monitor.shares_at, at + SHARE_DELIVERED, a.flows[i].delivered_bytes)
-    start_Bps = monitor.start_rate_Bps if monitor.start_rate_Bps > 0.0 else START_SEGMENTS * run.mss_bytes / fl.told_rtt_s
+    start_Bps = monitor.start_rate_Bps
+    if start_Bps == 0.0:
+        start_Bps = monitor.start_segments * run.mss_bytes / fl.told_rtt_s
     if monitor.sets == RATE:
         fl.rate_Bps = start_Bps
         fl.cwnd_bytes = np.inf

@@ -39,6 +39,7 @@ class Sources(NamedTuple):
 
 
 RATE_CHANGES, FIRST_LINK = 0, 1
+MAX_FLAT = 16  # leaves up to which a look at all of them is faster than matches
 
 
 @njit(cache=True, inline="always")
@@ -56,14 +57,26 @@ def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
 @njit(cache=True, inline="always")
 def next_event(run):
     """Return time and number of the source whose event comes next."""
-    return load(run.tree_at, 1), int(load(run.tree_at, 2 * run.tree_leaves + 1))
+    tree, leaves = run.tree_at, run.tree_leaves
+    if leaves > MAX_FLAT:
+        return load(tree, 1), int(load(tree, 2 * leaves + 1))
+    time_s = load(tree, leaves)
+    winner = 0
+    for source in range(1, leaves):
+        other_s = load(tree, leaves + source)
+        if other_s < time_s:
+            time_s = other_s
+            winner = source
+    return time_s, winner
 
 
 @njit(cache=True, error_model="numpy")
 def set_source(tree, leaves, source, time_s):
-    """Set the next time of an event source and play its matches up to the root."""
+    """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
     node = leaves + source
     store(tree, node, time_s)
+    if leaves <= MAX_FLAT:
+        return
     winner = float(source)
     node >>= 1
     while node >= 1:

@@ -55,6 +55,7 @@ class PacketCore:
         start_rate_share: as in ``PacketSettings``.
         threads: that share the networks.
         record: keep what ``trace`` needs.
+        per_flow: means are those of each flow, not of all together.
 
     Attributes:
         flows: (M,) indices of the monitored flows.
@@ -77,6 +78,7 @@ class PacketCore:
         start_rate_share: tuple[float, float] | None = None,
         threads: int = 1,
         record: bool = False,
+        per_flow: bool = False,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
@@ -84,8 +86,9 @@ class PacketCore:
             **{"distribution": distribution, "senders": senders, "deciders": deciders, "interface": interface},
             **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
             **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
-            "num_envs": num_envs,
+            **{"num_envs": num_envs, "per_flow": per_flow},
         }
+        self.per_flow = per_flow
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
         self.interface, self._staggered, self._recording = interface, staggered, record
@@ -244,10 +247,23 @@ class PacketCore:
         return over
 
     def means(self, mask: np.ndarray) -> np.ndarray:
-        """Return the mean of each term over the decisions of all flows in the episode so far: (sum(mask), 1, N_TERMS)."""
-        counts = np.maximum(self._counts[mask].sum(axis=1), 1.0)
-        means: np.ndarray = self._sums[mask].sum(axis=1) / counts[:, None]
-        return means[:, None]
+        """Return the mean of each term over the decisions of the episode so far.
+
+        Args:
+            mask: (B,) bool, which environments: n of them.
+
+        Returns:
+            (n, 1, N_TERMS) over all flows; with ``per_flow`` (n, M, N_TERMS).
+        """
+        sums, counts = self._sums[mask], self._counts[mask]
+        if not self.per_flow:
+            sums, counts = sums.sum(axis=1, keepdims=True), counts.sum(axis=1, keepdims=True)
+        means: np.ndarray = sums / np.maximum(counts, 1.0)[:, :, None]
+        return means
+
+    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+        """Return the time of each network, once per row."""
+        return {"time_s": np.repeat(self.now_s, rows_per_env)}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

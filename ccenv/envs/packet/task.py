@@ -98,7 +98,12 @@ def decider_of(interface: Interface) -> Decider:
 
 
 def make_core(
-    num_envs: int, settings: PacketSettings, interface: Interface, deciders: Mapping[int, Decider], record: bool
+    num_envs: int,
+    settings: PacketSettings,
+    interface: Interface,
+    deciders: Mapping[int, Decider],
+    record: bool,
+    per_flow: bool = False,
 ) -> PacketCore:
     """Return the core of some settings."""
     distribution = settings.distribution
@@ -115,6 +120,7 @@ def make_core(
         start_rate_share=settings.start_rate_share,
         threads=settings.threads,
         record=record,
+        per_flow=per_flow,
     )
 
 
@@ -167,6 +173,8 @@ class PacketTask:
         record: keep what rendering needs.
     """
 
+    shared = False  # each flow is a row of its own
+
     def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False) -> None:
         distribution, self.interface = settings.distribution, settings.interface()
         flows = controlled_flows(distribution)
@@ -179,20 +187,24 @@ class PacketTask:
             )
         check_interface(self.interface, distribution, flows)
         decider = decider_of(self.interface)
-        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record)
+        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared)
+        self.rows_per_env = len(flows) if self.shared else 1
         self._actions, self._raw = FlowActions(len(flows), settings.n_actions), settings.raw
-        self.single_observation_space = spaces.Box(*limits(self.interface, len(flows)), dtype=np.float32)
-        self.single_action_space = self._actions.space
+        together = len(flows) // self.rows_per_env
+        self.single_observation_space = spaces.Box(*limits(self.interface, together), dtype=np.float32)
+        self.single_action_space = FlowActions(together, settings.n_actions).space
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set what the actions say and run to the next decision; return the mean of the flows' rewards (B,)."""
+        """Set what the actions say and run to the next decision; return the rewards of the rows."""
         rewards = self.core.advance(self._actions.values(actions, self.core.num_envs))
+        if self.shared:
+            return rewards.reshape(-1).copy()
         mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
         return mean
 
     def observe(self) -> np.ndarray:
-        """Return what is seen of the controlled flows, one after the other: (B, n * history * signals)."""
-        return self.core.observations().reshape(self.core.num_envs, -1)
+        """Return what is seen of the controlled flows, one after the other: (rows, flows of a row * history * signals)."""
+        return self.core.observations().reshape(self.core.num_envs * self.rows_per_env, -1)
 
     def infos(self) -> dict[str, np.ndarray]:
         """Return what each step says besides: which flows are to decide, their rewards, and with ``raw`` their measures."""
@@ -201,6 +213,15 @@ class PacketTask:
             measures = self.core.measures
             found |= {name: measures[name] for name in measures.dtype.names or ()}
         return found
+
+
+class SharedPacketTask(PacketTask):
+    """Control each flow whose sender is external by itself: a row of the batch is a flow, so all of them share one policy.
+
+    A row whose flow does not decide is still one of the batch: its action is not read and its reward is 0.
+    """
+
+    shared = True
 
 
 class PacketNetworkTask:
@@ -229,7 +250,7 @@ class PacketNetworkTask:
         watched = Decider(clock=settings.clock.model_copy(update={"common": True}))
         n = len(distribution.largest.flows)
         self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(range(n), watched), record)
-        self.levels = settings.n_actions
+        self.levels, self.rows_per_env = settings.n_actions, 1
         self.single_observation_space = spaces.Box(*limits(self.interface, n), dtype=np.float32)
         self.single_action_space = service_space(len(boxes), self.levels)
 

@@ -42,9 +42,7 @@ class KernelPPO(PPO):
         env.rollouts()
         super().__init__(KernelPolicy, env, device="cpu", **settings)
 
-    def collect_rollouts(
-        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
-    ) -> bool:
+    def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
         """Fill the buffer with a rollout; return False if a callback ended the training."""
         if not isinstance(env, CcenvVecEnv) or not isinstance(self.policy, KernelPolicy):
             raise InputError("rollouts in the kernel need make_sb3's environments and a KernelPolicy")

@@ -12,7 +12,10 @@ from ccenv.engine.packet.beliefs import BELIEFS_DTYPE
 from ccenv.engine.packet.kernel import PacketArrays, advance, advance_parallel
 from ccenv.engine.packet.layout import (
     BOX_DTYPE,
+    ERROR_BUFFER,
     ERROR_MEMORY,
+    ERROR_RETURN,
+    ERROR_SEGMENT,
     EVENT_STRIDE,
     FLOW_DTYPE,
     FLOW_LOG,
@@ -32,6 +35,15 @@ _STATE = (
     *("run", "links", "flows", "pipes", "boxes", "grids", "beliefs", "monitors", "measures", "states", "views", "changes"),
     *("flow_log", "link_log"),
 )
+
+_REFUSED = {
+    ERROR_RETURN: "flow {}: access and links take longer than its rtt_s",
+    ERROR_BUFFER: "link {}: its buffer holds no packet",
+    ERROR_SEGMENT: (
+        "flow {}: a link carries less than a segment per Rm, but belief bounds start from C >= MSS/Rm, which is wrong there: "
+        "take a faster link, smaller segments or a longer Rm, or what needs no beliefs"
+    ),
+}
 
 
 class PacketBatch:
@@ -177,7 +189,15 @@ class PacketBatch:
 
 
 def needed_words(form: Form, beginnings: Beginnings) -> int:
-    """Return how many words of memory the largest of some networks needs."""
+    """Return how many words of memory the largest of some networks needs.
+
+    Raises:
+        InputError: for one that cannot be built.
+    """
     trial = PacketBatch(form, len(beginnings.keys), 0)
     which = np.arange(trial.size)
-    return int(begin_networks(which, trial.arrays, form.tables, beginnings, trial._memory, form.record, 1.0))
+    words = int(begin_networks(which, trial.arrays, form.tables, beginnings, trial._memory, form.record, 1.0))
+    for error, flow in zip(trial.arrays.run["error"][:, 0], trial.arrays.run["error_flow"][:, 0], strict=True):
+        if error in _REFUSED:
+            raise InputError(_REFUSED[int(error)].format(flow))
+    return words

@@ -329,8 +329,9 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
         memory.policies[b] = tables.policies
         words = wire(a, tables, memory, b)
         most = max(most, words)
-        if words > memory.rings.shape[1]:
+        if run.error == 0 and words > memory.rings.shape[1]:
             run.error = ERROR_MEMORY
+        if run.error != 0:
             continue
         _clear(a, run)
         _begin_tree(a, run, memory.trees[b])

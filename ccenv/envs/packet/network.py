@@ -1,0 +1,102 @@
+"""``ccenv/PacketNetwork-v0``: play the jitter boxes of a network per packet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium.vector import AutoresetMode
+
+from ccenv.envs.packet.sender import InfoEnv, InfoVectorEnv
+from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
+from ccenv.envs.packet.task import PacketNetworkTask
+
+_ID = "ccenv/PacketNetwork-v0"
+DEFAULTS: dict[str, Any] = {
+    "scenario": "jittered",
+    "signals": "network",
+    "clock": {"every": "rtt", "common": True},
+    "reward": {"utilisation": -1.0, "queue": 0.1, "lost_share": 1.0},
+}
+
+
+def _maker(settings: PacketSettings) -> Any:
+    return lambda num_envs, record: PacketNetworkTask(num_envs, settings, record)
+
+
+class PacketNetworkEnv(InfoEnv):
+    """Play the network per packet: hold packets back, within the law, so that it hurts the senders most.
+
+    ## Description
+    The mirror of ``ccenv/Packet-v0``. No flow is controlled; the agent plays every jitter box whose ``adversary`` is
+    ``external``. A box holds a packet for at most D (``jitter.max_ms``) and never reorders: whatever the agent does is legal, and
+    with ``render_mode`` the episode is a trace that ``ccenv.network.laws`` checks with the slack of whole packets. A step is
+    one propagation RTT of the first flow (``clock``).
+
+    ## Observation Space
+    `Box`, float32: for each flow, in their order, the named ``signals`` of the step (docs/packet-env.md has the table), by
+    default the set ``network``:
+
+    | index | name | unit | range |
+    | --- | --- | --- | --- |
+    | 0 | mean RTT / smallest RTT - 1 | 1 | 0 to 16 |
+    | 1 | lost / (lost + acknowledged bytes) | 1 | 0 to 1 |
+    | 2 | log2(cwnd / (largest throughput * smallest RTT)) | log2 | -8 to 8 |
+    | 3 | log2(pacing rate / largest throughput) | log2 | -8 to 8 |
+    | 4 | sent / acknowledged bytes - 1 | 1 | -1 to 7 |
+    | 5 | queue / (link rate * Rm) | BDP | 0 to 64 |
+    | 6 | buffer / (link rate * Rm) | BDP | 0 to 64 |
+    | 7 | bytes in flight / (link rate * Rm) | BDP | 0 to 64 |
+    | 8 | log2(throughput / fair share), smoothed | log2 | -8 to 8 |
+
+    ## Action Space
+    `Box(0, 1, (n,), float32)` for n jitter boxes: the share of what a box holds that it lets go, every 10 ms until the next step
+    (the service move of ``ccenv/Network-v0``). 1 lets everything go at once, 0 holds every packet for D. Values outside are
+    clipped. With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several boxes), evenly spaced over the box.
+
+    ## Rewards
+    The weighted sum of named terms (``reward``) of the step, the mean over all flows; by default minus utilisation plus a tenth
+    of the queue plus loss.
+
+    ## Starting State
+    An idle network. Seeds as in ``ccenv/Packet-v0``.
+
+    ## Episode End
+    As in ``ccenv/Packet-v0``.
+
+    ## Arguments
+    The fields of ``ccenv.envs.packet.settings.PacketSettings``; ``action``, ``action_parameters``, ``inner`` and
+    ``start_rate_share`` are of no use here. ``render_mode`` None or ``"rgb_array"``.
+
+    ## Version History
+    * v0: initial version (interface version 1).
+    """
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        """Build the environment.
+
+        Args:
+            render_mode: None or ``"rgb_array"``.
+            **settings: fields of ``PacketSettings``.
+        """
+        super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), render_mode)
+
+
+class PacketNetworkVectorEnv(InfoVectorEnv):
+    """A batch of ``PacketNetworkEnv``; see there."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Any,
+    ) -> None:
+        """Build the batch.
+
+        Args:
+            num_envs: number of environments.
+            render_mode: None or ``"rgb_array"``.
+            autoreset_mode: as in ``TaskVectorEnv``.
+            **settings: fields of ``PacketSettings``.
+        """
+        super().__init__(_maker(read_packet_settings(settings, _ID, DEFAULTS)), num_envs, render_mode, autoreset_mode)
