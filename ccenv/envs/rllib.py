@@ -11,7 +11,6 @@ from typing import Any
 
 from ccenv.errors import require_extra
 
-
 FLOWS = "ccenv/Flows"
 
 

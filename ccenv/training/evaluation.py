@@ -134,7 +134,8 @@ def evaluate_in_world(
         measure_rtts: round trips measured.
 
     Raises:
-        InputError: for an external sender, or a world without an external flow where a sender is given, or with one where none is.
+        InputError: for an external sender; for a world without an external flow where a sender is given, or with one where
+            none is.
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")

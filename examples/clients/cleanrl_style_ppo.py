@@ -5,11 +5,10 @@ CleanRL's scripts are copied and edited, not imported; this one shows what such 
 
 from __future__ import annotations
 
-from common import main
-
 import gymnasium
 import numpy as np
 import torch
+from common import main
 from torch import nn
 from torch.distributions import Normal
 

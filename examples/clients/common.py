@@ -28,5 +28,11 @@ def main(client: str, package: str, run: Callable[[int], int], default_steps: in
     begin = time.perf_counter()
     taken = run(steps)
     seconds = time.perf_counter() - begin
-    told = {"client": client, "package": package, "version": version(package), "steps": taken, "steps_per_s": round(taken / seconds)}
+    told = {
+        "client": client,
+        "package": package,
+        "version": version(package),
+        "steps": taken,
+        "steps_per_s": round(taken / seconds),
+    }
     print(json.dumps(told))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from common import main
-
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from common import main
 
 HYPERPARAMETERS = """
 ccenv/Sender-v0:
@@ -29,7 +29,20 @@ def run(steps: int) -> int:
         file = Path(folder) / "ppo.yml"
         file.write_text(HYPERPARAMETERS)
         command = [sys.executable, "-m", "rl_zoo3.train", "--algo", "ppo", "--env", "ccenv/Sender-v0", "--gym-packages", "ccenv"]
-        command += ["-n", str(taken), "-conf", str(file), "-f", folder, "--eval-freq", "-1", "--device", "cpu", "--num-threads", "1"]
+        command += [
+            "-n",
+            str(taken),
+            "-conf",
+            str(file),
+            "-f",
+            folder,
+            "--eval-freq",
+            "-1",
+            "--device",
+            "cpu",
+            "--num-threads",
+            "1",
+        ]
         subprocess.run(command, check=True, capture_output=True, text=True)
     return taken
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from common import main
-
 import ray
+from common import main
 from ray.rllib.algorithms.ppo import PPOConfig
 
 from ccenv.envs.rllib import FLOWS, register_rllib

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from common import main
-
 import torch
+from common import main
 from sb3_contrib import QRDQN, TRPO
 
 from ccenv.envs.sb3 import make_sb3

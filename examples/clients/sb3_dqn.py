@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from common import main
-
 import torch
+from common import main
 from stable_baselines3 import DQN
 
 from ccenv.envs.sb3 import make_sb3

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from common import main
-
 import torch
+from common import main
 
 from ccenv.envs.sb3 import make_sb3
 from ccenv.training.rollouts.ppo import KernelPPO

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from common import main
-
 import gymnasium
 import torch
+from common import main
 from skrl.agents.torch.ppo import PPO, PPO_CFG
 from skrl.envs.wrappers.torch import wrap_env
 from skrl.memories.torch import RandomMemory

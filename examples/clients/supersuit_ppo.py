@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from common import main
-
 import supersuit
 import torch
+from common import main
 from stable_baselines3 import PPO
 
 from ccenv.envs.duel import DuelEnv, FlowsEnv

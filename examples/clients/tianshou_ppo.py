@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from common import main
-
 import gymnasium
 import torch
+from common import main
 from tianshou.algorithm import PPO
 from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from common import main
-
 import gymnasium
 import torch
+from common import main
 from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.collectors import Collector

@@ -55,18 +55,14 @@ class KernelPolicy(ActorCriticPolicy):
         Raises:
             ValueError: if they left the finite numbers, as torch's distributions do.
         """
-        both = [
-            [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in layers] for layers in self._layers()
-        ]
+        both = [[(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in layers] for layers in self._layers()]
         log_std = np.zeros(0) if levels else self.log_std.detach().numpy()
         numbers = [log_std, *(array for layers in both for layer in layers for array in layer)]
         if not all(np.isfinite(array).all() for array in numbers):
             raise ValueError("Expected parameters of the policy to be finite")
         return pack_actor_critic(both[0], both[1], _ACTIVATIONS[self.activation_fn], log_std, levels)
 
-    def evaluate_actions(
-        self, obs: Any, actions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    def evaluate_actions(self, obs: Any, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Return values (n, 1), log-probabilities (n,) and entropies (n,) as the library does, at a lower cost."""
         actor, critic = ([tensor for layer in layers for tensor in (layer.weight, layer.bias)] for layers in self._layers())
         seen = obs.float().flatten(1)
@@ -78,5 +74,3 @@ class KernelPolicy(ActorCriticPolicy):
         distribution: Any = self.action_dist
         distribution = distribution.proba_distribution(action_logits=outputs)
         return values, distribution.log_prob(actions), distribution.entropy()
-
-
