@@ -19,8 +19,7 @@ LINK = LinkSpec(rate_Bps=1.5e6, buffer_bytes=45_000)
 
 def run(policies, until_s=3.0, **flow):
     specs = tuple(FlowSpec(sender=f"mine {i}", rtt_s=0.04 * (i + 1), **flow) for i in range(len(policies)))
-    engine = PacketEngine(NetworkSpec(links=(LINK,), flows=specs), policies, duration_s=until_s, seed=1)
-    return engine
+    return PacketEngine(NetworkSpec(links=(LINK,), flows=specs), policies, duration_s=until_s, seed=1)
 
 
 def seen_by(engine, flow):
