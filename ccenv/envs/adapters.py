@@ -90,8 +90,8 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
     """A batch of environments, natively vectorised.
 
     Autoreset is NEXT_STEP (the step after an episode's last one ignores the action, starts the next episode and gives reward
-    0), SAME_STEP (the last step returns the next episode's first observation; ``final_obs`` and ``final_info`` of its info are the
-    episode's own) or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes where the mask says).
+    0), SAME_STEP (the last step returns the next episode's first observation; ``final_obs`` and ``final_info`` of its info are
+    the episode's own) or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes where the mask says).
     """
 
     def __init__(

@@ -48,7 +48,8 @@ class CcenvVecEnv(VecEnv):
 
     Where an episode ends, the returned observation is already the next episode's first one;
     ``infos[i]["terminal_observation"]`` and ``infos[i]["TimeLimit.truncated"]`` tell of the end, and the mean of each reward
-    term stands under its name. All other infos are empty, unless ``step_info`` is set. Wrap it in ``VecMonitor`` for episode returns.
+    term stands under its name. All other infos are empty, unless ``step_info`` is set. Wrap it in ``VecMonitor``
+    for episode returns.
     """
 
     def __init__(self, task: Task, render_mode: str | None = None) -> None:

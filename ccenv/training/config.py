@@ -196,7 +196,9 @@ class TrainConfig(StrictModel):
             raise ValueError("evaluation.worlds are for packet environments")
         external = self.environment.senders.count(EXTERNAL)
         if self.shared_policy and (self.trains != "sender" or external < 2):
-            raise ValueError(f"shared_policy is for senders with two or more 'external' flows, not for a {self.trains} with {external}")
+            raise ValueError(
+                f"shared_policy is for senders with two or more 'external' flows, not for a {self.trains} with {external}"
+            )
         if not self.shared_policy and external != (1 if self.trains == "sender" else 0):
             many = "exactly one" if self.trains == "sender" else "no"
             hint = "; for several set shared_policy" if self.trains == "sender" and external > 1 else ""

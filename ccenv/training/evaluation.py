@@ -136,7 +136,8 @@ def evaluate_in_world(
         measure_rtts: round trips measured.
 
     Raises:
-        InputError: for an external sender, or a world without an external flow where a sender is given, or with one where none is.
+        InputError: for an external sender; for a world without an external flow where a sender is given, or with one where
+            none is.
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
@@ -200,8 +201,9 @@ def _evaluate_by_table(
         raise InputError(f"{sender.name!r} cannot be scored by this world's reward: it decides over another interface")
     measured = _measured(world, warmup_rtts + measure_rtts).model_copy(update={"decision_steps": world.decision_steps})
     players = None if adversary is None else [adversary] * n_paths
-    task, batch = WatchedTask(n_paths, measured, adversaries=players), PolicyBatch(sender, n_paths)
-    core = task.core
+    task = WatchedTask(n_paths, measured, adversaries=players)
+    core, n_flows, width = task.core, len(task.flows), sender.interface.width
+    batch = PolicyBatch(sender, n_paths * n_flows)
     core.reset(seed=path_seed(path_set, seed))
     own = core.groups[0]
     steps_per_rtt = world.steps_per_rtt / core.decision_steps
@@ -210,7 +212,7 @@ def _evaluate_by_table(
         total = np.zeros(n_paths)
         steps = max(1, round(rtts * steps_per_rtt))
         for _ in range(steps):
-            actions = batch.actions(task.observe())[:, None]
+            actions = batch.actions(task.observe().reshape(-1, width)).reshape(n_paths, n_flows)
             total += task.step(actions if not task.levels else np.rint((actions + 1) / 2 * (task.levels - 1)).astype(np.int64))
         return total / steps
 

@@ -15,5 +15,6 @@ def test_training_speed_has_its_keys(monkeypatch):
     monkeypatch.setattr(speed, "CALL_STEPS", 4)
     found = speed.measure()
     ppo = ("train_ppo", "train_ppo_kernel_rollouts", "train_ppo_same_recipe_kernel_rollouts")
-    names = {*(f"{p}_steps_per_s{b}" for p in ppo for b in ("", "_best")), *(f"curve_mlp_{w}_flow_steps_per_s{b}" for w in (16, 64) for b in ("", "_best"))}
+    curves = (f"curve_mlp_{width}_flow" for width in (16, 64))
+    names = {f"{stem}_steps_per_s{best}" for stem in (*ppo, *curves) for best in ("", "_best")}
     assert set(found) == names and all(value > 0 for value in found.values())

@@ -25,8 +25,8 @@ WIDTHS = (16, 64)
 def measure() -> dict[str, float]:
     """Return environment-steps per second of PPO (sampling and updates together), and flow-steps per second of the kernel.
 
-    PPO is measured on one recipe with Stable-Baselines3's own rollouts and with those of the kernel, and on the recipe that is made
-    for the kernel (FAST). The kernel plays a policy against a network policy, both with two hidden layers of 16 or 64.
+    PPO is measured on one recipe with Stable-Baselines3's own rollouts and with those of the kernel, and on the recipe that is
+    made for the kernel (FAST). The kernel plays a policy against a network policy, both with two hidden layers of 16 or 64.
     """
     out: dict[str, float] = {}
     for key, config, rollouts in (

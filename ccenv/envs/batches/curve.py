@@ -15,10 +15,10 @@ from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.curve.kernel import advance_range
-from ccenv.envs.network import NetworkTask
-from ccenv.envs.reward import fill_terms
 from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, value_of
 from ccenv.envs.batches.memory import Memory
+from ccenv.envs.network import NetworkTask
+from ccenv.envs.reward import fill_terms
 from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
 from ccenv.errors import InputError
 from ccenv.network.adversary import moves_width
