@@ -299,8 +299,6 @@ class TrainConfig(StrictModel):
         free = {"total_steps", "log", "checkpoint_every_steps"}
         if not self.early_stop.patience:
             free |= {"evaluation"}
-        if self.ppo.learning_rate_end is not None:
-            free -= {"total_steps"}  # the learning rate goes by it
         return self.model_dump(mode="json", exclude=free) == other.model_dump(mode="json", exclude=free)
 
 

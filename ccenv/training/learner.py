@@ -237,10 +237,9 @@ class Learner:
 
     def _diverged(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
-        rate = getattr(self.config, self.config.algorithm).learning_rate
         return DivergedError(
             f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "
-            f"Try a smaller {self.config.algorithm}.learning_rate (it is {rate:g})"
+            f"Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.learning_rate:g})"
         )
 
 
