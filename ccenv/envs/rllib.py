@@ -1,5 +1,4 @@
-"""RLlib (new API stack): creators of the batched environments, of the duel, and of flows that are agents each (FLOWS,
-PACKET_FLOWS).
+"""RLlib (new API stack): creators of the batched environments, of duels, and of flows that are agents (FLOWS, PACKET_FLOWS).
 
 After ``register_rllib()``: ``PPOConfig().environment("ccenv/Sender-v0", env_config={"models": ["cbr_delay"]})`` with
 ``.env_runners(num_envs_per_env_runner=64, gym_env_vectorize_mode="vector_entry_point")``.
@@ -11,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccenv.errors import require_extra
-
 
 FLOWS, PACKET_FLOWS = "ccenv/Flows", "ccenv/PacketFlows"
 

@@ -156,8 +156,8 @@ class TrainConfig(StrictModel):
             (``ccenv.envs.batches.shared``). Steps are then decisions, one for each row.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
-        packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own, rewarded
-            for itself; all share the policy, and with several ``clock.common`` must be set.
+        packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,
+            rewarded for itself; all share the policy, and with several ``clock.common`` must be set.
         curriculum: other models or paths at first, in order of ``until_step``.
         robust: rounds against a pool of opponents; none: against the environment's own network only.
         ppo, sac, td3: the algorithms.

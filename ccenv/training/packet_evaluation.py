@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.engine.compiled.policies import PolicyBatch
+from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.envs.packet.core import PacketCore
 from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
 from ccenv.network.sender import PolicySender
 from ccenv.training.evaluation import Evaluation, jain_of, share_of

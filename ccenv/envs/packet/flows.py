@@ -23,9 +23,9 @@ DEFAULTS: dict[str, Any] = {"scenario": "four", "clock": {"every": "rtt", "commo
 class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
     """Let every controlled flow be an agent of its own: parameter sharing and independent learners.
 
-    The agents are ``sender_0``, ``sender_1``, ... , one per flow whose sender is ``external``. Each sees its own flow, sets its rate
-    or window and is rewarded for itself, as a row of ``SharedPacketTask``. ``clock`` must be common: all act at the same time. All
-    agents have the same spaces and are truncated together.
+    The agents are ``sender_0``, ``sender_1``, ..., one per flow whose sender is ``external``. Each sees its own flow, sets its
+    rate or window and is rewarded for itself, as a row of ``SharedPacketTask``. ``clock`` must be common: all act at the same
+    time. All agents have the same spaces and are truncated together.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
