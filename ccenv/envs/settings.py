@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel, validate
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
@@ -15,12 +15,14 @@ from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.model import get_model
 from ccenv.network.path import Path
-from ccenv.network.sender import ExternalSender, Sender
+from ccenv.network.sender import ContractSender, ExternalSender, Sender
+from ccenv.programs import Program, parse_program, to_data
 from ccenv.registry import load_target
 
 EXTERNAL = "external"
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.files:load_sender"
+_LOAD_CONTRACT = "ccenv.agents.contract:load_contract"
 _MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
 
 
@@ -50,6 +52,19 @@ def _is_sender(value: Any) -> Any:
     return value
 
 
+def _as_contract(value: Any) -> Any:
+    """Return the document of a contract, which a resolved config then holds; a name or a path is looked up."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return to_data(load_target(_LOAD_CONTRACT)(value))
+    program = value if isinstance(value, Program) else parse_program(value, "contract") if isinstance(value, dict) else None
+    if program is None:
+        raise ValueError("neither a name, a file nor a contract")
+    ContractSender("contract", program, EXTERNAL)  # refuses a program without intervals
+    return to_data(program)
+
+
 class EnvSettings(StrictModel):
     """Settings of the environments.
 
@@ -61,6 +76,8 @@ class EnvSettings(StrictModel):
         adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
         reward: weights of the terms of the reward.
         action: ``"box"`` or ``"discrete"``.
+        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an action
+            a of an external flow is then the position u = (a + 1) / 2 in the interval of rates that the contract allows.
         n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
@@ -77,6 +94,7 @@ class EnvSettings(StrictModel):
     adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
     reward: RewardWeights = RewardWeights()
     action: Literal["box", "discrete"] = "box"
+    contract: Annotated[Any, BeforeValidator(_as_contract)] = None
     n_actions: int = Field(default=13, ge=2, le=1001)
     steps_per_rtt: int = Field(default=8, ge=1, le=1024)
     decision_steps: int | None = Field(default=None, ge=1)
@@ -86,9 +104,25 @@ class EnvSettings(StrictModel):
     beliefs: str = "artefact"
     threads: int = Field(default=1, ge=1)
 
+    @model_validator(mode="after")
+    def _somebody_chooses(self) -> EnvSettings:
+        if self.contract is not None and EXTERNAL not in self.senders:
+            raise ValueError("contract is given, but senders names no 'external' flow that could choose inside it")
+        return self
+
+    def contract_program(self) -> Program | None:
+        """Return the contract of the external flows; None where their actions are rates."""
+        return None if self.contract is None else parse_program(self.contract, "contract")
+
     def build_senders(self) -> list[Sender]:
         """Return the sender of each flow; names are looked up among the agents."""
-        return [_build_sender(sender) for sender in self.senders]
+        contract = self.contract_program()
+        external = ExternalSender() if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+        return [external if sender == EXTERNAL else _build_sender(sender) for sender in self.senders]
+
+    def external_flows(self) -> list[int]:
+        """Return the indices of the flows that an agent controls."""
+        return [flow for flow, sender in enumerate(self.senders) if sender == EXTERNAL]
 
     def build_adversary(self) -> Adversary:
         """Return the network's player; a name is looked up among the adversaries."""
@@ -130,6 +164,4 @@ def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | 
 
 
 def _build_sender(sender: str | Sender) -> Sender:
-    if sender == EXTERNAL:
-        return ExternalSender()
     return load_target(_MAKE_SENDER)(sender) if isinstance(sender, str) else sender

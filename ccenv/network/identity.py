@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.document import canonical_json, hash_of
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
-from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, HeldSender, MlpSender, ProgramSender, Sender
 
 
 def sender_hash(sender: Sender) -> str:
@@ -22,6 +22,11 @@ def sender_hash(sender: Sender) -> str:
 
         start = {"start": to_data(sender.start)} if sender.start else {}
         return hash_of({"kind": "program", "program": to_data(sender.program), **start})
+    if isinstance(sender, ContractSender):
+        from ccenv.programs import to_data
+
+        policy = {} if sender.policy is None else {"policy": sender_hash(sender.policy)}
+        return hash_of({"kind": "contract", "program": to_data(sender.program), "chooser": sender.chooser, **policy})
     if isinstance(sender, MlpSender):
         return _network_hash(["mlp", sender.activation, sender.observation_version], (*sender.weights, *sender.biases))
     if isinstance(sender, ClassicSender):

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.errors import InputError, ProgramError, shown
 from ccenv.programs import Program
+
+CHOOSERS = ("policy", "lo", "hi", "middle", "random", "external")
+"""Who chooses inside a contract's interval; ``external``: an environment's action."""
 
 LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
 
@@ -55,6 +58,15 @@ class ProgramSender:
     program: Program
     start: Program | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse contracts: they decide no rate."""
+        for program in (self.program, self.start):
+            if program is not None and program.is_contract:
+                raise ProgramError(
+                    f"{program.name!r} is a contract: it allows intervals of rates, and somebody must choose inside them "
+                    f"(contract:file=FILE,chooser=...: {', '.join(CHOOSERS)})"
+                )
+
 
 @dataclass(frozen=True)
 class MlpSender:
@@ -73,6 +85,39 @@ class MlpSender:
     biases: tuple[np.ndarray, ...]
     activation: str
     observation_version: int
+
+
+@dataclass(frozen=True)
+class ContractSender:
+    """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
+
+    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.programs.rate_at``), so that no chooser leaves what
+    was proved of the contract.
+
+    Attributes:
+        name: for listings and results.
+        program: the contract.
+        chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
+        policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
+
+    Raises:
+        ProgramError: for a program without intervals.
+        InputError: for an unknown chooser, or a policy where none is asked for or none where one is.
+    """
+
+    name: str
+    program: Program
+    chooser: str
+    policy: MlpSender | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if not self.program.is_contract:
+            raise ProgramError(f"{self.program.name!r} is no contract: none of its leaves is an interval (rate_between)")
+        if self.chooser not in CHOOSERS:
+            raise InputError(f"unknown chooser {shown(self.chooser)}; allowed are {', '.join(CHOOSERS)}")
+        if (self.chooser == "policy") != (self.policy is not None):
+            raise InputError(f"chooser {self.chooser!r} {'needs a policy' if self.policy is None else 'takes no policy'}")
 
 
 @dataclass(frozen=True)
@@ -99,14 +144,15 @@ class HeldSender:
     """
 
     name: str
-    inner: ClassicSender | ProgramSender | MlpSender
+    inner: ClassicSender | ProgramSender | MlpSender | ContractSender
     mode: Literal["lambda", "fixed"]
     target_s: float
     window_s: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse what cannot stand behind a proxy."""
-        if not isinstance(self.inner, (ClassicSender, ProgramSender, MlpSender)):
+        driven = isinstance(self.inner, ContractSender) and self.inner.chooser == "external"
+        if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, MlpSender, ContractSender)):
             raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
 
     def rtt_s(self, propagation_s: float) -> float:
@@ -114,9 +160,9 @@ class HeldSender:
         return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
 
 
-Sender = ClassicSender | ProgramSender | MlpSender | ExternalSender | HeldSender
+Sender = ClassicSender | ProgramSender | MlpSender | ContractSender | ExternalSender | HeldSender
 
 
-def bare(sender: Sender) -> ClassicSender | ProgramSender | MlpSender | ExternalSender:
+def bare(sender: Sender) -> ClassicSender | ProgramSender | MlpSender | ContractSender | ExternalSender:
     """Return the sender itself, without its proxy if it has one."""
     return sender.inner if isinstance(sender, HeldSender) else sender

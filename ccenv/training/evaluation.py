@@ -10,7 +10,7 @@ import numpy as np
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
-from ccenv.envs.settings import EXTERNAL, EnvSettings
+from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary
 from ccenv.network.path import Path
@@ -138,7 +138,7 @@ def evaluate_in_world(
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
-    external = [flow for flow, name in enumerate(world.senders) if name == EXTERNAL]
+    external = world.external_flows()
     if len(external) != (0 if sender is None else 1):
         wanted = "no" if sender is None else "exactly one"
         raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")

@@ -19,7 +19,7 @@ from ccenv.envs.task import SenderTask
 from ccenv.errors import CcenvError, require_extra
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import ContractSender, MlpSender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
@@ -119,7 +119,7 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
-        found = find_patterns(self.config, player, round_) if isinstance(player, MlpSender) else self._patterns
+        found = self._patterns if isinstance(player, MlpAdversary) else find_patterns(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
 
@@ -160,12 +160,14 @@ class Learner:
             self.marks = marks
         self.state = self._pending = replace(self._pending, marks=dict(self.marks))
 
-    def player(self, state: TrainingState | None = None) -> LearnedPlayer:
+    def player(self, state: TrainingState | None = None) -> LearnedPlayer | ContractSender:
         """Return the policy of a state, by default of the last one kept, for the engines: its mean action."""
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
         if not isinstance(self._task, NetworkTask):
-            return MlpSender(config.name, weights, biases, config.activation, OBSERVATION_VERSION)
+            policy = MlpSender(config.name, weights, biases, config.activation, OBSERVATION_VERSION)
+            contract = config.environment.contract_program()
+            return policy if contract is None else ContractSender(config.name, contract, "policy", policy)
         return MlpAdversary(
             config.name,
             weights,

@@ -22,7 +22,7 @@ from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import ContractSender, MlpSender
 from ccenv.training.clock import Stopwatch
 from ccenv.training.code import code_hash
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
@@ -203,7 +203,7 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
     sender, network = _players(config, algorithm)
-    for player in (sender, network):
+    for player in (sender.policy if isinstance(sender, ContractSender) else sender, network):
         if player is not None and not all(np.isfinite(array).all() for array in (*player.weights, *player.biases)):
             kept = f"the policies of iteration {iteration} are kept" if iteration else "no policy was written"
             raise CcenvError(
@@ -216,11 +216,13 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
         save_adversary(folder / NETWORK, network, notes)
 
 
-def _players(config: RllibConfig, algorithm: Any) -> tuple[MlpSender, MlpAdversary | None]:
+def _players(config: RllibConfig, algorithm: Any) -> tuple[MlpSender | ContractSender, MlpAdversary | None]:
     """Return the policies for the engines: their mean actions."""
     module = SENDER if config.plays == "duel" else "default_policy"
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
-    sender = MlpSender(config.name, weights, biases, "tanh", OBSERVATION_VERSION)
+    policy = MlpSender(config.name, weights, biases, "tanh", OBSERVATION_VERSION)
+    contract = config.settings().contract_program()
+    sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)
     if config.plays != "duel":
         return sender, None
     from ccenv.envs.network import NetworkAction

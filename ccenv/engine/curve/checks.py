@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ccenv.engine.compiled.python_calls import raise_failure
+from ccenv.engine.curve.layout import CHOOSER_CODES, SENDER_KINDS
 from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
 from ccenv.errors import EngineError, InputError, did_you_mean
 from ccenv.network.adversary import Adversary
@@ -42,6 +43,28 @@ def flow_matrix(values: float | np.ndarray, n_envs: int) -> np.ndarray:
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise InputError("initial_C_L_Bps must be finite and not negative")
     return array.reshape(n_envs, 1) if array.ndim == 1 else array
+
+
+def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) -> None:
+    """Write the actions of a call into the flows' records.
+
+    Args:
+        flow: (B * N,) FLOW_DTYPE.
+        actions: (B, N) rates in bytes/s of external senders (NaN: leave as is), positions of contracts with an external chooser.
+        shape: (B, N).
+
+    Raises:
+        InputError: for another shape, or a rate that is not positive.
+    """
+    if actions.shape != shape:
+        raise InputError(f"actions of shape {actions.shape}; {shape} is needed")
+    given, kind = actions.ravel(), flow["sender_kind"]
+    external = (kind == SENDER_KINDS["external"]) & ~np.isnan(given)
+    if not (given[external] > 0).all():
+        raise InputError("an action (sending rate in bytes/s) is not positive")
+    flow["rate_Bps"][external] = given[external]
+    inside = (kind == SENDER_KINDS["contract"]) & (flow["chooser"] == CHOOSER_CODES["external"])
+    flow["position"][inside] = given[inside]
 
 
 def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:

@@ -19,11 +19,11 @@ from ccenv.engine.compiled.beliefs import (
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
-from ccenv.engine.curve.checks import engine_error, flow_matrix, one_density, require_choice, require_seed
+from ccenv.engine.curve.checks import engine_error, flow_matrix, one_density, require_choice, require_seed, take_actions
 from ccenv.engine.curve.history import least_ring, needed_ring
 from ccenv.engine.curve.initial import reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
-from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
+from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
 from ccenv.engine.curve.tracing import Recorder, build_trace
@@ -281,7 +281,8 @@ class CurveEngine:
 
         Args:
             n_steps: steps of dt (K of them are one smallest Rm).
-            actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is); other flows ignore it.
+            actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is), positions in [0, 1] for
+                contracts with an external chooser (clipped; NaN counts as 0); other flows ignore it.
             moves: (B, 2 + 2 N) numbers in [0, 1] for external adversaries: waste, rate, service per flow, loss per flow.
 
         Raises:
@@ -289,7 +290,7 @@ class CurveEngine:
             EngineError: if a sender or adversary left the finite numbers; names environment, flow and time.
         """
         if actions is not None:
-            self._take_actions(actions)
+            take_actions(self._flow, actions, (self.n_envs, self.n_flows))
         if moves is not None:
             if moves.shape != self._moves.shape or not np.isfinite(moves).all():
                 raise InputError(f"moves of shape {moves.shape}; finite {self._moves.shape} is needed")
@@ -307,15 +308,6 @@ class CurveEngine:
             advance_range(0, self.n_envs, self._kernel_arrays)
         if self._env["error"].any():
             raise engine_error(self._env, self.senders, self.adversaries, self._H)
-
-    def _take_actions(self, actions: np.ndarray) -> None:
-        if actions.shape != (self.n_envs, self.n_flows):
-            raise InputError(f"actions of shape {actions.shape}; {(self.n_envs, self.n_flows)} is needed")
-        external = (self._senders.kind == SENDER_KINDS["external"]) & ~np.isnan(actions)
-        if not (actions[external] > 0).all():
-            raise InputError("an action (sending rate in bytes/s) is not positive")
-        rates = self._flow["rate_Bps"].reshape(self.n_envs, self.n_flows)
-        rates[external] = actions[external]
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a named field of all flows, shape (B, N); names are those of ``layout.FLOW_DTYPE``."""

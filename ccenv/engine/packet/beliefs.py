@@ -34,13 +34,14 @@ from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH, pack_mlps
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import state_record
-from ccenv.engine.curve.decision import choose_rate, run_program
+from ccenv.engine.curve.decision import choose_inside, choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.layout import ring_length
-from ccenv.engine.curve.players import check_policy, stack_senders
+from ccenv.engine.curve.players import check_policy, chooser_of, stack_senders
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.network.sender import ClassicSender, MlpSender, ProgramSender
+from ccenv.errors import InputError
+from ccenv.network.sender import ClassicSender, ContractSender, MlpSender, ProgramSender
 from ccenv.programs import INPUTS
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
@@ -73,6 +74,9 @@ BELIEFS_DTYPE = np.dtype(
         ("inputs_at", "<i8"),
         ("start_row", "<i8"),
         ("main_row", "<i8"),
+        # of contracts: what keys their random choices
+        ("seed", "<f8"),
+        ("flow_key", "<f8"),
         # of policies
         ("weights_at", "<i8"),
         ("n_weights", "<i8"),
@@ -191,6 +195,21 @@ def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
+def step_contract(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the chooser of the flow's contract choose the rate."""
+    k = take_step(beliefs, flow)
+    if k >= beliefs.decision_step:
+        beliefs.rate_Bps = choose_inside(
+            beliefs, beliefs, beliefs.seed, 0.0, beliefs.flow_key, k, beliefs.main_row, beliefs.nodes_at, beliefs.inputs_at,
+            carray(pointer_at(beliefs.weights_at), beliefs.n_weights, np.float64),
+            carray(pointer_at(beliefs.shapes_at), (1, SHAPE_WIDTH), np.int64),
+            carray(pointer_at(beliefs.observation_at), N_OBSERVATION, np.float64),
+            carray(pointer_at(beliefs.scratch_at), (2, MAX_WIDTH), np.float64),
+        )  # fmt: skip
+    grid.rate_Bps = beliefs.rate_Bps
+    grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
+
+
 class Grids:
     """The grids of the flows with belief programs or policies.
 
@@ -201,10 +220,11 @@ class Grids:
 
     def __init__(
         self,
-        senders: Sequence[tuple[int, ProgramSender | MlpSender]],
+        senders: Sequence[tuple[int, ProgramSender | MlpSender | ContractSender]],
         network: NetworkSpec,
         flows: np.ndarray,
         rtts_s: Sequence[float],
+        seed: int = 0,
     ) -> None:
         """Build them.
 
@@ -213,17 +233,21 @@ class Grids:
             network: links and flows.
             flows: the engine's flow records, which the grids read.
             rtts_s: Rm that the sender of each flow goes by.
+            seed: of the run, for random choices.
         """
         self.grids = np.zeros(max(1, len(senders)), GRID_DTYPE)
         self.beliefs: dict[int, np.ndarray] = {}
         self._flows, self._keep = flows, [reciprocal_table()]
         for row, (index, sender) in enumerate(senders):
+            probe_rtts = 1 if isinstance(sender, MlpSender) else sender.program.probe_window_rtts
+            beliefs = self._new_beliefs(network, index, rtts_s[index], probe_rtts)
             if isinstance(sender, ProgramSender):
-                beliefs = self._new_beliefs(network, index, rtts_s[index], sender.program.probe_window_rtts)
                 step = self._put_program(beliefs, sender)
+            elif isinstance(sender, MlpSender):
+                step = self._put_policy(beliefs, [sender])
             else:
-                beliefs = self._new_beliefs(network, index, rtts_s[index], 1)
-                step = self._put_policy(beliefs, sender)
+                beliefs["seed"], beliefs["flow_key"] = seed, index
+                step = self._put_contract(beliefs, sender)
             self.beliefs[index] = beliefs
             grid = self.grids[row]
             grid["flow"], grid["next_s"], grid["rate_Bps"] = index, network.flows[index].start_s, 1.0
@@ -267,15 +291,24 @@ class Grids:
         beliefs["ring_at"], beliefs["mask"] = self._at(np.zeros(4 * length)), length - 1
         return beliefs
 
-    def _put_program(self, beliefs: np.ndarray, sender: ProgramSender) -> Any:
+    def _put_program(self, beliefs: np.ndarray, sender: ProgramSender | ContractSender) -> Any:
         nodes, rows = stack_senders([sender])
         beliefs["nodes_at"], beliefs["inputs_at"] = self._at(nodes), self._at(np.zeros(len(INPUTS)))
         beliefs["start_row"], beliefs["main_row"] = rows[0]
         return step_program
 
-    def _put_policy(self, beliefs: np.ndarray, sender: MlpSender) -> Any:
-        check_policy(sender)
-        weights, shapes = pack_mlps([sender])
+    def _put_contract(self, beliefs: np.ndarray, sender: ContractSender) -> Any:
+        if sender.chooser == "external":
+            raise InputError(f"contract {sender.name!r}: an external chooser is an environment of the curve engine")
+        self._put_program(beliefs, sender)
+        self._put_policy(beliefs, [sender.policy] if sender.policy is not None else [])
+        beliefs["chooser"], beliefs["chooser_index"], beliefs["position"] = chooser_of(sender, 0)
+        return step_contract
+
+    def _put_policy(self, beliefs: np.ndarray, policies: Sequence[MlpSender]) -> Any:
+        for policy in policies:
+            check_policy(policy)
+        weights, shapes = pack_mlps(policies)
         beliefs["weights_at"], beliefs["n_weights"], beliefs["shapes_at"] = self._at(weights), len(weights), self._at(shapes)
         beliefs["observation_at"] = self._at(np.zeros(N_OBSERVATION))
         beliefs["scratch_at"] = self._at(np.zeros((2, MAX_WIDTH)))

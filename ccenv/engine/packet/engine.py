@@ -40,7 +40,7 @@ from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.errors import EngineError, InputError, did_you_mean
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ContractSender, HeldSender, MlpSender, ProgramSender, Sender, bare
 
 TICK_S = 0.01  # of CCAs and adversaries
 RTO_MIN_S = 0.2  # smallest RTO, as in the curve engine; RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
@@ -217,12 +217,12 @@ class PacketEngine:
         n = len(self.senders)
         self._calls, self._templates = np.zeros((n, 4), np.int64), np.zeros((n, STATE_SLOTS))
         self._states = np.zeros(n, STATE_DTYPE)
-        gridded: list[tuple[int, ProgramSender | MlpSender]] = []
+        gridded: list[tuple[int, ProgramSender | MlpSender | ContractSender]] = []
         for row, sender in enumerate(self.senders):
             if isinstance(sender, HeldSender):
                 self._hold_acks(row, sender)
             cca = bare(sender)
-            if isinstance(cca, (ProgramSender, MlpSender)):
+            if isinstance(cca, (ProgramSender, MlpSender, ContractSender)):
                 gridded.append((row, cca))
                 cca = RATE_HOLDER
             if not isinstance(cca, ClassicSender):
@@ -244,7 +244,7 @@ class PacketEngine:
             sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else spec.sender_rtt_s
             for sender, spec in zip(self.senders, self.network.flows, strict=True)
         ]
-        self._grids = Grids(gridded, self.network, self._flows, seen_rtts_s)
+        self._grids = Grids(gridded, self.network, self._flows, seen_rtts_s, self.seed)
 
     def _hold_acks(self, row: int, proxy: HeldSender) -> None:
         flow = self._flows[row]
