@@ -98,6 +98,12 @@ for _name, _tag, _summary in (
     ("learned_nominal_u78", "distilled", _PROVED),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
+AGENTS.add(
+    "learned_contract_u80",
+    _ZOO + "learned_contract_u80",
+    tags=("contract",),
+    summary="policy by PPO inside a contract with verified lemmas; its name ends with the proved utilisation (docs/contracts.md)",
+)
 
 
 def make_sender(spec: str, **parameters: Any) -> Sender:

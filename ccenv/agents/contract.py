@@ -7,11 +7,8 @@ from typing import Any
 from ccenv.errors import InputError
 from ccenv.network.sender import ContractSender, MlpSender
 from ccenv.programs import Program, load_program
-from ccenv.registry import load_target
 
 SHIPPED = "learned_contract_u80"
-# Looked up at run time: agents do not import the solver's formulas.
-_REQUIRE_INTERVALS = "ccenv.smt.senders.intervals:require_intervals"
 
 
 def contract(file: str = SHIPPED, chooser: str = "", policy: str = "") -> ContractSender:
@@ -33,24 +30,17 @@ def load_contract(spec: str) -> Program:
 
     Raises:
         UnknownNameError: if neither an agent nor a file has this name.
-        ProgramError: if the file is damaged or no contract, or an interval of it is empty at some belief.
+        ProgramError: if the file is damaged or no contract.
         InputError: for an agent without a contract.
     """
     if spec.endswith(".json"):
-        return checked(load_program(spec))
+        return ContractSender(spec, load_program(spec), "lo").program  # refuses a program without intervals
     from ccenv.agents import make_sender  # the registry imports this module
 
     sender = make_sender(spec)
     if not isinstance(sender, ContractSender):
         raise InputError(f"agent {spec!r} has no contract; a file (.json) or an agent that runs inside one is needed")
-    return checked(sender.program)
-
-
-def checked(program: Program) -> Program:
-    """Return a contract that leaves at least one rate at every belief. Raises ProgramError for another one."""
-    ContractSender(program.name, program, "lo")  # refuses a program without intervals
-    load_target(_REQUIRE_INTERVALS)(program)
-    return program
+    return sender.program
 
 
 def _policy(spec: str) -> MlpSender:

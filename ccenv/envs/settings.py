@@ -57,11 +57,15 @@ def _as_contract(value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, str):
-        return to_data(load_target(_LOAD_CONTRACT)(value))
-    program = value if isinstance(value, Program) else parse_program(value, "contract") if isinstance(value, dict) else None
-    if program is None:
+        program = load_target(_LOAD_CONTRACT)(value)
+    elif isinstance(value, (Program, dict)):
+        program = value if isinstance(value, Program) else parse_program(value, "contract")
+    else:
         raise ValueError("neither a name, a file nor a contract")
+    from ccenv.smt.senders.intervals import require_intervals  # only contracts need the solver
+
     ContractSender("contract", program, EXTERNAL)  # refuses a program without intervals
+    require_intervals(program)
     return to_data(program)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.network.path import FlowPath
-from ccenv.network.sender import ClassicSender, HeldSender, MlpSender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, HeldSender, MlpSender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 
@@ -67,7 +67,7 @@ class ReferenceFlow:
         self.interval = Interval()
         self.utilised = False
         self.next_decision = self.start
-        program = sender.program if isinstance(sender, ProgramSender) else None
+        program = sender.program if isinstance(sender, (ProgramSender, ContractSender)) else None
         self.beliefs = ReferenceBeliefs(
             rtt_steps=self.rtt,
             jitter_steps=self.jitter,
@@ -128,7 +128,7 @@ class ReferenceFlow:
     def decide(self, k: int) -> None:
         """Choose the rate for the next interval."""
         hold = 1
-        if isinstance(self.sender, (ProgramSender, MlpSender)):
+        if isinstance(self.sender, (ProgramSender, MlpSender, ContractSender)):
             b, rtt_s = self.beliefs, self.rtt * self.engine.dt_s
             inputs = {
                 "C_L": b.C_L,
@@ -144,7 +144,8 @@ class ReferenceFlow:
                 "MSS": self.engine.path.mss_bytes,
                 "utilised": self.utilised,
             }
-            self.rate, hold = self.interval.close(self.sender, inputs, self.A[-1], self.inflight)
+            keys = (self.engine.seed, self.engine.env, self.index, k)
+            self.rate, hold = self.interval.close(self.sender, inputs, self.A[-1], self.inflight, keys)
         self.next_decision = k + hold * self.rtt
 
     def find_losses(self, n: int, k: int) -> tuple[Any, int, bool]:

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.mlp import mlp_action_reference
+from ccenv.engine.compiled.mlp import mlp_action_reference, mlp_reference
 from ccenv.engine.compiled.observation import OBSERVATION
-from ccenv.engine.curve.decision import MLP_RANGE_LOG2
-from ccenv.network.sender import LARGE_LOSS_SEGMENTS, MlpSender, ProgramSender
-from ccenv.programs import decide
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.curve.decision import CHOICE_KEY, MLP_RANGE_LOG2
+from ccenv.network.sender import LARGE_LOSS_SEGMENTS, ContractSender, MlpSender, ProgramSender
+from ccenv.programs import decide, interval, rate_at
+
+POSITIONS = {"lo": 0.0, "hi": 1.0, "middle": 0.5}
 
 
 @dataclass
@@ -31,7 +34,12 @@ class Interval:
     had_large_loss: bool = False
 
     def close(
-        self, sender: ProgramSender | MlpSender, inputs: Mapping[str, Any], sent_bytes: Any, inflight_bytes: Any
+        self,
+        sender: ProgramSender | MlpSender | ContractSender,
+        inputs: Mapping[str, Any],
+        sent_bytes: Any,
+        inflight_bytes: Any,
+        keys: tuple[int, int, int, int],
     ) -> tuple[Any, int]:
         """Let a sender decide at the end of the interval; begin the next one.
 
@@ -40,6 +48,7 @@ class Interval:
             inputs: value per name in ``ccenv.programs.INPUTS`` but ``loss``.
             sent_bytes: cumulative.
             inflight_bytes: sent, and neither acknowledged nor found lost.
+            keys: of a random choice: seed, environment, flow, step.
 
         Returns:
             tuple: rate in bytes/s, and for how many Rm it is held.
@@ -47,13 +56,24 @@ class Interval:
         lost, sent = self.lost_bytes, sent_bytes - self.sent_before_bytes
         self.lost_bytes, self.sent_before_bytes = 0, sent_bytes
         if isinstance(sender, MlpSender):
-            return _policy_rate(sender, inputs, lost / max(sent, 1.0), inflight_bytes), 1
+            action = mlp_action_reference(sender, _observation(inputs, lost / max(sent, 1.0), inflight_bytes))
+            return float(max(inputs["MSS/Rm"], inputs["C_L"] * 2.0 ** (MLP_RANGE_LOG2 * action))), 1
+        if isinstance(sender, ContractSender):
+            position = POSITIONS.get(sender.chooser, 0.0)
+            if sender.policy is not None:
+                output = mlp_reference(sender.policy, _observation(inputs, lost / max(sent, 1.0), inflight_bytes))[0]
+                position = 0.5 * (float(output) + 1.0)
+            elif sender.chooser == "random":
+                seed, env, flow, step = keys
+                position = uniform(seed, env, CHOICE_KEY + flow, step)
+            lo, hi, hold = interval(sender.program, {**inputs, "loss": lost > 0})
+            return rate_at(lo, hi, position), hold
         self.had_large_loss = self.had_large_loss or lost > LARGE_LOSS_SEGMENTS * inputs["MSS"]
         program = sender.program if self.had_large_loss or sender.start is None else sender.start
         return decide(program, {**inputs, "loss": lost > 0})
 
 
-def _policy_rate(sender: MlpSender, inputs: Mapping[str, Any], lost_share: float, inflight_bytes: float) -> float:
+def _observation(inputs: Mapping[str, Any], lost_share: float, inflight_bytes: float) -> np.ndarray:
     C_L, Rm = inputs["C_L"], inputs["Rm"]
     values = [
         math.log2(max(inputs["C_U"] / C_L, 1.0)), inputs["qdel_L"] / Rm, inputs["qdel_U"] / Rm, lost_share,
@@ -61,6 +81,4 @@ def _policy_rate(sender: MlpSender, inputs: Mapping[str, Any], lost_share: float
         math.log2(max(inputs["C_L_lambda"] / C_L, 1e-9)), inputs["q_U"] / (C_L * Rm), float(inputs["utilised"]),
         inflight_bytes / (C_L * Rm),
     ]  # fmt: skip
-    clipped = [min(e.high, max(e.low, value)) for e, value in zip(OBSERVATION, values, strict=True)]
-    action = mlp_action_reference(sender, np.array(clipped))
-    return float(max(inputs["MSS/Rm"], C_L * 2.0 ** (MLP_RANGE_LOG2 * action)))
+    return np.array([min(e.high, max(e.low, value)) for e, value in zip(OBSERVATION, values, strict=True)])

@@ -17,7 +17,7 @@ from ccenv.engine.packet.engine import TICK_S
 from ccenv.engine.packet.layout import LOSS_COUNTER
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import MlpSender, ProgramSender, Sender, bare
+from ccenv.network.sender import ContractSender, MlpSender, ProgramSender, Sender, bare
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_grid import ReferenceGrid
 from oracles.packet_link import NEVER, LogRow, Packet, ReferenceLink, new_record
@@ -50,8 +50,8 @@ class PacketReference:
         self.grids = []
         for flow, sender in zip(self.flows, senders, strict=True):
             inner = bare(sender)
-            if isinstance(inner, (ProgramSender, MlpSender)):
-                self.grids.append(ReferenceGrid(flow, sender, inner, network))
+            if isinstance(inner, (ProgramSender, MlpSender, ContractSender)):
+                self.grids.append(ReferenceGrid(flow, sender, inner, network, seed))
         self.ticks = 1
 
     def _view(self, flow: ReferenceFlow) -> Any:

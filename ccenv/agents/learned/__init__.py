@@ -105,15 +105,13 @@ def load_policy(path: FilePath | str) -> MlpSender | ContractSender:
 
     Raises:
         InputError: if a file is missing, damaged, foreign, or was trained on another observation.
-        ProgramError: if the contract is damaged, or an interval of it is empty at some belief.
+        ProgramError: if the contract is damaged.
     """
     if not _is_inside_contract(path):
         card, weights, biases = POLICIES.load(path)
         return MlpSender(card.name, weights, biases, card.activation, card.observation_version)
     inside, weights, biases = CONTRACT_POLICIES.load(path)
-    from ccenv.agents.contract import checked
-
-    program = checked(parse_program(inside.contract, f"{CONTRACT_POLICIES.files(path)[1]}: contract"))
+    program = parse_program(inside.contract, f"{CONTRACT_POLICIES.files(path)[1]}: contract")
     policy = MlpSender(inside.name, weights, biases, inside.activation, inside.observation_version)
     return ContractSender(inside.name, program, "policy", policy)
 
