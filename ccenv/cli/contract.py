@@ -27,7 +27,7 @@ def widen(
     budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call goes on.")] = 600.0,
     settle: Annotated[int, typer.Option("--settle", min=0, max=8, help="Rm at the start of a trace that utilisation skips.")] = 0,
     samples: Annotated[int, typer.Option("--T", min=3, help="Trace length in samples one Rm apart.")] = 11,
-    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 120.0,
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 300.0,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     jobs: JobsOption = 1,
     backend: Annotated[str, typer.Option("--backend", help="What the workers are: processes or ray.")] = "processes",

@@ -24,7 +24,7 @@ from ccenv.smt.solver.store import Store
 from ccenv.workers import Workers
 
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
-CALL_S = 120.0
+CALL_S = 300.0
 """Limit of a solver call, and the least of the budget that one candidate may use."""
 FIRST = ("F.7 utilisation", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L", "F.4", "F.1 C_U")
 """Lemmas in the order in which wide contracts fail, cheap ones before F.4."""
