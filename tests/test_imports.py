@@ -19,7 +19,7 @@ LAYERS = (
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "simulation", "export"),
     *("smt", "synth", "attack", "comparison"),
-    *("envs", "ccenv", "training", "distill"),
+    *("envs", "ccenv", "training", "distill", "contract"),
     *("benchmarks", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.

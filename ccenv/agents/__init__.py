@@ -77,6 +77,13 @@ AGENTS.add(
     summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
 )
 
+AGENTS.add(
+    "contract",
+    "ccenv.agents.contract:contract",
+    tags=("contract",),
+    summary="a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
+)
+
 _ZOO = "ccenv.agents.learned.zoo:"
 _PROVED = "program with verified lemmas; its name ends with the proved utilisation in per cent (docs/distillation.md)"
 for _name, _tag, _summary in (
@@ -91,6 +98,12 @@ for _name, _tag, _summary in (
     ("learned_nominal_u78", "distilled", _PROVED),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
+AGENTS.add(
+    "learned_contract_u80",
+    _ZOO + "learned_contract_u80",
+    tags=("contract",),
+    summary="policy by PPO inside a contract with verified lemmas; its name ends with the proved utilisation (docs/contracts.md)",
+)
 
 
 def make_sender(spec: str, **parameters: Any) -> Sender:
@@ -98,7 +111,7 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
 
     Args:
         spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), the path of a
-            belief program (``.json``), or of a learned policy (``.safetensors`` with its card, or the folder of the pair).
+            belief program (``.json``; a contract needs a chooser: ``"contract:file=FILE,chooser=middle"``), or of a learned policy (``.safetensors`` with its card, or the folder of the pair).
         parameters: more parameters of a registered name, as Python values (``make_sender("lambda_proxy", inner="reno")``).
 
     Returns:

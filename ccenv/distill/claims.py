@@ -69,7 +69,9 @@ def numbers_for(utilisation: float) -> ClaimNumbers:
     return ClaimNumbers(utilisation=exact, C_L_low=exact + Fraction(1, 100))
 
 
-def suite_data(program_file: str, name: str, numbers: ClaimNumbers, timeouts: str | None = None) -> dict[str, Any]:
+def suite_data(
+    program_file: str, name: str, numbers: ClaimNumbers, timeouts: str | None = None, settle: int = 0
+) -> dict[str, Any]:
     """Return the suite of a program as data for a YAML file beside the program.
 
     Args:
@@ -77,6 +79,7 @@ def suite_data(program_file: str, name: str, numbers: ClaimNumbers, timeouts: st
         name: of the suite.
         numbers: constants of the lemmas.
         timeouts: preset of the belief time-outs; None: beliefs do not time out.
+        settle: Rm at the start of each trace that utilisation does not count.
     """
     objectives = {"all": [{"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}]}
     constants: dict[str, dict[str, Any]] = {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)}
@@ -92,6 +95,7 @@ def suite_data(program_file: str, name: str, numbers: ClaimNumbers, timeouts: st
         "buffer": BUFFER,
         "default_T": SAMPLES,
         "default_setting": SETTING,
+        **({} if settle == 0 else {"settle": settle}),
         **({} if timeouts is None else {"timeout_preset": timeouts}),
         "states": {
             "true_beliefs": {"all": ["C_L_true", "C_U_true"]},

@@ -20,7 +20,8 @@ from ccenv.interface.signals import CURVE
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.model import get_model
 from ccenv.network.path import Path
-from ccenv.network.sender import ClassicSender, ExternalSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, Sender
+from ccenv.programs import Program, parse_program, to_data
 from ccenv.registry import load_target
 
 EXTERNAL = "external"
@@ -28,6 +29,7 @@ BOX, DISCRETE = "box", "discrete"
 """The actions that these environments have always had: ``rate_log2`` of the table, continuous or discrete."""
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.files:load_sender"
+_LOAD_CONTRACT = "ccenv.agents.contract:load_contract"
 _MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
 
 
@@ -103,6 +105,23 @@ def _is_sender(value: Any) -> Any:
     return value
 
 
+def _as_contract(value: Any) -> Any:
+    """Return the document of a contract, which a resolved config then holds; a name or a path is looked up."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        program = load_target(_LOAD_CONTRACT)(value)
+    elif isinstance(value, (Program, dict)):
+        program = value if isinstance(value, Program) else parse_program(value, "contract")
+    else:
+        raise ValueError("neither a name, a file nor a contract")
+    from ccenv.smt.senders.intervals import require_intervals  # only contracts need the solver
+
+    ContractSender("contract", program, EXTERNAL)  # refuses a program without intervals
+    require_intervals(program)
+    return to_data(program)
+
+
 class EnvSettings(StrictModel):
     """Settings of the environments.
 
@@ -122,6 +141,8 @@ class EnvSettings(StrictModel):
         action_parameters: of an action of the table.
         inner: the CCA inside, for actions of the table that build on one.
         discrete: an action of the table has ``n_actions`` values.
+        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an action
+            a of an external flow is then the position u = (a + 1) / 2 in the interval of rates that the contract allows.
         n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.
@@ -144,6 +165,7 @@ class EnvSettings(StrictModel):
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     discrete: bool = False
+    contract: Annotated[Any, BeforeValidator(_as_contract)] = None
     n_actions: int = Field(default=13, ge=2, le=1001)
     steps_per_rtt: int = Field(default=8, ge=1, le=1024)
     decision_steps: int | None = Field(default=None, ge=1)
@@ -195,12 +217,30 @@ class EnvSettings(StrictModel):
         """Tell whether actions are discrete."""
         return self.discrete or self.action == DISCRETE
 
+    @model_validator(mode="after")
+    def _somebody_chooses(self) -> EnvSettings:
+        if self.contract is not None and self.interface is not None:
+            raise ValueError("contract: inside one, signals, action and reward are those of the belief interface; leave them out")
+        if self.contract is not None and EXTERNAL not in self.senders:
+            raise ValueError("contract is given, but senders names no 'external' flow that could choose inside it")
+        return self
+
+    def contract_program(self) -> Program | None:
+        """Return the contract of the external flows; None where their actions are rates."""
+        return None if self.contract is None else parse_program(self.contract, "contract")
+
     def build_senders(self) -> list[Sender]:
         """Return the sender of each flow; names are looked up among the agents."""
+        contract = self.contract_program()
         inner = _build_sender(self.inner) if self.inner else None
         if inner is not None and not isinstance(inner, ClassicSender):
             raise InputError(f"inner {self.inner!r} is no classic CCA")
-        return [ExternalSender(inner=inner) if sender == EXTERNAL else _build_sender(sender) for sender in self.senders]
+        external = ExternalSender(inner=inner) if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+        return [external if sender == EXTERNAL else _build_sender(sender) for sender in self.senders]
+
+    def external_flows(self) -> list[int]:
+        """Return the indices of the flows that an agent controls."""
+        return [flow for flow, sender in enumerate(self.senders) if sender == EXTERNAL]
 
     def build_adversary(self) -> Adversary:
         """Return the network's player; a name is looked up among the adversaries."""

@@ -14,7 +14,6 @@ from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary, ExternalAdversary
-from ccenv.network.sender import ExternalSender
 
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
 
@@ -53,15 +52,16 @@ def level_of(actions: np.ndarray, levels: int) -> np.ndarray:
 
 
 class RateAction:
-    """Actions on sending rates: log2(rate / C_L), continuous or discrete.
+    """Actions on sending rates: log2(rate / C_L), or inside a contract the position in its interval; continuous or discrete.
 
     Args:
-        settings: ``action`` and ``n_actions``.
+        settings: ``action``, ``n_actions`` and ``contract``.
         flows: indices of the controlled flows, one action each.
     """
 
     def __init__(self, settings: EnvSettings, flows: np.ndarray) -> None:
         self.flows = flows
+        self._inside = settings.contract is not None
         self.levels = np.linspace(-1.0, 1.0, settings.n_actions) if settings.action == "discrete" else None
         n = len(flows)
         if self.levels is None:
@@ -79,7 +79,7 @@ class RateAction:
             actions: (B, n), or (B,) for one discrete flow. Numbers outside the box are clipped into it.
 
         Returns:
-            (B, N) bytes/s, NaN for flows that are not controlled.
+            (B, N) bytes/s, or positions in [0, 1] inside a contract; NaN for flows that are not controlled.
 
         Raises:
             InputError: for an action of a wrong shape, not a number, or no index of a discrete action.
@@ -90,11 +90,15 @@ class RateAction:
         given = given.reshape(core.num_envs, len(self.flows))
         if self.levels is not None:
             given = self.levels[level_of(given, len(self.levels))]
-        exponent = ACTION_RANGE_LOG2 * np.clip(given.astype(np.float64), -1.0, 1.0)
-        if np.isnan(exponent).any():
+        clipped = np.clip(given.astype(np.float64), -1.0, 1.0)
+        if np.isnan(clipped).any():
             raise InputError("an action is not a number (NaN)")
-        floor = core.env("mss_bytes")[:, None] / core.flow("rtt_s")[:, self.flows]
-        chosen: np.ndarray = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(exponent), floor)
+        chosen: np.ndarray
+        if self._inside:
+            chosen = 0.5 * (clipped + 1.0)
+        else:
+            floor = core.env("mss_bytes")[:, None] / core.flow("rtt_s")[:, self.flows]
+            chosen = np.maximum(core.flow("C_L_Bps")[:, self.flows] * np.exp2(ACTION_RANGE_LOG2 * clipped), floor)
         if len(self.flows) == core.n_flows:
             return chosen
         rates = np.full((core.num_envs, core.n_flows), np.nan)
@@ -116,7 +120,7 @@ class SenderTask:
         self, num_envs: int, settings: EnvSettings, record: bool = False, adversaries: Sequence[Adversary] | None = None
     ) -> None:
         senders = settings.build_senders()
-        self.flows = np.flatnonzero([isinstance(sender, ExternalSender) for sender in senders])
+        self.flows = np.array(settings.external_flows(), np.int64)
         if not len(self.flows):
             raise InputError("senders names no 'external' flow: there is nothing to control")
         adversary = settings.build_adversary()

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.document import canonical_json, hash_of
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary
-from ccenv.network.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 
 FIRST_OBSERVATION = 1  # version of the observation of policies whose cards name no interface
 
@@ -24,6 +24,11 @@ def sender_hash(sender: Sender) -> str:
 
         start = {"start": to_data(sender.start)} if sender.start else {}
         return hash_of({"kind": "program", "program": to_data(sender.program), **start})
+    if isinstance(sender, ContractSender):
+        from ccenv.programs import to_data
+
+        policy = {} if sender.policy is None else {"policy": sender_hash(sender.policy)}
+        return hash_of({"kind": "contract", "program": to_data(sender.program), "chooser": sender.chooser, **policy})
     if isinstance(sender, PolicySender):
         return _network_hash(_about_policy(sender), sender.arrays)
     if isinstance(sender, ClassicSender):

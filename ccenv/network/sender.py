@@ -9,9 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ccenv.errors import InputError
+from ccenv.errors import InputError, ProgramError, shown
 from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.programs import Program
+
+CHOOSERS = ("policy", "lo", "hi", "middle", "random", "external")
+"""Who chooses inside a contract's interval; ``external``: an environment's action."""
 
 LARGE_LOSS_SEGMENTS = 3.0  # a loss above it is large: [CCmatic] s.5.3
 
@@ -55,6 +58,15 @@ class ProgramSender:
     name: str
     program: Program
     start: Program | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse contracts: they decide no rate."""
+        for program in (self.program, self.start):
+            if program is not None and program.is_contract:
+                raise ProgramError(
+                    f"{program.name!r} is a contract: it allows intervals of rates, and somebody must choose inside them "
+                    f"(contract:file=FILE,chooser=...: {', '.join(CHOOSERS)})"
+                )
 
 
 GATES = {"gru": 3, "lstm": 4}
@@ -110,6 +122,41 @@ class PolicySender:
 
 
 @dataclass(frozen=True)
+class ContractSender:
+    """A chooser inside a contract: once per propagation RTT, rate = lo + u (hi - lo) with u in [0, 1] from the chooser.
+
+    u is clipped to [0, 1] and the rate to [lo, hi] after rounding (``ccenv.programs.rate_at``), so that no chooser leaves what
+    was proved of the contract.
+
+    Attributes:
+        name: for listings and results.
+        program: the contract.
+        chooser: one of CHOOSERS; ``random`` draws u anew at each decision, keyed by seed, environment, flow and step.
+        policy: of the chooser ``policy``; its output a in [-1, 1] is u = (a + 1) / 2.
+
+    Raises:
+        ProgramError: for a program without intervals.
+        InputError: for an unknown chooser, or a policy where none is asked for or none where one is.
+    """
+
+    name: str
+    program: Program
+    chooser: str
+    policy: PolicySender | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together."""
+        if not self.program.is_contract:
+            raise ProgramError(f"{self.program.name!r} is no contract: none of its leaves is an interval (rate_between)")
+        if self.chooser not in CHOOSERS:
+            raise InputError(f"unknown chooser {shown(self.chooser)}; allowed are {', '.join(CHOOSERS)}")
+        if (self.chooser == "policy") != (self.policy is not None):
+            raise InputError(f"chooser {self.chooser!r} {'needs a policy' if self.policy is None else 'takes no policy'}")
+        if self.policy is not None and self.policy.interface != SENDER_V0:
+            raise InputError(f"policy {self.policy.name!r}: inside a contract a policy sees the belief signals of SENDER_V0 only")
+
+
+@dataclass(frozen=True)
 class ExternalSender:
     """A flow whose rate comes from outside (an environment's action).
 
@@ -139,14 +186,15 @@ class HeldSender:
     """
 
     name: str
-    inner: ClassicSender | ProgramSender | PolicySender
+    inner: ClassicSender | ProgramSender | PolicySender | ContractSender
     mode: Literal["lambda", "fixed"]
     target_s: float
     window_s: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse what cannot stand behind a proxy."""
-        if not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender)):
+        driven = isinstance(self.inner, ContractSender) and self.inner.chooser == "external"
+        if driven or not isinstance(self.inner, (ClassicSender, ProgramSender, PolicySender, ContractSender)):
             raise InputError(f"{self.inner.name!r} cannot stand behind a proxy; CCAs, belief programs and policies can")
 
     def rtt_s(self, propagation_s: float) -> float:
@@ -154,9 +202,9 @@ class HeldSender:
         return max(self.target_s, propagation_s) if self.mode == "lambda" else self.target_s + propagation_s
 
 
-Sender = ClassicSender | ProgramSender | PolicySender | ExternalSender | HeldSender
+Sender = ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender | HeldSender
 
 
-def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ExternalSender:
+def bare(sender: Sender) -> ClassicSender | ProgramSender | PolicySender | ContractSender | ExternalSender:
     """Return the sender itself, without its proxy if it has one."""
     return sender.inner if isinstance(sender, HeldSender) else sender

@@ -15,11 +15,14 @@ from ccenv.programs.program import (
     Branch,
     Decision,
     Expression,
+    Interval,
     Leaf,
     MAX_RATE_Bps,
     Program,
     Rule,
     decide,
+    interval,
+    rate_at,
 )
 from ccenv.programs.reader import load_program, parse_program, to_data, to_json
 
@@ -31,15 +34,18 @@ __all__ = [
     "Branch",
     "Decision",
     "Expression",
+    "Interval",
     "Leaf",
     "MAX_RATE_Bps",
     "Program",
     "Rule",
     "decide",
     "expression_text",
+    "interval",
     "load_program",
     "parse_program",
     "pseudo_code",
+    "rate_at",
     "to_data",
     "to_json",
 ]

@@ -10,7 +10,7 @@ _INDENT = "    "
 
 
 def pseudo_code(program: Program) -> str:
-    """Print a program as readable pseudo-code.
+    """Print a program as readable pseudo-code; leaves of contracts as ``rate in [lo, hi]``.
 
     A condition is printed with one input alone on the left where it has one with coefficient 1 or -1 (``C_U < 2 C_L``);
     otherwise its negative terms move to the right-hand side.
@@ -44,6 +44,8 @@ def _rule_lines(rule: Rule, indent: str) -> list[str]:
             *_rule_lines(rule.otherwise, indent + _INDENT),
         ]
     held = "" if rule.hold_rtts == 1 else f"  # held for {rule.hold_rtts} Rm"
+    if rule.most is not None:
+        return [f"{indent}rate in [{_sum_text(rule.rate.terms)}, {_sum_text(rule.most.terms)}]{held}"]
     return [f"{indent}rate = {_sum_text(rule.rate.terms)}{held}"]
 
 

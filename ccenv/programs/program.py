@@ -77,22 +77,30 @@ class Expression:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A decision: send at this rate.
+    """A decision: send at this rate, or at any rate of an interval.
 
     Attributes:
-        rate: expression in bytes/s.
+        rate: expression in bytes/s; of an interval the lower end.
         hold_rtts: number of decision intervals of one Rm that keep the rate, >= 1.
+        most: upper end of the interval, in bytes/s; None: the rate is decided.
     """
 
     rate: Expression
     hold_rtts: int = 1
+    most: Expression | None = None
 
     def __post_init__(self) -> None:
         """Refuse an expression of another unit than a rate, and a hold below one interval."""
-        if self.rate.unit != RATE_UNIT:
-            raise ProgramError(f"a rate has the unit {RATE_UNIT}, this expression has {self.rate.unit}")
+        for end in self.ends:
+            if end.unit != RATE_UNIT:
+                raise ProgramError(f"a rate has the unit {RATE_UNIT}, this expression has {end.unit}")
         if self.hold_rtts < 1:
             raise ProgramError(f"hold_rtts is {self.hold_rtts}; it must be at least 1")
+
+    @property
+    def ends(self) -> tuple[Expression, ...]:
+        """Return the lower and the upper end of an interval, or the rate alone."""
+        return (self.rate,) if self.most is None else (self.rate, self.most)
 
 
 @dataclass(frozen=True)
@@ -120,9 +128,9 @@ Rule: TypeAlias = Branch | Leaf
 
 @dataclass(frozen=True)
 class Program:
-    """A belief program ([CCmatic] Listing 1).
+    """A belief program ([CCmatic] Listing 1), or a contract: a program with leaves that are intervals.
 
-    Line 7 of Listing 1 always applies: rate = max(rate, MSS/Rm).
+    Line 7 of Listing 1 always applies: rate = max(rate, MSS/Rm), to both ends of an interval.
 
     Attributes:
         name: short identifier.
@@ -149,9 +157,22 @@ class Program:
         """Return the names of all inputs that the program reads, MSS/Rm (line 7) included."""
         used = {"MSS/Rm"}
         for rule in self.rules():
-            part = rule.rate if isinstance(rule, Leaf) else rule.condition
-            used |= {part} if isinstance(part, str) else {name for name, _ in part.terms}
+            for part in rule.ends if isinstance(rule, Leaf) else (rule.condition,):
+                used |= {part} if isinstance(part, str) else {name for name, _ in part.terms}
         return frozenset(used)
+
+    @property
+    def is_contract(self) -> bool:
+        """Whether a leaf is an interval, so that the program alone decides no rate."""
+        return any(isinstance(rule, Leaf) and rule.most is not None for rule in self.rules())
+
+
+class Interval(NamedTuple):
+    """What a contract allows: rates from lo to hi, in bytes/s (or in the unit of the given rates), and for how many intervals."""
+
+    lo: Any
+    hi: Any
+    hold_rtts: int
 
 
 class Decision(NamedTuple):
@@ -174,13 +195,50 @@ def decide(program: Program, inputs: Mapping[str, Any]) -> Decision:
         -inf (the condition is false, the rate is line 7's minimum); a rate of +inf becomes MAX_RATE_Bps.
 
     Raises:
+        ProgramError: if an input that is needed is missing, or the program is a contract.
+    """
+    if program.is_contract:
+        raise ProgramError(f"{program.name!r} is a contract: it allows intervals of rates and decides none")
+    lo, _, hold_rtts = interval(program, inputs)
+    return Decision(lo, hold_rtts)
+
+
+def interval(program: Program, inputs: Mapping[str, Any]) -> Interval:
+    """Return what a program allows; the plain reference of the kernel, exact when all inputs are Fractions or integers.
+
+    Args:
+        program: the program; one that decides a rate allows that rate alone.
+        inputs: as for :func:`decide`.
+
+    Returns:
+        Interval: both ends lie in [MSS/Rm, MAX_RATE_Bps], each computed as ``decide`` computes a rate; an upper end below the
+            lower one counts as the lower one.
+
+    Raises:
         ProgramError: if an input that is needed is missing.
     """
     rule = program.rule
     while isinstance(rule, Branch):
         rule = rule.then if _holds(rule.condition, inputs) else rule.otherwise
-    rate = max(_value(rule.rate, inputs), _input("MSS/Rm", inputs))
-    return Decision(min(rate, MAX_RATE_Bps), rule.hold_rtts)
+    least = _input("MSS/Rm", inputs)
+    ends = [min(max(_value(end, inputs), least), MAX_RATE_Bps) for end in rule.ends]
+    return Interval(ends[0], max(ends), rule.hold_rtts)
+
+
+def rate_at(lo: float, hi: float, position: float) -> float:
+    """Return the rate at a position of an interval; the plain reference of the kernel.
+
+    Args:
+        lo: lower end.
+        hi: upper end, >= lo.
+        position: 0 stands for lo, 1 for hi; it is clipped to [0, 1], and what is not a number counts as 0.
+
+    Returns:
+        float: lo + position * (hi - lo), clipped to [lo, hi] after rounding.
+    """
+    if not position > 0:
+        return lo
+    return min(max(lo + min(position, 1.0) * (hi - lo), lo), hi)
 
 
 def _holds(condition: Expression | str, inputs: Mapping[str, Any]) -> bool:

@@ -19,6 +19,9 @@ MAX_BYTES = 65_536
 MAX_DEPTH = 32  # conditions above a leaf
 RULES = JsonRules(max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH, max_values=MAX_BYTES, plain_numbers=True)
 FORMAT = Format("ccenv-program", 1, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
+CONTRACT_FORMAT = Format("ccenv-program", 2, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
+"""Version 2 knows intervals of rates. What has none is written as version 1, so that its text and hash stay."""
+
 MAX_NODES = 1023  # branches and leaves
 MAX_PART = 999_999_999  # of numerator and denominator
 MAX_HOLD_RTTS = 64
@@ -27,7 +30,7 @@ MAX_SOURCE_CHARS = 500
 
 _TOP_KEYS = ("format", "version", "name", "source", "probe_window_rtts", "rule")
 _BRANCH_KEYS = ("if", "then", "else")
-_LEAF_KEYS = ("rate", "hold_rtts")
+_LEAF_KEYS = ("rate", "rate_between", "hold_rtts")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?", re.ASCII)
 
@@ -67,7 +70,7 @@ def load_program(path: FilePath | str) -> Program:
 
 def to_data(program: Program) -> dict[str, Any]:
     """Return the JSON object of a program; ``parse_program`` reads it back to an equal program."""
-    out: dict[str, Any] = {**FORMAT.head, "name": program.name}
+    out: dict[str, Any] = {**_format_of(program).head, "name": program.name}
     if program.source:
         out["source"] = program.source
     if program.probe_window_rtts != 1:
@@ -78,15 +81,21 @@ def to_data(program: Program) -> dict[str, Any]:
 
 def to_json(program: Program) -> str:
     """Return the canonical JSON text of a program, ending with a newline."""
-    return FORMAT.content(to_data(program)).decode()
+    return _format_of(program).content(to_data(program)).decode()
+
+
+def _format_of(program: Program) -> Format:
+    return CONTRACT_FORMAT if program.is_contract else FORMAT
 
 
 def _program(tree: Any) -> Program:
     if not isinstance(tree, dict):
         raise ProgramError(f"expected a JSON object, got {_kind(tree)}")
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
+    version = tree["version"]
+    read_as = CONTRACT_FORMAT if type(version) is int and version == CONTRACT_FORMAT.version else FORMAT
     try:
-        FORMAT.check(tree, "top level")
+        read_as.check(tree, "top level")
     except InputError as error:
         raise ProgramError(str(error)) from None
     name = tree["name"]
@@ -97,6 +106,8 @@ def _program(tree: Any) -> Program:
         raise ProgramError(f"source is {_shown(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")
     window = _whole(tree.get("probe_window_rtts", 1), MAX_PROBE_WINDOW_RTTS, "probe_window_rtts")
     program = Program(name, _rule(tree["rule"], "rule", 0), source, window)
+    if program.is_contract and read_as is FORMAT:
+        raise ProgramError("a leaf has 'rate_between', which version 1 does not know; write \"version\": 2")
     count = sum(1 for _ in program.rules())
     if count > MAX_NODES:
         raise ProgramError(f"{count} branches and leaves; at most {MAX_NODES} are allowed")
@@ -108,11 +119,8 @@ def _rule(tree: Any, place: str, depth: int) -> Rule:
         raise ProgramError(f"{place}: expected an object with 'if' or with 'rate', got {_kind(tree)}")
     if depth > MAX_DEPTH:
         raise ProgramError(f"{place}: more than {MAX_DEPTH} nested conditions")
-    if "rate" in tree:
-        _check_keys(tree, _LEAF_KEYS, required=("rate",), place=place)
-        hold = _whole(tree.get("hold_rtts", 1), MAX_HOLD_RTTS, f"{place}.hold_rtts")
-        rate = _expression(tree["rate"], f"{place}.rate")
-        return _placed(place, lambda: Leaf(rate, hold))
+    if "rate" in tree or "rate_between" in tree:
+        return _leaf(tree, place)
     _check_keys(tree, _BRANCH_KEYS, required=_BRANCH_KEYS, place=place, hint=_LEAF_KEYS)
     condition: Any = tree["if"]
     if not isinstance(condition, str):
@@ -120,6 +128,22 @@ def _rule(tree: Any, place: str, depth: int) -> Rule:
     then = _rule(tree["then"], f"{place}.then", depth + 1)
     otherwise = _rule(tree["else"], f"{place}.else", depth + 1)
     return _placed(f"{place}.if", lambda: Branch(condition, then, otherwise))
+
+
+def _leaf(tree: dict[str, Any], place: str) -> Leaf:
+    _check_keys(tree, _LEAF_KEYS, required=(), place=place)
+    hold = _whole(tree.get("hold_rtts", 1), MAX_HOLD_RTTS, f"{place}.hold_rtts")
+    if "rate_between" not in tree:
+        rate = _expression(tree["rate"], f"{place}.rate")
+        return _placed(place, lambda: Leaf(rate, hold))
+    if "rate" in tree:
+        raise ProgramError(f"{place}: a leaf has either 'rate' or 'rate_between', not both")
+    ends = tree["rate_between"]
+    if not isinstance(ends, list) or len(ends) != 2:
+        count = f"a list of {len(ends)}" if isinstance(ends, list) else _kind(ends)
+        raise ProgramError(f"{place}.rate_between: expected a list of two expressions, lower end and upper end, got {count}")
+    lo, hi = (_expression(end, f"{place}.rate_between.{which}") for end, which in zip(ends, ("lo", "hi"), strict=True))
+    return _placed(f"{place}.rate_between", lambda: Leaf(lo, hold, hi))
 
 
 def _expression(tree: Any, place: str) -> Expression:
@@ -179,7 +203,8 @@ def _kind(value: Any) -> str:
 
 def _rule_data(rule: Rule) -> dict[str, Any]:
     if isinstance(rule, Leaf):
-        leaf: dict[str, Any] = {"rate": _expression_data(rule.rate)}
+        ends = [_expression_data(end) for end in rule.ends]
+        leaf: dict[str, Any] = {"rate": ends[0]} if rule.most is None else {"rate_between": ends}
         if rule.hold_rtts != 1:
             leaf["hold_rtts"] = rule.hold_rtts
         return leaf

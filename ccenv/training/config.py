@@ -312,6 +312,8 @@ def fixed_paths(paths: PathDistribution | Path | tuple[Path, ...]) -> tuple[Path
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """Return what a config file says after ``extends`` and overrides, not yet checked, and the file's name for messages.
 
+    The key ``contract`` is short for ``environment.contract``; a path may be relative to the config.
+
     Args:
         name: shipped name or path of a YAML file.
         overrides: ``"a.b=value"`` each, the value as YAML.
@@ -321,6 +323,13 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
     data["name"] = data.get("name", file.stem)
     for text in overrides:
         _override(data, text)
+    contract = data.pop("contract", None)
+    if contract is not None:
+        settings = data.setdefault("environment", {})
+        if not isinstance(settings, dict):
+            raise InputError(f"{file}: environment is {shown(settings)}; a mapping of keys to values is needed")
+        beside = file.parent / contract if isinstance(contract, str) and contract.endswith(".json") else None
+        settings["contract"] = str(beside) if beside is not None and is_file(beside) else contract
     return data, str(file)
 
 

@@ -11,7 +11,7 @@ from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
-from ccenv.envs.settings import EXTERNAL, EnvSettings
+from ccenv.envs.settings import EnvSettings
 from ccenv.envs.watched import WatchedTask
 from ccenv.errors import InputError
 from ccenv.network.adversary import Adversary
@@ -141,7 +141,7 @@ def evaluate_in_world(
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
-    external = [flow for flow, name in enumerate(world.senders) if name == EXTERNAL]
+    external = world.external_flows()
     if bool(external) != (sender is not None):
         wanted = "no" if sender is None else "an"
         raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")

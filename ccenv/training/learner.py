@@ -23,7 +23,7 @@ from ccenv.errors import CcenvError, require_extra
 from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import PolicySender
+from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
@@ -125,7 +125,7 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
-        found = find_patterns(self.config, player, round_) if isinstance(player, PolicySender) else self._patterns
+        found = self._patterns if isinstance(player, MlpAdversary) else find_patterns(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
 
@@ -166,7 +166,7 @@ class Learner:
             self.marks = marks
         self.state = self._pending = replace(self._pending, marks=dict(self.marks))
 
-    def player(self, state: TrainingState | None = None) -> LearnedPlayer:
+    def player(self, state: TrainingState | None = None) -> LearnedPlayer | ContractSender:
         """Return the policy of a state, by default of the last one kept, for the engines: its mean action."""
         weights, biases = action_layers(self._algorithm, (state or self.state).tensors)
         config = self.config
@@ -174,7 +174,9 @@ class Learner:
             sees, discrete = self._interface()
             inner = inner_cca(sees, config.name)
             head = "categorical" if discrete else "mean"
-            return PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
+            policy = PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
+            contract = config.environment.contract_program()
+            return policy if contract is None else ContractSender(config.name, contract, "policy", policy)
         return MlpAdversary(
             config.name,
             weights,

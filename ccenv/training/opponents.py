@@ -16,14 +16,14 @@ from ccenv.attack.game import Game, Scene
 from ccenv.attack.patterns import PERIODS_RTTS
 from ccenv.engine.compiled.rng import uniform
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.sender import PolicySender
+from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.config import TrainConfig
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss
 ATTACK_RTTS = 60  # warm-up and window of an attack
 
 
-def find_patterns(config: TrainConfig, sender: PolicySender, round_: int) -> np.ndarray:
+def find_patterns(config: TrainConfig, sender: PolicySender | ContractSender, round_: int) -> np.ndarray:
     """Attack a sender on each path of the config; return one period of moves per search: (n, steps, WIDTH)."""
     robust = config.robust
     if robust is None or robust.share == 0:

@@ -24,7 +24,7 @@ from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
-from ccenv.network.sender import PolicySender
+from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.clock import Stopwatch
 from ccenv.training.code import code_hash
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
@@ -210,7 +210,7 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
     notes = {"trainer": "rllib", "config": config.model_dump(mode="json")}
     sender, network = _players(config, algorithm)
-    for player in (sender, network):
+    for player in (sender.policy if isinstance(sender, ContractSender) else sender, network):
         if player is not None and not all(np.isfinite(array).all() for array in (*player.weights, *player.biases)):
             kept = f"the policies of iteration {iteration} are kept" if iteration else "no policy was written"
             raise CcenvError(
@@ -223,12 +223,14 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
         save_adversary(folder / NETWORK, network, notes)
 
 
-def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender, MlpAdversary | None]:
+def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | ContractSender, MlpAdversary | None]:
     """Return the policies for the engines: their mean actions."""
     module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
     sees = config.packet_settings().interface() if config.is_packet else SENDER_V0
-    sender = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
+    policy = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
+    contract = None if config.is_packet else config.settings().contract_program()
+    sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)
     if config.plays != "duel":
         return sender, None
     from ccenv.envs.network import NetworkAction

@@ -13,8 +13,9 @@ from ccenv.document import Format, plain
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
 from ccenv.foreign import read_json
+from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import PolicySender
+from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
@@ -152,7 +153,7 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         cpu_seconds=cpu_seconds,
         resumed_from_steps=start,
         evaluation=evaluate_player(config, player, n_paths, PathSet.REPORT),
-        common=evaluate_sender(player, n_paths) if _alone(config) and isinstance(player, PolicySender) else None,
+        common=evaluate_sender(player, n_paths) if _alone(config) and not isinstance(player, MlpAdversary) else None,
         best_select_score=marks.get("best_score"),
         best_steps=int(marks["best_steps"]) if best else None,
         best_evaluation=evaluate_player(config, best, n_paths, PathSet.REPORT) if best else None,
@@ -169,7 +170,7 @@ def _alone(config: TrainConfig) -> bool:
     return config.trains == "sender" and config.packet is None and len(config.environment.senders) == 1
 
 
-def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer:
+def read_best(folder: FilePath, config: TrainConfig) -> LearnedPlayer | ContractSender:
     """Read the policy that the select set of paths chose."""
     if config.trains == "sender":
         from ccenv.agents.learned import load_policy
@@ -245,20 +246,20 @@ def _stopped(config: TrainConfig, marks: dict[str, float]) -> bool:
     return 0 < config.early_stop.patience <= marks.get("without_gain", 0)
 
 
-def evaluate_player(config: TrainConfig, player: LearnedPlayer, n_paths: int, path_set: PathSet) -> Evaluation:
+def evaluate_player(config: TrainConfig, player: LearnedPlayer | ContractSender, n_paths: int, path_set: PathSet) -> Evaluation:
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
+    if isinstance(player, MlpAdversary):
+        return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
     if isinstance(player, PolicySender) and config.packet is not None:
         return evaluate_packet(config.packet_settings(), player, n_paths, path_set=path_set)
-    if isinstance(player, PolicySender):
-        return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
-    return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
+    return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
 
 
 def _save(
     config: TrainConfig,
     folder: FilePath,
     state: TrainingState,
-    player: LearnedPlayer,
+    player: LearnedPlayer | ContractSender,
     status: str,
     result: TrainingResult | None = None,
 ) -> None:
@@ -273,12 +274,14 @@ def _save(
     _save_player(folder, config, player, notes)
 
 
-def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer, notes: dict[str, Any]) -> None:
+def _save_player(folder: FilePath, config: TrainConfig, player: LearnedPlayer | ContractSender, notes: dict[str, Any]) -> None:
     notes = notes | {"config": config.model_dump(mode="json")}
-    if isinstance(player, PolicySender):
+    if not isinstance(player, MlpAdversary):
         from ccenv.agents.learned import save_policy
 
-        save_policy(folder, player, notes | ({"action": _FIRST_ACTION} if player.is_first_version else {}))
+        inside = "rate = lo + u (hi - lo) of the contract, u = (output + 1) / 2 clipped to [0, 1]"
+        free = {"action": _FIRST_ACTION} if isinstance(player, PolicySender) and player.is_first_version else {}
+        save_policy(folder, player, notes | ({"action": inside} if isinstance(player, ContractSender) else free))
     else:
         from ccenv.adversaries.learned import save_adversary
 

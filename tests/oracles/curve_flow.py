@@ -12,7 +12,7 @@ from ccenv.engine.compiled.beliefs import TIE
 from ccenv.engine.compiled.policies import has_belief_interface
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.network.path import FlowPath
-from ccenv.network.sender import ClassicSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.monitor import ReferenceMonitor
@@ -69,7 +69,7 @@ class ReferenceFlow:
         self.interval = Interval()
         self.utilised = False
         self.next_decision = self.start
-        program = sender.program if isinstance(sender, ProgramSender) else None
+        program = sender.program if isinstance(sender, (ProgramSender, ContractSender)) else None
         self.beliefs = ReferenceBeliefs(
             rtt_steps=self.rtt,
             jitter_steps=self.jitter,
@@ -138,7 +138,7 @@ class ReferenceFlow:
         if self.monitor:
             self.next_decision = k + 1 if self.monitor.waits(k) else self.monitor.decide(k)
             return
-        if isinstance(self.sender, (ProgramSender, PolicySender)):
+        if isinstance(self.sender, (ProgramSender, PolicySender, ContractSender)):
             b, rtt_s = self.beliefs, self.rtt * self.engine.dt_s
             inputs = {
                 "C_L": b.C_L,
@@ -154,7 +154,8 @@ class ReferenceFlow:
                 "MSS": self.engine.path.mss_bytes,
                 "utilised": self.utilised,
             }
-            self.rate, hold = self.interval.close(self.sender, inputs, self.A[-1], self.inflight)
+            keys = (self.engine.seed, self.engine.env, self.index, k)
+            self.rate, hold = self.interval.close(self.sender, inputs, self.A[-1], self.inflight, keys)
         self.next_decision = k + hold * self.rtt
 
     def find_losses(self, n: int, k: int) -> tuple[Any, int, bool]:

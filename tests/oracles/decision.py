@@ -11,10 +11,14 @@ import numpy as np
 
 from ccenv.engine.compiled.observation import OBSERVATION
 from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.curve.decision import CHOICE_KEY
 from ccenv.interface.interface import SENDER_V0
 from ccenv.interface.signals import N_SIGNALS
-from ccenv.network.sender import LARGE_LOSS_SEGMENTS, PolicySender, ProgramSender
-from ccenv.programs import decide
+from ccenv.network.sender import LARGE_LOSS_SEGMENTS, ContractSender, PolicySender, ProgramSender
+from ccenv.programs import decide, interval, rate_at
+
+POSITIONS = {"lo": 0.0, "hi": 1.0, "middle": 0.5}
 
 RANGE_LOG2 = 3.0  # of the first version's action
 
@@ -36,7 +40,12 @@ class Interval:
     policy: PolicyReference | None = None
 
     def close(
-        self, sender: ProgramSender | PolicySender, inputs: Mapping[str, Any], sent_bytes: Any, inflight_bytes: Any
+        self,
+        sender: ProgramSender | PolicySender | ContractSender,
+        inputs: Mapping[str, Any],
+        sent_bytes: Any,
+        inflight_bytes: Any,
+        keys: tuple[int, int, int, int],
     ) -> tuple[Any, int]:
         """Let a sender decide at the end of the interval; begin the next one.
 
@@ -45,21 +54,35 @@ class Interval:
             inputs: value per name in ``ccenv.programs.INPUTS`` but ``loss``.
             sent_bytes: cumulative.
             inflight_bytes: sent, and neither acknowledged nor found lost.
+            keys: of a random choice: seed, environment, flow, step.
 
         Returns:
             tuple: rate in bytes/s, and for how many Rm it is held.
         """
         lost, sent = self.lost_bytes, sent_bytes - self.sent_before_bytes
         self.lost_bytes, self.sent_before_bytes = 0, sent_bytes
+        policy = sender.policy if isinstance(sender, ContractSender) else sender
+        action = 0.0
+        if isinstance(policy, PolicySender):
+            self.policy = self.policy or PolicyReference(policy)
+            action = self.policy.decide(_signals(inputs, lost / max(sent, 1.0), inflight_bytes))
         if isinstance(sender, PolicySender):
-            self.policy = self.policy or PolicyReference(sender)
-            return _policy_rate(self.policy, inputs, lost / max(sent, 1.0), inflight_bytes), 1
+            return float(max(inputs["MSS/Rm"], inputs["C_L"] * 2.0 ** (RANGE_LOG2 * action))), 1
+        if isinstance(sender, ContractSender):
+            position = POSITIONS.get(sender.chooser, 0.0)
+            if sender.policy is not None:
+                position = 0.5 * (action + 1.0)
+            elif sender.chooser == "random":
+                seed, env, flow, step = keys
+                position = uniform(seed, env, CHOICE_KEY + flow, step)
+            lo, hi, hold = interval(sender.program, {**inputs, "loss": lost > 0})
+            return rate_at(lo, hi, position), hold
         self.had_large_loss = self.had_large_loss or lost > LARGE_LOSS_SEGMENTS * inputs["MSS"]
         program = sender.program if self.had_large_loss or sender.start is None else sender.start
         return decide(program, {**inputs, "loss": lost > 0})
 
 
-def _policy_rate(policy: PolicyReference, inputs: Mapping[str, Any], lost_share: float, inflight_bytes: float) -> float:
+def _signals(inputs: Mapping[str, Any], lost_share: float, inflight_bytes: float) -> np.ndarray:
     C_L, Rm = inputs["C_L"], inputs["Rm"]
     values = [
         math.log2(max(inputs["C_U"] / C_L, 1.0)), inputs["qdel_L"] / Rm, inputs["qdel_U"] / Rm, lost_share,
@@ -70,5 +93,4 @@ def _policy_rate(policy: PolicyReference, inputs: Mapping[str, Any], lost_share:
     clipped = [min(e.high, max(e.low, value)) for e, value in zip(OBSERVATION, values, strict=True)]
     signals = np.full(N_SIGNALS, np.nan)
     signals[SENDER_V0.numbers] = clipped
-    action = policy.decide(signals)
-    return float(max(inputs["MSS/Rm"], C_L * 2.0 ** (RANGE_LOG2 * action)))
+    return signals

@@ -18,7 +18,7 @@ from ccenv.engine.packet.layout import LOSS_COUNTER
 from ccenv.engine.packet.monitor import Decider
 from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import PolicySender, ProgramSender, Sender, bare
+from ccenv.network.sender import ContractSender, PolicySender, ProgramSender, Sender, bare
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_grid import ReferenceGrid
 from oracles.packet_link import NEVER, LogRow, Packet, ReferenceLink, new_record
@@ -67,10 +67,10 @@ class PacketReference:
         self.grids = []
         for flow, sender in zip(self.flows, senders, strict=True):
             inner = bare(sender)
-            if isinstance(inner, (ProgramSender, PolicySender)):
-                self.grids.append(ReferenceGrid(flow, sender, inner, network))
+            if isinstance(inner, (ProgramSender, PolicySender, ContractSender)):
+                self.grids.append(ReferenceGrid(flow, sender, inner, network, seed))
             elif flow.index in deciders and deciders[flow.index].watches_beliefs:
-                self.grids.append(ReferenceGrid(flow, sender, None, network))
+                self.grids.append(ReferenceGrid(flow, sender, None, network, seed))
         self.leader: ReferencePacketMonitor | None = None
         self.monitors = [ReferencePacketMonitor(self, self.flows[i], d, network) for i, d in sorted(deciders.items())]
         self.ticks = 1

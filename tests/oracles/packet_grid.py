@@ -8,7 +8,7 @@ from typing import Any
 from ccenv.engine.compiled.beliefs import BeliefSettings
 from ccenv.engine.packet.beliefs import PACKET_STEPS, ROUNDING, STEPS_PER_RTT, rtt_shortfall_steps
 from ccenv.engine.packet.spec import NetworkSpec
-from ccenv.network.sender import HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.network.sender import ContractSender, HeldSender, PolicySender, ProgramSender, Sender
 from oracles.beliefs import ReferenceBeliefs
 from oracles.decision import Interval
 from oracles.packet_flow import ReferenceFlow
@@ -18,9 +18,14 @@ class ReferenceGrid:
     """Steps the beliefs of one flow; its sender decides once per Rm, where it is a program or policy; else they are watched."""
 
     def __init__(
-        self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | PolicySender | None, network: NetworkSpec
+        self,
+        flow: ReferenceFlow,
+        sender: Sender,
+        inner: ProgramSender | PolicySender | ContractSender | None,
+        network: NetworkSpec,
+        seed: int = 0,
     ) -> None:
-        self.flow, self.sender = flow, inner
+        self.flow, self.sender, self.seed = flow, inner, seed
         spec, mss = flow.spec, network.mss_bytes
         self.path_rtt_s = spec.sender_rtt_s
         self.rtt_s = sender.rtt_s(spec.rtt_s) if isinstance(sender, HeldSender) else self.path_rtt_s
@@ -29,7 +34,7 @@ class ReferenceGrid:
         whole_steps = math.ceil(spec.jitter_s / self.dt_s - ROUNDING)
         self.jitter = max(PACKET_STEPS, whole_steps)
         self.rounding_steps = whole_steps + PACKET_STEPS - self.jitter
-        probe_rtts = inner.program.probe_window_rtts if isinstance(inner, ProgramSender) else 1
+        probe_rtts = inner.program.probe_window_rtts if isinstance(inner, (ProgramSender, ContractSender)) else 1
         settings = BeliefSettings()
         disciplines = {network.links[link].discipline for link in network.route_of(flow.index)}
         self.bounds = ReferenceBeliefs(
@@ -61,7 +66,10 @@ class ReferenceGrid:
         self._hear(k - STEPS_PER_RTT - math.ceil(shift_s / self.dt_s - ROUNDING), shift_s)
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
         if self.sender is not None and k >= self.decision_step:
-            self.rate_Bps, hold = self.interval.close(self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes())
+            keys = (self.seed, 0, flow.index, k)
+            self.rate_Bps, hold = self.interval.close(
+                self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys
+            )
             self.decision_step = k + hold * STEPS_PER_RTT
         self.next_s = flow.spec.start_s + (k + 1) * self.dt_s
         return float(self.rate_Bps)

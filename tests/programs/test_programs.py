@@ -172,7 +172,7 @@ BAD = [
     (json.dumps(CC_QDEL | {"nmae": "x"}), "unknown key 'nmae'. Did you mean 'name'"),
     (json.dumps({k: v for k, v in CC_QDEL.items() if k != "rule"}), "key 'rule' is missing"),
     (json.dumps(CC_QDEL | {"format": "x"}), "must be 'ccenv-program'"),
-    (json.dumps(CC_QDEL | {"version": 2}), "version is 2"),
+    (json.dumps(CC_QDEL | {"version": 3}), "version is 3"),
     (json.dumps(CC_QDEL | {"version": True}), "version is True"),
     (json.dumps(CC_QDEL | {"name": "../x"}), "name is '../x'"),
     (json.dumps(CC_QDEL | {"source": "a\nb"}), "source is"),

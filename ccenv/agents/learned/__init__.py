@@ -1,7 +1,11 @@
-"""Learned senders on disk: a policy's weights beside its card (``ccenv.network.learned``), policy.* in a folder."""
+"""Learned senders on disk: a policy's weights beside its card (``ccenv.network.learned``), policy.* in a folder.
+
+The card of a policy that chooses inside a contract holds the contract: its output means nothing without it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
@@ -9,11 +13,12 @@ from pydantic import Field, model_validator
 
 from ccenv.document import Format
 from ccenv.errors import InputError
-from ccenv.foreign import JsonRules, is_file, is_folder
+from ccenv.foreign import JsonRules, is_file, is_folder, read_json
 from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.network.identity import FIRST_OBSERVATION
 from ccenv.network.learned import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
-from ccenv.network.sender import ClassicSender, PolicySender
+from ccenv.network.sender import ClassicSender, ContractSender, PolicySender
+from ccenv.programs import parse_program, to_data
 
 MAX_WIDTH = 256
 Stage = Literal["dense", "gru", "lstm"]
@@ -98,43 +103,84 @@ def _describe(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
     return about | {"interface": sender.interface.model_dump(mode="json")}
 
 
-POLICIES = LearnedKind(
+class ContractCard(PolicyCard):
+    """The card of a policy that chooses inside a contract.
+
+    Attributes:
+        contract: the contract, a belief program of version 2.
+    """
+
+    contract: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _InsideContract(PolicySender):
+    """What is written of a policy inside a contract."""
+
+    contract: dict[str, Any] = field(default_factory=dict)
+
+
+def _describe_inside(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
+    if not isinstance(sender, _InsideContract):
+        raise InputError(f"{sender.name!r} is no policy inside a contract")
+    return {**_describe(sender, layers), "contract": sender.contract}
+
+
+_RULES = JsonRules(max_bytes=MAX_CARD_BYTES)
+POLICIES = LearnedKind("policy", Format("ccenv-policy", 1, "the card of a policy", rules=_RULES, indent=2), PolicyCard, _describe)
+CONTRACT_POLICIES = LearnedKind(
     "policy",
-    Format("ccenv-policy", 1, "the card of a policy", rules=JsonRules(max_bytes=MAX_CARD_BYTES), indent=2),
-    PolicyCard,
-    _describe,
+    Format("ccenv-contract-policy", 1, "the card of a policy inside a contract", rules=_RULES, indent=2),
+    ContractCard,
+    _describe_inside,
 )
 
 
-def save_policy(path: FilePath | str, sender: PolicySender, notes: dict[str, Any] | None = None) -> None:
+def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, notes: dict[str, Any] | None = None) -> None:
     """Write a policy as a pair of files.
 
     Args:
         path: an existing folder (the files become policy.safetensors and policy.json) or the path of the pair, with or
             without one of the two endings.
-        sender: the policy; stored as float64.
+        sender: the policy, or one inside a contract; stored as float64.
         notes: anything JSON can hold: how it was trained, versions, scores.
 
     Raises:
         InputError: if the policy could not be read back or the notes are not JSON.
     """
-    inner_cca(sender.interface, sender.name)
-    POLICIES.save(path, sender, notes)
+    if isinstance(sender, PolicySender):
+        inner_cca(sender.interface, sender.name)
+        POLICIES.save(path, sender, notes)
+        return
+    inside = sender.policy
+    if inside is None:
+        raise InputError(f"{sender.name!r} chooses by {sender.chooser!r}: there are no weights to write")
+    own = {one.name: getattr(inside, one.name) for one in fields(inside)}
+    CONTRACT_POLICIES.save(path, _InsideContract(**{**own, "name": sender.name}, contract=to_data(sender.program)), notes)
 
 
-def load_policy(path: FilePath | str) -> PolicySender:
+def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
     """Read a policy written by ``save_policy``.
 
     Args:
         path: the folder, or the path of the pair with or without one of the two endings.
 
     Returns:
-        PolicySender: with float64 weights.
+        PolicySender or ContractSender: with float64 weights, as it was saved.
 
     Raises:
         InputError: if a file is missing, damaged or foreign, or the card names what there is not.
+        ProgramError: if the contract is damaged.
     """
-    card, network = POLICIES.load(path)
+    if not _is_inside_contract(path):
+        return _policy_of(*POLICIES.load(path), POLICIES.files(path)[1])
+    card, network = CONTRACT_POLICIES.load(path)
+    file = CONTRACT_POLICIES.files(path)[1]
+    program = parse_program(card.contract, f"{file}: contract")
+    return ContractSender(card.name, program, "policy", _policy_of(card, network, file))
+
+
+def _policy_of(card: PolicyCard, network: Any, file: FilePath) -> PolicySender:
     return PolicySender(
         card.name,
         network.weights,
@@ -145,8 +191,14 @@ def load_policy(path: FilePath | str) -> PolicySender:
         card.stage_kinds,
         network.hidden_weights,
         network.hidden_biases,
-        inner_cca(card.sees, str(POLICIES.files(path)[1])),
+        inner_cca(card.sees, str(file)),
     )
+
+
+def _is_inside_contract(path: FilePath | str) -> bool:
+    card = POLICIES.files(path)[1]
+    data = read_json(card, _RULES) if is_file(card) else None
+    return isinstance(data, dict) and data.get("format") == CONTRACT_POLICIES.form.name
 
 
 def policy_notes(path: FilePath | str) -> dict[str, Any]:
@@ -155,7 +207,7 @@ def policy_notes(path: FilePath | str) -> dict[str, Any]:
     Raises:
         InputError: if the card is missing, damaged or foreign.
     """
-    return POLICIES.read_card(path).notes
+    return (CONTRACT_POLICIES if _is_inside_contract(path) else POLICIES).read_card(path).notes
 
 
 def is_policy(path: FilePath | str) -> bool:

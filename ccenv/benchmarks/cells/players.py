@@ -10,12 +10,13 @@ from ccenv.agents.files import is_python_file, load_sender
 from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
 from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, PolicySender, ProgramSender, Sender, bare
 
 FILE = "file"
 _KINDS: dict[type, str] = {
     ClassicSender: "classic",
     ProgramSender: "program",
+    ContractSender: "contract",
     PolicySender: "policy",
     ScriptedAdversary: "scripted",
     RecordedAdversary: "recorded",
@@ -29,7 +30,7 @@ class Player:
 
     Attributes:
         label: how tables call it.
-        kind: ``classic``, ``program``, ``policy`` or ``file`` (a Python file) for senders, ``scripted``, ``recorded`` or
+        kind: ``classic``, ``program``, ``contract``, ``policy`` or ``file`` (a Python file) for senders, ``scripted``, ``recorded`` or
             ``learned`` for adversaries.
         spec: what builds it.
         sha256: hash of what it is, so that a changed file is noticed.

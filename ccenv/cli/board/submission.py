@@ -46,7 +46,7 @@ def pack(
         print_json({"folder": folder, **about(submission), "largest_change_of_a_weight": change})
         return
     print_text(f"wrote {folder}: {submission.document.kind} {submission.document.name!r}, {submission.sha256[:12]}")
-    if submission.document.kind == "policy":
+    if submission.document.kind in ("policy", "contract"):
         print_text(f"weights are on the grid that is scored; the largest change is {change:.2g}")
     print_text(f"next: ccenv board check {folder}")
 

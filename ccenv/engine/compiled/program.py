@@ -14,7 +14,7 @@ from ccenv.programs.program import INPUT_INDEX, ROUND_OFF, UNIT_OF, Branch, Expr
 # Columns of a node row.
 KIND, THEN, ELSE, HOLD, FIRST_COEFFICIENT = range(5)
 N_COEFFICIENTS = len(UNIT_OF)
-WIDTH = FIRST_COEFFICIENT + N_COEFFICIENTS
+WIDTH = FIRST_COEFFICIENT + 2 * N_COEFFICIENTS
 
 # Values of the KIND column.
 LEAF, LINEAR, UTILISED, LOSS = 0.0, 1.0, 2.0, 3.0
@@ -33,7 +33,8 @@ class CompiledProgram:
         name: of the program.
         nodes: float64 array (n_nodes, WIDTH), row 0 is the root, read-only. Columns: KIND (LEAF, LINEAR, UTILISED, LOSS);
             THEN and ELSE, rows relative to the program's first row; HOLD, intervals; from FIRST_COEFFICIENT on the
-            coefficients of the numeric inputs in the order of INPUTS (of the rate in a leaf, of "> 0" in a LINEAR node).
+            coefficients of the numeric inputs in the order of INPUTS (of the rate in a leaf, of "> 0" in a LINEAR node), and
+            after them of a leaf those of the interval's upper end, the same again where the rate is decided.
         probe_window_rtts: T* of C_L_lambda in units of Rm.
     """
 
@@ -59,6 +60,7 @@ def compile_program(program: Program) -> CompiledProgram:
         else:
             row[KIND], row[HOLD] = LEAF, rule.hold_rtts
             _set_coefficients(row, rule.rate)
+            _set_coefficients(row[N_COEFFICIENTS:], rule.ends[-1])
     nodes.flags.writeable = False
     return CompiledProgram(program.name, nodes, program.probe_window_rtts)
 
@@ -95,8 +97,45 @@ def evaluate(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[flo
 
 
 @njit(cache=True, error_model="numpy")
+def interval(nodes: np.ndarray, first_row: int, inputs: np.ndarray) -> tuple[float, float, float]:
+    """Evaluate a contract; the kernel of ``ccenv.programs.interval``. Arguments as of ``evaluate``.
+
+    Returns:
+        tuple: lower and upper end in bytes/s within [MSS/Rm, MAX_RATE_Bps], and the number of intervals to hold a choice.
+    """
+    return interval_at(nodes.ctypes.data, first_row, inputs.ctypes.data)
+
+
+@njit(cache=True, error_model="numpy")
 def evaluate_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, float]:
     """Evaluate a program as ``evaluate`` does, with both arrays given by address (see ``ccenv.engine.compiled.calls.load``)."""
+    at = _leaf_at(nodes_at, first_row, inputs_at)
+    rate = max(_weighted_sum(nodes_at, at + FIRST_COEFFICIENT, inputs_at), load(inputs_at, _IN_MIN_RATE))
+    return min(rate, MAX_RATE_Bps), load(nodes_at, at + HOLD)
+
+
+@njit(cache=True, error_model="numpy")
+def interval_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, float, float]:
+    """Evaluate a contract as ``interval`` does, with both arrays given by address."""
+    at = _leaf_at(nodes_at, first_row, inputs_at)
+    least = load(inputs_at, _IN_MIN_RATE)
+    lo = min(max(_weighted_sum(nodes_at, at + FIRST_COEFFICIENT, inputs_at), least), MAX_RATE_Bps)
+    hi = min(max(_weighted_sum(nodes_at, at + FIRST_COEFFICIENT + N_COEFFICIENTS, inputs_at), least), MAX_RATE_Bps)
+    return lo, max(lo, hi), load(nodes_at, at + HOLD)
+
+
+@njit(cache=True, error_model="numpy")
+def rate_in(lo: float, hi: float, position: float) -> float:
+    """Return the rate at a position of an interval; the kernel of ``ccenv.programs.rate_at``."""
+    if not position > 0.0:  # what is not a number too
+        return lo
+    rate = lo + min(position, 1.0) * (hi - lo)
+    return min(max(rate, lo), hi)
+
+
+@njit(cache=True, error_model="numpy")
+def _leaf_at(nodes_at: int, first_row: int, inputs_at: int) -> int:
+    """Return where the row of the leaf starts that the inputs lead to."""
     at = first_row * WIDTH
     while load(nodes_at, at + KIND) != LEAF:
         kind = load(nodes_at, at + KIND)
@@ -107,8 +146,7 @@ def evaluate_at(nodes_at: int, first_row: int, inputs_at: int) -> tuple[float, f
         else:
             holds = load(inputs_at, _IN_LOSS) != 0.0
         at = (first_row + int(load(nodes_at, at + THEN) if holds else load(nodes_at, at + ELSE))) * WIDTH
-    rate = max(_weighted_sum(nodes_at, at, inputs_at), load(inputs_at, _IN_MIN_RATE))
-    return min(rate, MAX_RATE_Bps), load(nodes_at, at + HOLD)
+    return at
 
 
 @njit(cache=True, error_model="numpy")
@@ -125,10 +163,11 @@ def _positive(nodes_at: int, at: int, inputs_at: int) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
-def _weighted_sum(nodes_at: int, at: int, inputs_at: int) -> float:
+def _weighted_sum(nodes_at: int, coefficients: int, inputs_at: int) -> float:
+    """Return a sum whose coefficients start at an index of the nodes."""
     total = 0.0
     for i in range(N_COEFFICIENTS):
-        coefficient = load(nodes_at, at + FIRST_COEFFICIENT + i)
+        coefficient = load(nodes_at, coefficients + i)
         if coefficient != 0.0:
             total += coefficient * load(inputs_at, i)
     return -np.inf if np.isnan(total) else total

@@ -8,6 +8,7 @@ import numpy as np
 
 from ccenv.engine.compiled.beliefs import BeliefSettings, require_segment_per_rtt
 from ccenv.engine.compiled.python_calls import raise_failure
+from ccenv.engine.curve.layout import CHOOSER_CODES, SENDER_KINDS
 from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import EngineError, InputError, did_you_mean
@@ -54,22 +55,26 @@ def require_believable(paths: PathArrays, model: Model, beliefs: BeliefSettings 
         require_segment_per_rtt(paths.slowest_rate_Bps(), rtt_s, paths.mss_bytes, "compute no beliefs (beliefs=None)")
 
 
-def driven_flows(actions: np.ndarray, external: np.ndarray) -> np.ndarray:
-    """Return which flows get a rate, (B, N) bool.
+def take_actions(flow: np.ndarray, actions: np.ndarray, shape: tuple[int, int]) -> None:
+    """Write the actions of a call into the flows' records.
 
     Args:
-        actions: (B, N) rates in bytes/s; NaN: left as it is.
-        external: (B, N) bool, flows that are driven from outside.
+        flow: (B * N,) FLOW_DTYPE.
+        actions: (B, N) rates in bytes/s of external senders (NaN: leave as is), positions of contracts with an external chooser.
+        shape: (B, N).
 
     Raises:
-        InputError: for another shape, or rates of these flows that are not positive.
+        InputError: for another shape, or a rate that is not positive.
     """
-    if actions.shape != external.shape:
-        raise InputError(f"actions of shape {actions.shape}; {external.shape} is needed")
-    driven: np.ndarray = external & ~np.isnan(actions)
-    if not (actions[driven] > 0).all():
+    if actions.shape != shape:
+        raise InputError(f"actions of shape {actions.shape}; {shape} is needed")
+    given, kind = actions.ravel(), flow["sender_kind"]
+    driven = (kind == SENDER_KINDS["external"]) & ~np.isnan(given)
+    if not (given[driven] > 0).all():
         raise InputError("an action (sending rate in bytes/s) is not positive")
-    return driven
+    flow["rate_Bps"][driven] = given[driven]
+    inside = (kind == SENDER_KINDS["contract"]) & (flow["chooser"] == CHOOSER_CODES["external"])
+    flow["position"][inside] = given[inside]
 
 
 def engine_error(env: np.ndarray, senders: Sequence[Sequence[Sender]], adversaries: Sequence[Adversary], H: int) -> EngineError:

@@ -10,8 +10,9 @@ from ccenv.engine.compiled.mlp import mlp_level, mlp_outputs
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import fill_observation
 from ccenv.engine.compiled.policies import CLOCKS, act, act_on_beliefs
-from ccenv.engine.compiled.program import evaluate_at
-from ccenv.engine.curve.layout import MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
+from ccenv.engine.compiled.program import evaluate_at, interval_at, rate_in
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.curve.layout import CHOOSER_CODES, MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
 from ccenv.engine.curve.monitor import fill_measures, obey
 from ccenv.engine.curve.network import ERROR_SENDER, fail
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
@@ -20,6 +21,9 @@ from ccenv.programs import INPUT_INDEX
 
 _SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
 _HEARD = 1.0 - 1e-12  # of the bytes that a clock of ACKs waits for: all but round-off
+
+_RANDOM, _POLICY, _EXTERNAL = (CHOOSER_CODES[kind] for kind in ("random", "policy", "external"))
+CHOICE_KEY = 1_000_000.0  # added to the flow: random choices are none of the network's random numbers
 
 _C_L, _C_U, _C_L_LAMBDA = INPUT_INDEX["C_L"], INPUT_INDEX["C_U"], INPUT_INDEX["C_L_lambda"]
 _MSS_PER_RM, _RATE, _Q_U_PER_RM = INPUT_INDEX["MSS/Rm"], INPUT_INDEX["rate"], INPUT_INDEX["q_U/Rm"]
@@ -79,6 +83,48 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
         fail(ev, ERROR_SENDER, flow, k)
         rate = ev.mss_bytes / fl.rtt_s
     fl.rate_Bps = rate
+
+
+@njit(cache=True, error_model="numpy")
+def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, policy, weights, memory, observation, scratch):
+    """Return the rate that a contract's chooser takes at step k; an external one takes it when the next step begins.
+
+    Args:
+        ev: environment record.
+        fl: flow record.
+        seed: of the run.
+        env_key: identity of the environment for random numbers.
+        flow: number of the flow.
+        k: step.
+        row: of the contract.
+        nodes_at: address of the programs.
+        inputs_at: address of scratch for their inputs.
+        policy: POLICY_DTYPE record of the chooser ``policy``; any other where there is none.
+        weights: flat array of ``pack_policies``.
+        memory: of the flow's policy.
+        observation: scratch for the input of a policy.
+        scratch: scratch of the policy.
+    """
+    close_interval(fl, k)
+    if fl.chooser == _POLICY:
+        fill_observation(ev, fl, observation)
+        fl.position = 0.5 * (act_on_beliefs(policy, weights, observation, memory, scratch) + 1.0)
+    elif fl.chooser == _RANDOM:
+        fl.position = uniform(seed, env_key, CHOICE_KEY + flow, k)
+    fill_inputs(ev, fl, inputs_at)
+    fl.lo_Bps, fl.hi_Bps, hold = interval_at(nodes_at, row, inputs_at)
+    fl.decision_step = k + np.int64(hold) * fl.rtt_steps
+    if fl.chooser == _EXTERNAL:
+        fl.choice_due = 1
+        return fl.rate_Bps
+    return rate_in(fl.lo_Bps, fl.hi_Bps, fl.position)
+
+
+@njit(cache=True, error_model="numpy")
+def take_choice(fl):
+    """Take the rate at the position that an external chooser has set since the newest decision instant."""
+    fl.rate_Bps = rate_in(fl.lo_Bps, fl.hi_Bps, fl.position)
+    fl.choice_due = 0
 
 
 @njit(cache=True, error_model="numpy")

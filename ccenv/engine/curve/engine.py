@@ -17,15 +17,16 @@ from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
 from ccenv.engine.curve.checks import (
-    driven_flows,
     engine_error,
     flow_matrix,
     one_density,
     require_believable,
     require_choice,
     require_seed,
+    take_actions,
 )
-from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
+from ccenv.engine.curve.history import least_ring, needed_ring
+from ccenv.engine.curve.initial import reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
 from ccenv.engine.curve.paths import PathArrays
@@ -283,7 +284,8 @@ class CurveEngine:
 
         Args:
             n_steps: steps of dt (K of them are one smallest Rm).
-            actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is); other flows ignore it.
+            actions: (B, N) rates in bytes/s for flows with external senders (NaN: leave as is), positions in [0, 1] for
+                contracts with an external chooser (clipped; NaN counts as 0); other flows ignore it.
             moves: (B, 2 + 2 N) numbers in [0, 1] for external adversaries: waste, rate, service per flow, loss per flow.
 
         Raises:
@@ -291,7 +293,7 @@ class CurveEngine:
             EngineError: if a sender or adversary left the finite numbers; names environment, flow and time.
         """
         if actions is not None:
-            self._take_actions(actions)
+            take_actions(self._flow, actions, (self.n_envs, self.n_flows))
         if moves is not None:
             if moves.shape != self._moves.shape or not np.isfinite(moves).all():
                 raise InputError(f"moves of shape {moves.shape}; finite {self._moves.shape} is needed")
@@ -309,11 +311,6 @@ class CurveEngine:
             advance_range(0, self.n_envs, self.kernel_arrays)
         if self._env["error"].any():
             raise engine_error(self._env, self.senders, self.adversaries, self._H)
-
-    def _take_actions(self, actions: np.ndarray) -> None:
-        external = driven_flows(actions, self._senders.kind == SENDER_KINDS["external"])
-        rates = self._flow["rate_Bps"].reshape(self.n_envs, self.n_flows)
-        rates[external] = actions[external]
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a named field of all flows, shape (B, N); names are those of ``layout.FLOW_DTYPE``."""

@@ -94,6 +94,8 @@ def reset_flows(
     flow["receive_window_bytes"][rows] = np.repeat(window, N)
     flow["sender_kind"][rows] = senders.kind[which].ravel()
     flow["sender_index"][rows] = senders.index[which].ravel()
+    for name in ("chooser", "chooser_index", "position"):
+        flow[name][rows] = getattr(senders, name)[which].ravel()
     flow["cwnd_bytes"][rows] = np.inf
     flow["recovery_step"][rows] = -1
     flow["unfound_loss_step"][rows] = -1

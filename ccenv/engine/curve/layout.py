@@ -68,6 +68,12 @@ FLOW_DTYPE = np.dtype(
         ("cwnd_bytes", "<f8"),
         ("decision_step", "<i8"),  # next decision instant
         ("program_stage", "<i8"),  # of a belief program: 0 start, 1 after the first large loss
+        ("chooser", "<i8"),  # of a contract: a code of CHOOSER_CODES
+        ("chooser_index", "<i8"),  # row of its policy
+        ("position", "<f8"),  # in the interval: 0 lo, 1 hi
+        ("lo_Bps", "<f8"),
+        ("hi_Bps", "<f8"),
+        ("choice_due", "<i8"),  # 1: an external chooser's position decides the rate when the next step begins
         # curves at the newest step
         ("A", "<f8"),
         ("E", "<f8"),
@@ -189,7 +195,9 @@ RECORD_FLOW = ("A", "L", "L_free", "S", "rate_Bps", "cwnd_bytes", "C_L", "C_U", 
 RECORD_ENV = ("G", "link_rate_Bps")
 
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3}
-SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3}
+SENDER_KINDS = {"external": 0, "program": 1, "classic": 2, "mlp": 3, "contract": 4}
+# Of a contract: its position stays what it is, is drawn, is a policy's, or comes from outside.
+CHOOSER_CODES = {"fixed": 0, "random": 1, "policy": 2, "external": 3}
 ADVERSARY_KINDS = {"external": 0, "recorded": 1, "scripted": 2, "mlp": 3}
 # Columns of a rate change: step after which it holds, bytes/s.
 CHANGE_STEP, CHANGE_RATE = range(2)

@@ -15,7 +15,7 @@ from ccenv.engine.compiled.policies import NO_INNER, has_belief_interface, memor
 from ccenv.engine.compiled.program import compile_program, stack_programs
 from ccenv.engine.compiled.python_calls import copy_python_flows
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
-from ccenv.engine.curve.layout import ADVERSARY_KINDS, MLP_FIRST_COLUMN, SENDER_KINDS
+from ccenv.engine.curve.layout import ADVERSARY_KINDS, CHOOSER_CODES, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.errors import InputError, did_you_mean
 from ccenv.interface.signals import CURVE
 from ccenv.network.adversary import (
@@ -27,11 +27,27 @@ from ccenv.network.adversary import (
     moves_width,
 )
 from ccenv.network.python_sender import bridge_of
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender, bare
+from ccenv.network.sender import (
+    ClassicSender,
+    ContractSender,
+    ExternalSender,
+    HeldSender,
+    PolicySender,
+    ProgramSender,
+    Sender,
+    bare,
+)
 
 PlayerT = TypeVar("PlayerT")
 
-_SENDER_KIND = {ExternalSender: "external", ProgramSender: "program", ClassicSender: "classic", PolicySender: "mlp"}
+_SENDER_KIND = {
+    ExternalSender: "external",
+    ProgramSender: "program",
+    ClassicSender: "classic",
+    PolicySender: "mlp",
+    ContractSender: "contract",
+}
+_FIXED_POSITION = {"lo": 0.0, "hi": 1.0, "middle": 0.5}
 _ADVERSARY_KIND = {
     ExternalAdversary: "external",
     RecordedAdversary: "recorded",
@@ -62,6 +78,8 @@ class SenderTable:
         senders: B rows of N senders.
         kind, index: (B, N) codes of layout.SENDER_KINDS, and rows in the tables below.
         nodes, first_rows: belief programs (``stack_senders``).
+        chooser, chooser_index, position: (B, N) of contracts: codes of layout.CHOOSER_CODES, rows of their policies, and where in
+            the interval they start.
         probe_rtts: (B, N) T* of C_L_lambda in Rm.
         hold_s, hold_window_s: (B, N) target_s and window_s of proxies that hold ACKs; 0 and infinite without.
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the classic CCAs.
@@ -82,7 +100,11 @@ class SenderTable:
             )
         self.senders: list[list[Sender]] = table
         players = [bare(s) for row in table for s in row]
-        programs, mlps = _distinct(players, ProgramSender), _distinct(players, PolicySender)
+        programs: list[ProgramSender | ContractSender] = [
+            *_distinct(players, ProgramSender),
+            *(contracts := _distinct(players, ContractSender)),
+        ]
+        mlps = _distinct([*players, *(contract.policy for contract in contracts)], PolicySender)
         inner = [policy.inner for policy in mlps]
         driven = [player.inner for player in players if isinstance(player, ExternalSender)]
         classics = _distinct([*players, *inner, *driven], ClassicSender)
@@ -100,6 +122,8 @@ class SenderTable:
         probe = {id(s): s.program.probe_window_rtts for s in programs}
         self.kind = np.array([[SENDER_KINDS[_SENDER_KIND[type(bare(s))]] for s in row] for row in table], np.int64)
         self.index = np.array([[index.get(id(_rule(bare(s))), NO_INNER) for s in row] for row in table], np.int64)
+        choices = [[_choice(s, index) for s in row] for row in table]
+        self.chooser, self.chooser_index, self.position = np.moveaxis(np.array(choices, np.float64), 2, 0)
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
         self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
@@ -120,11 +144,23 @@ def _rule(player: Any) -> Any:
     return player.inner if isinstance(player, ExternalSender) else player
 
 
-def stack_senders(senders: Sequence[ProgramSender]) -> tuple[np.ndarray, np.ndarray]:
+def _choice(sender: Sender, index: dict[int, int]) -> tuple[int, int, float]:
+    """Return code of the chooser, row of its policy and its position; zeros for senders without a contract."""
+    contract = bare(sender)
+    return chooser_of(contract, index.get(id(contract.policy), 0)) if isinstance(contract, ContractSender) else (0, 0, 0.0)
+
+
+def chooser_of(contract: ContractSender, policy_row: int) -> tuple[int, int, float]:
+    """Return the code of a contract's chooser, the row of its policy, and where in the interval it starts."""
+    kind = "fixed" if contract.chooser in _FIXED_POSITION else contract.chooser
+    return CHOOSER_CODES[kind], policy_row, _FIXED_POSITION.get(contract.chooser, 0.0)
+
+
+def stack_senders(senders: Sequence[ProgramSender | ContractSender]) -> tuple[np.ndarray, np.ndarray]:
     """Return all nodes, and per sender the first row of the program that it starts with and of the one that follows, (n, 2)."""
     if not senders:
         return np.zeros((1, 1)), np.zeros((1, 2), np.int64)
-    pairs = [(s.start or s.program, s.program) for s in senders]
+    pairs = [(s.program if isinstance(s, ContractSender) else s.start or s.program, s.program) for s in senders]
     distinct = list({id(p): p for pair in pairs for p in pair}.values())
     nodes, rows = stack_programs([compile_program(p) for p in distinct])
     row_of = {id(p): int(row) for p, row in zip(distinct, rows, strict=True)}

@@ -15,7 +15,15 @@ from ccenv.engine.compiled.calls import call_1, load, store
 from ccenv.engine.compiled.policies import NO_INNER
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
-from ccenv.engine.curve.decision import choose_rate, close_interval, decide_by_policy, decide_by_program, play_policy
+from ccenv.engine.curve.decision import (
+    choose_inside,
+    choose_rate,
+    close_interval,
+    decide_by_policy,
+    decide_by_program,
+    play_policy,
+    take_choice,
+)
 from ccenv.engine.curve.layout import (
     ADVERSARY_KINDS,
     CHANGE_RATE,
@@ -43,7 +51,9 @@ from ccenv.engine.curve.network import (
 from ccenv.engine.curve.transport import acknowledge, adjust_hold, fill_ack, fill_loss, find_losses, react, send, take_decision
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
-_EXTERNAL, _PROGRAM, _CLASSIC, _MLP = (SENDER_KINDS[kind] for kind in ("external", "program", "classic", "mlp"))
+_PROGRAM, _CLASSIC, _MLP, _EXTERNAL, _CONTRACT = (
+    SENDER_KINDS[kind] for kind in ("program", "classic", "mlp", "external", "contract")
+)
 _RECORDED, _SCRIPTED, _POLICY = (ADVERSARY_KINDS[kind] for kind in ("recorded", "scripted", "mlp"))
 
 
@@ -178,6 +188,8 @@ def send_flows(a, run, ev, here, k):
         keep_flow_cursors(fl, rings_of(here, i), k)
         if k == fl.start_step + 1:
             start_flow(a, run, ev, fl, here, i, k)
+        if fl.choice_due == 1:
+            take_choice(fl)
         send(fl, k, here.dt_s, tie_bytes)
         kept_bytes = lose_on_the_way(fl, a.flow_moves[here.first_flow + i], early_drop)
         arrived_bytes += kept_bytes
@@ -369,5 +381,11 @@ def decide(a, run, ev, fl, here, i, k):
         ) and policy.inner >= 0:  # fmt: skip
             a.states[row].cwnd_bytes = fl.cwnd_bytes
             a.states[row].pacing_rate_Bps = fl.rate_Bps
+    elif fl.sender_kind == _CONTRACT:
+        fl.rate_Bps = choose_inside(
+            ev, fl, ev.seed, ev.env_key, i, k, a.first_rows[fl.sender_index, MAIN_ROW], run.nodes_at, here.inputs_at,
+            a.policies[fl.chooser_index], a.policy_weights, a.policy_memory[here.first_flow + i],
+            a.observations[here.scratch], a.policy_scratch[here.scratch],
+        )  # fmt: skip
     else:
         close_interval(fl, k)

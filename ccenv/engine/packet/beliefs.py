@@ -34,10 +34,11 @@ from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.compiled.policies import POLICY_DTYPE, SCRATCH_ROWS, has_belief_interface, pack_policies
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import state_record
-from ccenv.engine.curve.decision import choose_rate, run_program
+from ccenv.engine.curve.decision import choose_inside, choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
-from ccenv.engine.curve.players import stack_senders
-from ccenv.network.sender import ClassicSender, PolicySender, ProgramSender
+from ccenv.engine.curve.players import chooser_of, stack_senders
+from ccenv.errors import InputError
+from ccenv.network.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
 warnings.filterwarnings("ignore", message=".*considered a subtype of Record", category=NumbaExperimentalFeatureWarning)
@@ -69,6 +70,10 @@ BELIEFS_DTYPE = np.dtype(
         ("inputs_at", "<i8"),
         ("start_row", "<i8"),
         ("main_row", "<i8"),
+        # of contracts: what keys their random choices
+        ("seed", "<f8"),
+        ("flow_key", "<f8"),
+        ("seed", "<f8"),  # keys the random choices of a contract
         # of policies
         ("weights_at", "<i8"),
         ("n_weights", "<i8"),
@@ -190,13 +195,38 @@ def step_policy(grid: Any, beliefs: Any, flow: Any) -> None:
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
+def step_contract(grid: Any, beliefs: Any, flow: Any) -> None:
+    """Take a step; at a decision instant let the chooser of the flow's contract choose the rate."""
+    k = take_step(beliefs, flow)
+    if k >= beliefs.decision_step:
+        beliefs.rate_Bps = choose_inside(
+            beliefs,
+            beliefs,
+            beliefs.seed,
+            0.0,
+            float(flow.index),
+            k,
+            beliefs.main_row,
+            beliefs.nodes_at,
+            beliefs.inputs_at,
+            carray(pointer_at(beliefs.policy_at), 1, POLICY_DTYPE)[0],
+            carray(pointer_at(beliefs.weights_at), beliefs.n_weights, np.float64),
+            carray(pointer_at(beliefs.memory_at), beliefs.memory_words, np.float64),
+            carray(pointer_at(beliefs.observation_at), N_OBSERVATION, np.float64),
+            carray(pointer_at(beliefs.scratch_at), (SCRATCH_ROWS, MAX_WIDTH), np.float64),
+        )
+    grid.rate_Bps = beliefs.rate_Bps
+    grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
+
+
 def step_watch(grid: Any, beliefs: Any, flow: Any) -> None:
     """Take a step; what the flow does is decided elsewhere."""
     k = take_step(beliefs, flow)
     grid.next_s = beliefs.start_s + (k + 1) * beliefs.dt_s
 
 
-STEPS = {ProgramSender: step_program, PolicySender: step_policy}  # what decides -> how a grid of it steps
+# what decides -> how a grid of it steps
+STEPS = {ProgramSender: step_program, PolicySender: step_policy, ContractSender: step_contract}
 
 
 def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarray:
@@ -218,12 +248,18 @@ def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarr
     templates["reciprocals_at"] = at(reciprocal_table())
     templates["probe_window_steps"] = STEPS_PER_RTT
     for template, sender in zip(templates, senders, strict=False):
-        if isinstance(sender, ProgramSender):
+        policy = sender.policy if isinstance(sender, ContractSender) else sender
+        if isinstance(sender, (ProgramSender, ContractSender)):
             nodes, rows = stack_senders([sender])
             template["nodes_at"], (template["start_row"], template["main_row"]) = at(nodes), rows[0]
             template["probe_window_steps"] = sender.program.probe_window_rtts * STEPS_PER_RTT
-        elif isinstance(sender, PolicySender) and has_belief_interface(sender):
-            weights, policies = pack_policies([sender])
+        if isinstance(sender, ContractSender):
+            if sender.chooser == "external":
+                raise InputError(f"contract {sender.name!r}: an external chooser is an environment of the curve engine")
+            template["chooser"], template["chooser_index"], template["position"] = chooser_of(sender, 0)
+            template["policy_at"] = at(np.zeros(1, POLICY_DTYPE))
+        if isinstance(policy, PolicySender) and has_belief_interface(policy):
+            weights, policies = pack_policies([policy])
             template["weights_at"], template["n_weights"], template["policy_at"] = at(weights), len(weights), at(policies)
             template["memory_words"] = policies["memory_words"][0]
     return templates

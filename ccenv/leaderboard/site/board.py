@@ -26,6 +26,7 @@ from ccenv.metrics.table import Metric
 
 ADVERSARIAL = "adversarial"  # tag of suites in which the worst case counts
 CLASSIC = "classic"
+CONTRACT = "contract"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ccenv.foreign import parse_json
 from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.site import drawing
-from ccenv.leaderboard.site.board import CLASSIC, Board, Entry, Finding, Standing, Table, worst_by_adversary
+from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.trace_view import view_of
 from ccenv.leaderboard.store.records import VerificationRecord
 from ccenv.metrics.table import METRICS, Metric
@@ -89,9 +89,10 @@ def headline(entry: Entry) -> dict[str, Any] | None:
 
     Of an envelope this is the utilisation that is proved on CCAC with any buffer; of single questions the first.
     """
+    inside = entry.player.kind == CONTRACT
     if entry.envelope is not None and entry.envelope.envelope.rows:
         envelope = entry.envelope.envelope
-        rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC}
+        rows, about = envelope.bounds, {"envelope": True, "encoding": entry.player.kind == CLASSIC, "contract": inside}
         if not rows:
             return {"verdict": "unknown", "bound": None, "text": "proved of single traces only, by an older version", **about}
         proved = sum(row.bound is not None for row in rows)
@@ -102,7 +103,7 @@ def headline(entry: Entry) -> dict[str, Any] | None:
         result = entry.verifications[0].result
         bound = None if result.excused else result.bound
         text = f"reported, not confirmed here: {result.question}"
-        return {"verdict": result.verdict, "bound": bound, "text": text, "envelope": False, "encoding": False}
+        return {"verdict": result.verdict, "bound": bound, "text": text, "envelope": False, "encoding": False, "contract": inside}
     return None
 
 

@@ -20,7 +20,7 @@ from ccenv.interface.actions import action
 from ccenv.interface.signals import SIGNAL_NUMBERS
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, ProgramSender, Sender
 
 Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
 
@@ -29,6 +29,9 @@ def canonical_hash(player: Sender | Adversary) -> str:
     """Return a hash of what a player does, as far as its canonical form shows it."""
     if isinstance(player, ProgramSender) and player.start is None:
         return hash_of({"kind": "program", **_program(player.program)})
+    if isinstance(player, ContractSender):
+        policy = "" if player.policy is None else canonical_hash(player.policy)
+        return hash_of({"kind": "contract", **_program(player.program), "chooser": player.chooser, "policy": policy})
     if isinstance(player, PolicySender) and not player.is_first_version:
         player = _policy(player)
     if isinstance(player, MlpAdversary) or (isinstance(player, PolicySender) and set(player.stage_kinds) == {"dense"}):
@@ -70,7 +73,8 @@ def _rule(rule: Any, decided: dict[str, bool]) -> Any:
     from ccenv.programs import Branch
 
     if not isinstance(rule, Branch):
-        return {"rate": _terms(rule.rate, scale=False), "hold": rule.hold_rtts}
+        upper = {} if rule.most is None else {"most": _terms(rule.most, scale=False)}
+        return {"rate": _terms(rule.rate, scale=False), "hold": rule.hold_rtts, **upper}
     condition = rule.condition if isinstance(rule.condition, str) else _terms(rule.condition, scale=True)
     key = str(condition)
     if key in decided:

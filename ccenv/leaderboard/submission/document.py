@@ -23,14 +23,18 @@ NAME = r"^[A-Za-z][A-Za-z0-9]*([_.-][A-Za-z0-9]+)*$"
 PAYLOAD = {
     "program": "program.json",
     "policy": "policy.safetensors",
+    "contract": "policy.safetensors",
     "scripted": "adversary.json",
     "moves": "moves.safetensors",
     "network": "network.safetensors",
 }
+# Further files of a kind.
+BESIDE = {"contract": ("contract.json",)}
 CAPS = {
     DOCUMENT: 16_384,
     SIGNATURE: 4_096,
     "program.json": 65_472,  # less than a program may have: the board writes it with the name of the entry
+    "contract.json": 65_472,
     "policy.safetensors": 4 * 2**20,
     "adversary.json": 4_096,
     "moves.safetensors": 4 * 2**20,
@@ -38,7 +42,10 @@ CAPS = {
 }
 RULES = replace(STRANGER, max_bytes=CAPS[DOCUMENT], max_depth=6)
 FORMAT = Format("ccenv-submission", 1, "a submission", "format_version", RULES, indent=2, ensure_ascii=False)
-TRACKS = {"program": "sender", "policy": "sender", "scripted": "adversary", "moves": "adversary", "network": "adversary"}
+TRACKS = {
+    **dict.fromkeys(("program", "policy", "contract"), "sender"),
+    **dict.fromkeys(("scripted", "moves", "network"), "adversary"),
+}
 
 
 def _check_visible(text: str) -> None:
@@ -175,14 +182,14 @@ class Document(StrictModel):
     Attributes:
         format: always ``ccenv-submission``.
         format_version: 1.
-        kind: ``program`` or ``policy`` (senders), ``scripted``, ``moves`` or ``network`` (network adversaries).
+        kind: ``program``, ``policy`` or ``contract`` (a policy inside a program of intervals; senders), ``scripted``, ``moves`` or ``network`` (network adversaries).
         name: of the entry.
         author: person or group.
         licence: SPDX identifier.
         summary: one line.
         url: where more can be read.
         suite: name and version of the suite it was made for, such as ``standard-v1/1``.
-        architecture: of a ``policy`` or ``network``, and of nothing else.
+        architecture: of a ``policy``, ``contract`` or ``network``, and of nothing else.
         moves: of a ``network``, and of nothing else.
         training: how it was made.
         files: name -> SHA-256 of the other files, so that a signature of this document covers them.
@@ -191,7 +198,7 @@ class Document(StrictModel):
 
     format: Literal["ccenv-submission"]
     format_version: Literal[1]
-    kind: Literal["program", "policy", "scripted", "moves", "network"]
+    kind: Literal["program", "policy", "contract", "scripted", "moves", "network"]
     name: Name
     author: Author
     licence: Licence
@@ -201,7 +208,7 @@ class Document(StrictModel):
     architecture: Architecture | None = None
     moves: NetworkMoves | None = None
     training: Training = Training()
-    files: dict[Line, Sha256] = Field(min_length=1, max_length=1)
+    files: dict[Line, Sha256] = Field(min_length=1, max_length=2)
     signed_with: Fingerprint | None = None
 
     @property
@@ -214,12 +221,18 @@ class Document(StrictModel):
         """Name of the file that holds the player."""
         return PAYLOAD[self.kind]
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of all files beside the document: the payload first."""
+        return self.payload, *BESIDE.get(self.kind, ())
+
     @model_validator(mode="after")
     def _consistent(self) -> Document:
-        if set(self.files) != {self.payload}:
-            raise ValueError(f"files lists {', '.join(sorted(self.files))}; kind {self.kind!r} has exactly {self.payload}")
-        if (self.architecture is not None) != (self.kind in ("policy", "network")):
-            raise ValueError("architecture belongs to kinds 'policy' and 'network', and to them only")
+        if set(self.files) != set(self.members):
+            has = " and ".join(self.members)
+            raise ValueError(f"files lists {', '.join(sorted(self.files))}; kind {self.kind!r} has exactly {has}")
+        if (self.architecture is not None) != (self.kind in ("policy", "contract", "network")):
+            raise ValueError("architecture belongs to kinds 'policy', 'contract' and 'network', and to them only")
         if self.architecture is not None and self.kind == "network" and self.architecture.family != "mlp":
             raise ValueError("architecture.family: a network is an 'mlp'")
         if (self.moves is not None) != (self.kind == "network"):

@@ -39,7 +39,7 @@ class EntryCard(StrictModel):
     """
 
     name: Label
-    kind: Literal["program", "policy", "scripted", "moves", "network", "classic"]
+    kind: Literal["program", "policy", "contract", "scripted", "moves", "network", "classic"]
     track: Literal["sender", "adversary"]
     author: Text
     licence: Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -16,7 +16,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned import POLICIES
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
-from ccenv.leaderboard.submission.document import DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
+from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
 from ccenv.leaderboard.submission.signature import fingerprint_of, signature_of
@@ -24,7 +24,7 @@ from ccenv.leaderboard.submission.weights import quantised
 from ccenv.network.adversary import MlpAdversary, ScriptedAdversary
 from ccenv.network.identity import FIRST_OBSERVATION
 from ccenv.network.learned import LearnedPlayer, layer_widths, named_layers
-from ccenv.network.sender import PolicySender, ProgramSender
+from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.network.tensors import tensor_file
 from ccenv.registry import parse_parameters
 
@@ -60,6 +60,7 @@ class _Payload:
     architecture: dict[str, Any] | None = None
     moves: dict[str, Any] | None = None
     change: float = 0.0
+    beside: dict[str, bytes] = field(default_factory=dict)
 
 
 def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None) -> tuple[Submission, float]:
@@ -80,7 +81,7 @@ def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None
         CcenvError: if it cannot be written or signed.
     """
     payload = _payload(spec)
-    file = PAYLOAD[payload.kind]
+    members = {PAYLOAD[payload.kind]: payload.content, **payload.beside}
     document = {
         "kind": payload.kind,
         "name": card.name or (payload.name if re.fullmatch(NAME, payload.name) else short_name(payload.name)),
@@ -92,9 +93,9 @@ def pack(spec: str, card: Authorship, out: FilePath, key: FilePath | None = None
         "architecture": payload.architecture,
         "moves": payload.moves,
         "training": card.training or {},
-        "files": {file: hashlib.sha256(payload.content).hexdigest()},
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
-    files = {file: payload.content, DOCUMENT: FORMAT.content(document)}
+    files = {**members, DOCUMENT: FORMAT.content(document)}
     # A card that breaks a rule, or a key that does not sign, leaves an older submission alone and no new one behind.
     parse_submission(files, str(out))
     if key is not None:
@@ -117,6 +118,7 @@ def _payload(spec: str) -> _Payload:
             *AGENTS.names("synthesized"),
             *AGENTS.names("learned"),
             *AGENTS.names("distilled"),
+            *AGENTS.names("contract"),
             *ADVERSARIES.names("scripted"),
             *ADVERSARIES.names("learned"),
         ]
@@ -134,6 +136,11 @@ def _payload(spec: str) -> _Payload:
         return _Payload("program", sender.name, to_json(sender.program).encode())
     if isinstance(sender, PolicySender):
         return _mlp_payload("policy", sender, None)
+    if isinstance(sender, ContractSender) and sender.policy is not None:
+        from ccenv.programs import to_json
+
+        weights = _mlp_payload("contract", sender.policy, None)
+        return replace(weights, name=sender.name, beside={BESIDE["contract"][0]: to_json(sender.program).encode()})
     raise InputError(f"{spec!r} has no rule of its own that could be handed in")
 
 
@@ -184,7 +191,7 @@ def _adversary_payload(spec: str) -> _Payload:
 
 def _make_room(out: FilePath) -> None:
     """Make the folder; take away an older submission, refuse a folder that holds anything else."""
-    known = {DOCUMENT, SIGNATURE, *PAYLOAD.values()}
+    known = {DOCUMENT, SIGNATURE, *PAYLOAD.values(), *(name for names in BESIDE.values() for name in names)}
     try:
         out.mkdir(parents=True, exist_ok=True)
         found = {entry.name for entry in out.iterdir()}

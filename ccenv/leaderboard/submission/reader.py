@@ -10,13 +10,14 @@ from ccenv.config import validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError, ProgramError
 from ccenv.foreign import read_folder
-from ccenv.leaderboard.submission.document import CAPS, DOCUMENT, FORMAT, SIGNATURE, Document
+from ccenv.leaderboard.submission.document import BESIDE, CAPS, DOCUMENT, FORMAT, SIGNATURE, Document
 from ccenv.leaderboard.submission.scripted import read_scripted
 from ccenv.leaderboard.submission.signature import signed_by
 from ccenv.leaderboard.submission.weights import read_moves, read_network, read_policy
 from ccenv.network.adversary import Adversary, RecordedAdversary
 from ccenv.network.identity import adversary_hash, sender_hash
-from ccenv.network.sender import ProgramSender, Sender
+from ccenv.network.sender import ContractSender, ProgramSender, Sender
+from ccenv.programs import Program, parse_program, to_data
 
 MAX_MESSAGE = 400
 
@@ -66,16 +67,17 @@ def parse_submission(files: dict[str, bytes], where: str) -> Submission:
     if DOCUMENT not in files:
         raise InputError(f"{where}: there is no {DOCUMENT}")
     document = _document(files[DOCUMENT], f"{where}/{DOCUMENT}")
-    payload = document.payload
+    members = document.members
     for name in files:
-        if name not in (DOCUMENT, SIGNATURE, payload):
-            raise InputError(f"{where}: {name} does not belong to kind {document.kind!r}, which has {payload}")
-    if payload not in files:
-        raise InputError(f"{where}: there is no {payload}, which kind {document.kind!r} needs")
-    if hashlib.sha256(files[payload]).hexdigest() != document.files[payload]:
-        raise InputError(f"{where}/{payload}: its SHA-256 is not the one in {DOCUMENT}: changed after packing")
+        if name not in (DOCUMENT, SIGNATURE, *members):
+            raise InputError(f"{where}: {name} does not belong to kind {document.kind!r}, which has {' and '.join(members)}")
+    for name in members:
+        if name not in files:
+            raise InputError(f"{where}: there is no {name}, which kind {document.kind!r} needs")
+        if hashlib.sha256(files[name]).hexdigest() != document.files[name]:
+            raise InputError(f"{where}/{name}: its SHA-256 is not the one in {DOCUMENT}: changed after packing")
     signer = _signer(document, files, where)
-    player, sha256 = player_of(document, files[payload], f"{where}/{payload}")
+    player, sha256 = player_of(document, files, where)
     return Submission(document, files, player, sha256, signer)
 
 
@@ -93,17 +95,16 @@ def _signer(document: Document, files: dict[str, bytes], where: str) -> str | No
     return signer
 
 
-def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | Adversary, str]:
-    """Return the sender or adversary of a payload and its hash."""
+def player_of(document: Document, files: dict[str, bytes], where: str) -> tuple[Sender | Adversary, str]:
+    """Return the sender or adversary of a submission's files and its hash."""
+    content, folder, where = files[document.payload], where, f"{where}/{document.payload}"
     if document.kind == "program":
-        from ccenv.programs import parse_program, to_data
-
-        try:
-            program = parse_program(content, where)
-        except ProgramError as error:
-            raise InputError(str(error)) from None
-        nameless = to_data(replace(program, name="", source=""))
-        return ProgramSender(document.name, replace(program, name=document.name)), hash_of({"kind": "program", **nameless})
+        program, sha256 = _program(content, document.name, where)
+        if program.is_contract:
+            raise InputError(f"{where}: a contract decides no rate; kind 'contract' has the weights of who chooses beside it")
+        return ProgramSender(document.name, program), sha256
+    if document.kind == "contract" and document.architecture is not None:
+        return _inside_contract(document, files, folder)
     if document.kind == "policy" and document.architecture is not None:
         policy = read_policy(content, document.architecture, document.name, where)
         return policy, sender_hash(policy)
@@ -117,6 +118,33 @@ def player_of(document: Document, content: bytes, where: str) -> tuple[Sender | 
         return learned, adversary_hash(learned)
     moves = RecordedAdversary(document.name, read_moves(content, where), periodic=True)
     return moves, adversary_hash(moves)
+
+
+def _program(content: bytes, name: str, where: str) -> tuple[Program, str]:
+    """Return the program of a file under another name, and a hash of what it says whatever it is called."""
+    try:
+        program = parse_program(content, where)
+    except ProgramError as error:
+        raise InputError(str(error)) from None
+    nameless = to_data(replace(program, name="", source=""))
+    return replace(program, name=name), hash_of({"kind": "program", **nameless})
+
+
+def _inside_contract(document: Document, files: dict[str, bytes], folder: str) -> tuple[Sender, str]:
+    """Return a policy inside its contract; the contract allows a rate at every belief."""
+    from ccenv.smt.senders.intervals import require_intervals
+
+    (name,) = BESIDE["contract"]
+    contract, sha256 = _program(files[name], document.name, f"{folder}/{name}")
+    if document.architecture is None:
+        raise InputError(f"{folder}: kind 'contract' needs an architecture")
+    policy = read_policy(files[document.payload], document.architecture, document.name, f"{folder}/{document.payload}")
+    try:
+        sender = ContractSender(document.name, contract, "policy", policy)
+        require_intervals(contract)
+    except ProgramError as error:
+        raise InputError(f"{folder}/{name}: {error}") from None
+    return sender, hash_of({"kind": "contract", "program": sha256, "policy": sender_hash(policy)})
 
 
 def _document(content: bytes, where: str) -> Document:

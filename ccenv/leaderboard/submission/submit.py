@@ -23,7 +23,7 @@ from ccenv.leaderboard.submission.entry import SUBMISSION, SubmissionRecord, car
 from ccenv.leaderboard.submission.identity import check_reserved, claims_of, name_claim
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.network.adversary import Adversary
-from ccenv.network.sender import ClassicSender, PolicySender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, PolicySender, ProgramSender, Sender
 from ccenv.provenance import now
 
 
@@ -77,7 +77,7 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
         text = json.dumps({**data, "name": name}, separators=(",", ":"), ensure_ascii=False)
         write_atomic(folder / f"{name}.json", text.encode())
         return str(folder / f"{name}.json")
-    if isinstance(player, PolicySender):
+    if isinstance(player, (PolicySender, ContractSender)):
         save_policy(folder, player)
         return str(folder)
     if isinstance(player, ClassicSender) and spec is not None:

@@ -115,6 +115,7 @@ class Suite(StrictModel):
         buffer: buffer of all lemmas that name none.
         default_T: trace length if none is given.
         timeout_preset: constants of the belief time-out.
+        settle: Rm at the start of each trace that utilisation does not count; traces are that much longer than T.
         lambda_extra_steps: how C_L_lambda reads delays off the grid.
         states: named formulas.
         constants: named numbers.
@@ -131,6 +132,7 @@ class Suite(StrictModel):
     default_T: int = 10
     default_setting: str = "history"
     timeout_preset: str | None = None
+    settle: int = Field(default=0, ge=0, le=8)
     lambda_extra_steps: int = 1
     states: dict[str, Any] = Field(default_factory=dict)
     constants: dict[str, Constant] = Field(default_factory=dict)
@@ -239,7 +241,7 @@ def suite_setting(loaded: LoadedSuite, name: str, samples: int) -> Setting:
         raise InputError(f"{loaded.file.name}: {unknown_name('timeout_preset', preset, TIMEOUT_PRESETS)}")
     timeout = None if preset is None else TIMEOUT_PRESETS[preset]
     rules = BeliefRules(lambda_extra_steps=suite.lambda_extra_steps, timeout=timeout)
-    base = Setting(suite.model, suite.buffer, samples, beliefs=rules)
+    base = Setting(suite.model, suite.buffer, samples + suite.settle, beliefs=rules, settle_steps=suite.settle)
     return named_setting(name, base, loaded.sender.largest_rate())
 
 

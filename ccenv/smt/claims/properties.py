@@ -43,8 +43,9 @@ class Property:
 
 
 def utilisation(v: View, at_least: Term) -> Formula:
-    """S(T-1) - S(0) >= f * C * (T - 1 - D): delivered against what the link could surely deliver."""
-    return v.S[v.last] - v.S[0] >= at_least * (v.last - v.setting.jitter_steps)
+    """S(T-1) - S(0) >= f * C * (T - 1 - D): delivered against what the link could surely deliver, from the settled sample on."""
+    first = v.setting.settle_steps
+    return v.S[v.last] - v.S[first] >= at_least * (v.last - first - v.setting.jitter_steps)
 
 
 def inflight(v: View, at_most: Term) -> Formula:

@@ -78,7 +78,7 @@ class Setting:
         model: ``ideal``, ``cbr_delay`` or ``ccac``.
         buffer: ``infinite``, ``small`` (C*D/2), ``large`` (any beta >= 3C(Rm+D)), ``arbitrary`` (any beta > 0), or beta in
             units of C*Rm.
-        samples: T, number of sample points one Rm apart; sample 0 is chosen by the solver.
+        samples: T, number of sample points one Rm apart; sample 0 is chosen by the solver. With settle_steps that many more.
         delay_rule: ``sound``: delays of bytes sent before the trace are those of some legal past; ``artefact``: the published
             rules (every delay, up to T steps, grows by at most one step per step and is at most beta/C + D), which exclude
             legal traces.
@@ -89,6 +89,8 @@ class Setting:
             a retransmission time-out (:mod:`ccenv.smt.senders.loss_detection`). What beliefs call a loss is the oracle's in both.
         past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
             the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
+        settle_steps: steps at the start of the trace that utilisation does not count: the sender already obeys its rule in them, so
+            that what is in flight when the counting starts is what it would have sent.
         past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
             nothing was sent before.
     """
@@ -102,6 +104,7 @@ class Setting:
     broken: frozenset[str] = frozenset()
     loss_detection: Literal["oracle", "dupacks"] = "oracle"
     past_steps: int = 0
+    settle_steps: int = 0
     past_start: Literal["any", "empty"] = "any"
 
     def __post_init__(self) -> None:
@@ -116,6 +119,8 @@ class Setting:
             raise unknown_name("loss detection", self.loss_detection, LOSS_DETECTIONS)
         if not 3 <= self.samples <= LONGEST_TRACE:
             raise InputError(f"T is {self.samples}; it must be 3 to {LONGEST_TRACE} samples")
+        if not 0 <= self.settle_steps <= self.samples - 3:
+            raise InputError(f"settle_steps is {self.settle_steps}; it must be 0 to T - 3 = {self.samples - 3}")
         if not 0 <= self.past_steps <= LONGEST_PAST:
             raise InputError(f"past_steps is {self.past_steps}; it must be 0 to {LONGEST_PAST}")
         if self.past_steps and self.delay_rule == "artefact":

@@ -7,14 +7,15 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import NoEncodingError
-from ccenv.network.sender import ProgramSender
-from ccenv.programs import Program
+from ccenv.network.sender import ContractSender, ProgramSender
+from ccenv.programs import Program, load_program
 from ccenv.registry import load_target
 from ccenv.smt.network.encode import SmtSender
 from ccenv.smt.senders.aimd import Aimd
 from ccenv.smt.senders.bbr import Bbr
 from ccenv.smt.senders.constant import Constant
 from ccenv.smt.senders.copa import Copa
+from ccenv.smt.senders.intervals import require_intervals
 from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.senders.rate_delay import RateDelay
 from ccenv.smt.senders.relu import load_relu
@@ -51,7 +52,7 @@ def smt_sender(spec: str) -> Any:
 
 
 def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
-    """Return the belief program of a registered name or of a file (.json).
+    """Return the belief program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
 
     Args:
         spec: name or path.
@@ -60,8 +61,15 @@ def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
     Raises:
         UnknownNameError: if nothing has this name.
         NoEncodingError: if what has it is no belief program, or starts with another one.
+        ProgramError: for a contract with an interval that is empty at some belief.
     """
+    if spec.endswith(".json") and (program := load_program(spec)).is_contract:
+        require_intervals(program)
+        return program
     sender = load_target(_MAKE_SENDER)(spec)
+    if isinstance(sender, ContractSender):
+        require_intervals(sender.program)
+        return sender.program
     if not isinstance(sender, ProgramSender):
         raise NoEncodingError(f"agent {spec!r} {otherwise}")
     if sender.start is not None:

@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.errors import ProgramError
-from ccenv.programs import Branch, Expression, Leaf, Program, Rule, decide
+from ccenv.programs import Branch, Expression, Leaf, Program, Rule, interval
 from ccenv.smt.network.encode import Needs, Variables
 from ccenv.smt.network.setting import LARGEST_ALPHA, Setting
 from ccenv.smt.network.view import View
-from ccenv.smt.replay.run import DecideStep, Decision, Run, number
+from ccenv.smt.replay.run import DecideStep, Decision, Run, law, number
 from ccenv.smt.senders.loss_detection import needs_oracle
 from ccenv.smt.solver.algebra import Formula, Term, any_of, choose, larger, same_truth
 
@@ -24,7 +24,7 @@ TIME_INPUTS = frozenset({"qdel_L", "qdel_U", "Rm"})
 
 @dataclass(frozen=True)
 class ProgramSmtSender:
-    """A belief program as a sender for the solver."""
+    """A belief program as a sender for the solver; of a contract the solver chooses each rate inside the interval."""
 
     program: Program
 
@@ -110,30 +110,38 @@ def longest_hold(program: Program) -> int:
 
 
 def sends(v: View, program: Program) -> Iterator[Formula]:
-    """Yield the formulas of a program sender: rate by the rule, at least MSS/Rm (line 7), and the bytes of a step."""
-    longest = longest_hold(program)
+    """Yield the formulas of a program sender: rate by the rule, at least MSS/Rm (line 7), and the bytes of a step.
+
+    Of a contract the rate lies between the two ends, which line 7 raises alike.
+    """
+    longest, ends = longest_hold(program), (0, 1) if program.is_contract else (0,)
     held = v.extra.get("held")
     yield v.rate[0] >= v.alpha
     if v.setting.past_steps and "utilised_before" in v.extra:
         yield same_truth(v.extra["utilised_before"][0], v.step_utilised(-1))
     for t in range(1, v.setting.samples):
-        decided = larger(rule_rate(program.rule, v, t - 1), v.alpha)
-        if held is None:
-            yield v.rate[t] == decided
-        else:
+        bounds = [larger(rule_rate(program.rule, v, t - 1, end), v.alpha) for end in ends]
+        if held is not None:
             waits = held[t - 1] > 0
-            yield v.rate[t] == choose(waits, v.rate[t - 1], decided)
+            bounds = [choose(waits, v.rate[t - 1], bound) for bound in bounds]
+        if len(bounds) == 1:
+            yield v.rate[t] == bounds[0]
+        else:
+            yield v.rate[t] >= bounds[0]
+            yield v.rate[t] <= bounds[1]
+        if held is not None:
             yield held[t] == choose(waits, held[t - 1] - 1, _hold(program.rule, v, t - 1) - 1)
         yield v.sent[t] == v.rate[t]
     if held is not None:
         yield any_of(held[0] == steps for steps in range(longest))
 
 
-def rule_rate(rule: Rule, v: View, t: int) -> Term:
-    """Return the rate that a rule decides on the beliefs at sample t, before line 7."""
+def rule_rate(rule: Rule, v: View, t: int, end: int = 0) -> Term:
+    """Return the rate that a rule decides on the beliefs at sample t, before line 7: its lower end (0) or its upper end (1)."""
     if isinstance(rule, Leaf):
-        return _linear(rule.rate, v, t)
-    return choose(_condition(rule.condition, v, t), rule_rate(rule.then, v, t), rule_rate(rule.otherwise, v, t))
+        return _linear(rule.ends[min(end, len(rule.ends) - 1)], v, t)
+    then, otherwise = rule_rate(rule.then, v, t, end), rule_rate(rule.otherwise, v, t, end)
+    return choose(_condition(rule.condition, v, t), then, otherwise)
 
 
 def _hold(rule: Rule, v: View, t: int) -> Term:
@@ -198,7 +206,7 @@ def largest_rate(program: Program) -> tuple[Fraction, Fraction] | None:
 
 def _leaf_bound(leaf: Leaf) -> tuple[Fraction, Fraction] | None:
     bdp, mss = Fraction(0), Fraction(0)
-    for name, coefficient in leaf.rate.terms:
+    for name, coefficient in leaf.ends[-1].terms:
         if name == "MSS/Rm":
             mss += coefficient
         elif name in ("C_L", "C_L_lambda"):
@@ -209,15 +217,19 @@ def _leaf_bound(leaf: Leaf) -> tuple[Fraction, Fraction] | None:
 
 
 def program_decider(program: Program) -> DecideStep:
-    """Return the step function of a belief program, by the exact reference interpreter."""
+    """Return the step function of a belief program, by the exact reference interpreter.
+
+    The rate of a contract is the solver's choice; that it lies inside what the interpreter allows is checked.
+    """
 
     def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
         held = state.get("held", int(number(run.values, "held_0")))
         if held > 0:
             return Decision(run.rate[t - 1], run.rate[t - 1], {"held": held - 1})
-        chosen = decide(program, _program_inputs(run, t - 1))
-        rate = Fraction(chosen.rate)
-        return Decision(rate, rate, {"held": chosen.hold_rtts - 1})
+        lo, hi, hold_rtts = interval(program, _program_inputs(run, t - 1))
+        rate = number(run.values, f"rate_{t}") if program.is_contract else Fraction(lo)
+        law(f"rate within [{lo}, {hi}]", t, lo <= rate <= hi, rate)
+        return Decision(rate, rate, {"held": hold_rtts - 1})
 
     return step
 

@@ -6,10 +6,12 @@ Each pair of files is ``policy.*`` of the run of the shipped config of that name
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path as FilePath
 
 from ccenv.agents.learned import load_policy
-from ccenv.network.sender import PolicySender, ProgramSender
+from ccenv.errors import InputError
+from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.programs import load_program
 
 FOLDER = FilePath(__file__).parent
@@ -27,13 +29,24 @@ TEACHERS = {
 
 def policy(name: str) -> PolicySender:
     """Return a learned sender of the zoo."""
-    return load_policy(FOLDER / f"{name}.safetensors")
+    loaded = load_policy(FOLDER / f"{name}.safetensors")
+    if not isinstance(loaded, PolicySender):
+        raise InputError(f"{name}: a policy inside a contract, where a policy is needed")
+    return loaded
 
 
 def program(name: str) -> ProgramSender:
     """Return a distilled sender of the zoo."""
     loaded = load_program(str(FOLDER / f"{name}.json"))
     return ProgramSender(loaded.name, loaded)
+
+
+def learned_contract_u80() -> ContractSender:
+    """Build the policy that chooses inside a contract with 80 % utilisation proved."""
+    loaded = load_policy(FOLDER / "learned_contract_u80.safetensors")
+    if not isinstance(loaded, ContractSender):
+        raise InputError("learned_contract_u80: its card holds no contract")
+    return replace(loaded, name="learned_contract_u80")
 
 
 def learned_nominal() -> PolicySender:

@@ -147,6 +147,7 @@ def _begin_grids(a, tables, changes, mss_bytes):
             run.error = ERROR_SEGMENT
             run.error_flow = i
         a.beliefs[row] = tables.beliefs[fl.sender_index]
+        a.beliefs[row].seed = run.seed
         begin_beliefs(a.beliefs[row], fl, mss_bytes, 1 if drop_tail and fl.loss_rate == 0.0 else 0)
 
 

@@ -1,0 +1,155 @@
+"""Contracts as senders of the solver: every choice inside is the adversary's, and no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from contracts_data import contract, document
+
+from ccenv.errors import ProgramError
+from ccenv.programs import Expression, Leaf, Program, interval, to_json
+from ccenv.smt.claims import properties
+from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.report import decide_claim
+from ccenv.smt.claims.verifier import Query, Verifier
+from ccenv.smt.network.encode import Needs
+from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.network.view import View
+from ccenv.smt.replay.run import ReplayError
+from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.senders.program import ProgramSmtSender, program_decider
+from ccenv.smt.solver.algebra import all_of, larger
+
+
+def constant(lo: str, hi: str | None = None) -> Program:
+    """Return a program, or a contract, that sends so much of C_L."""
+    ends = [Expression((("C_L", Fraction(x)),)) for x in (lo, hi or lo)]
+    return Program("constant", Leaf(ends[0], 1, ends[1] if hi else None))
+
+
+def query(program: Program, holds: Callable[[View], object], samples: int = 5) -> Query:
+    """Ask whether something holds of every trace that starts with true beliefs and at most C Rm in flight."""
+    sender = ProgramSmtSender(program)
+    setting = named_setting("history", Setting("ccac", "large", samples), sender.largest_rate()).without_timeout()
+    claim = Property("claim", "claim", holds, Needs(frozenset({"C_L", "C_U"})), lambda v: all_of([v.C_L[0] <= 1, v.C_U[0] >= 1, v.inflight(0) <= 1]))
+    return Query("claim", setting, sender, claim)
+
+
+def little_inflight(v: View) -> object:
+    return properties.inflight(v, Fraction(1))
+
+
+def rates(v: View, least: str, most: str) -> object:
+    """Every rate is at least and at most so much of C_L, line 7 aside."""
+    steps = range(1, v.setting.samples)
+    above = [v.rate[t] >= Fraction(least) * v.C_L[t - 1] for t in steps]
+    return all_of([*above, *(v.rate[t] <= larger(Fraction(most) * v.C_L[t - 1], v.alpha) for t in steps)])
+
+
+def test_a_counterexample_holds_the_choices_and_replays_exactly_and_in_the_engine(tmp_path: Path):
+    asked = query(contract(), little_inflight)
+    outcome = decide_claim("inflight", [asked], Verifier(60.0), tmp_path)
+    assert outcome.verdict == "refuted"
+    assert outcome.details["replay"]["engine"] == "reproduced"
+    result = Verifier(60.0).decide(asked)
+    view = result.view
+    assert view is not None and any(rate != view.rate[1] for rate in view.rate[1:])
+    for t in range(1, view.setting.samples):
+        inputs = {"C_L": view.C_L[t - 1], "C_U": view.C_U[t - 1], "MSS/Rm": view.alpha, "loss": view.loss_seen[t - 1]}
+        delay = max([m for m, late in view.late[t - 1].items() if late], default=0)
+        used = view.step_utilised(t - 2) if t > 1 else result.values["utilised_before"]
+        lo, hi, _ = interval(contract(), {**inputs, "qdel_L": Fraction(max(0, delay - 1)), "utilised": used})
+        assert lo <= view.rate[t] <= hi
+
+
+def test_a_choice_outside_the_interval_is_refused_by_the_exact_replay():
+    asked = query(contract(), little_inflight)
+    result = Verifier(60.0).decide(asked)
+
+    class Run:
+        values = dict(result.values)
+        rate, alpha, d, loss_seen = result.view.rate, result.view.alpha, 1, result.view.loss_seen
+        beliefs = {name: getattr(result.view, name) for name in ("C_L", "C_U")}
+
+        def delay(self, t):
+            return max([m for m, late in result.view.late[t].items() if late], default=0)
+
+        def step_utilised(self, x):
+            return result.view.step_utilised(x) if x >= 0 else bool(self.values.get("utilised_before", False))
+
+    run, step = Run(), program_decider(contract())
+    for t in range(1, result.view.setting.samples):
+        assert step(run, t, {"held": 0}).rate == result.view.rate[t]
+        for wrong in (Fraction(0), 1000 * result.view.rate[t]):
+            run.values = {**result.values, f"rate_{t}": wrong}
+            with pytest.raises(ReplayError, match="rate within"):
+                step(run, t, {"held": 0})
+        run.values = dict(result.values)
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "least", "most", "verdict"),
+    [
+        ("1", "3/2", "1", "3/2", "verified"),
+        ("1", "3/2", "1", "7/5", "refuted"),
+        ("1", "3/2", "11/10", "3/2", "refuted"),
+        ("1", None, "1", "1", "verified"),
+    ],
+)
+def test_both_ends_are_the_adversarys_and_nothing_beyond_them(lo, hi, least, most, verdict):
+    asked = query(constant(lo, hi), lambda v: rates(v, least, most), samples=4)
+    assert Verifier(60.0).decide(asked).verdict == verdict
+
+
+def test_names_and_files_lead_to_the_contract(tmp_path: Path):
+    file = tmp_path / "c.json"
+    file.write_text(to_json(contract()))
+    assert smt_sender(str(file)).program == contract()
+    empty = document(rule={"rate_between": [{"C_L": 2}, {"C_L": 1}]})
+    file.write_text(json.dumps(empty))
+    with pytest.raises(ProgramError, match="above its upper end"):
+        smt_sender(str(file))
+    assert smt_sender("learned_contract_u80").program.is_contract
+
+
+def test_the_shipped_suite_is_about_the_shipped_contract():
+    loaded = load_suite("learned_contract_u80")
+    assert loaded.sender.program.is_contract and loaded.suite.settle == 1
+    numbers = constants_of(loaded.suite, "history")
+    assert numbers["utilisation"] == Fraction(4, 5)
+    setting = suite_setting(loaded, "history", 11)
+    assert (setting.samples, setting.settle_steps) == (12, 1)
+
+
+@pytest.mark.parametrize("name", ["F.1 C_L", "F.7 loss"])
+def test_short_lemmas_of_the_shipped_contract_hold(name):
+    loaded = load_suite("learned_contract_u80")
+    lemma = next(lemma for lemma in loaded.suite.lemmas if lemma.name == name)
+    setting, numbers = suite_setting(loaded, "history", 3), constants_of(loaded.suite, "history")
+    for asked in lemma_queries(loaded, lemma, setting, numbers):
+        assert Verifier(120.0).decide(asked).verdict == "verified"
+
+
+@pytest.mark.slow
+def test_all_lemmas_of_the_shipped_contract_hold():
+    loaded = load_suite("learned_contract_u80")
+    setting, numbers = suite_setting(loaded, "history", 11), constants_of(loaded.suite, "history")
+    for lemma in loaded.suite.lemmas:
+        for asked in lemma_queries(loaded, lemma, setting, numbers):
+            assert Verifier(3600.0).decide(asked).verdict == "verified", asked.name
+
+
+def test_settled_utilisation_counts_from_the_settled_sample():
+    asked = query(contract(), little_inflight)
+    view = Verifier(60.0).decide(asked).view
+    assert view is not None
+    late = replace(view, setting=replace(view.setting, settle_steps=1))
+    for f in (Fraction(n, 20) for n in range(40)):
+        assert properties.utilisation(view, f) is (view.S[4] - view.S[0] >= 3 * f)
+        assert properties.utilisation(late, f) is (view.S[4] - view.S[1] >= 2 * f)
