@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ccenv.agents.files import SenderLike, as_sender
 from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.paths import attack_path, scene_of, scene_set
@@ -14,7 +15,6 @@ from ccenv.attack.windows import ANY_WINDOW, Claim
 from ccenv.errors import InputError
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
-from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
 
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
@@ -127,7 +127,7 @@ class AttackResult:
 
 
 def attack(
-    sender: Sender | str,
+    sender: SenderLike,
     *,
     path: Path | str = "deep",
     model: str = "ccac",
@@ -147,10 +147,11 @@ def attack(
     """Look for the network that hurts a sender most.
 
     Args:
-        sender: a sender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or Python file, a run's folder.
+        sender: a sender, a class of PythonSender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or
+            Python file, a run's folder.
         path: of one flow, or a name of PATHS.
         model: network model.
-        adversaries: searches, scripted adversaries, constructions, by name with optional parameters.
+        adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of one's own.
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
             rest by their weights, and what one leaves goes to the next.
         seed: of searches and senders; equal seeds give equal results.
@@ -173,11 +174,9 @@ def attack(
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
-    from ccenv.agents.files import load_sender
-
     if not 1 <= budget_flow_steps <= LARGEST_BUDGET:
         raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be 1 to {LARGEST_BUDGET}")
-    player = load_sender(sender) if isinstance(sender, str) else sender
+    player = as_sender(sender)
     scene = Scene(
         player,
         attack_path(path),

@@ -21,7 +21,7 @@ from ccenv.registry import load_target
 EXTERNAL = "external"
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.files:load_sender"
-_MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
+_MAKE_ADVERSARY = "ccenv.adversaries.files:load_adversary"
 
 
 def _as_paths(value: Any) -> Any:
