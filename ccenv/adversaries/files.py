@@ -109,7 +109,9 @@ def _build(found: Any, given: dict[str, Any], label: str, where: str, path: File
 def _rehearse(adversary: ScriptedAdversary, path: FilePath) -> None:
     """Let it play some round trips in plain Python: compiled code cannot say in which line it failed."""
     if not isinstance(adversary.state, np.dtype) or not 1 <= len(adversary.state.names or ()) <= ADVERSARY_SLOTS:
-        raise InputError(f"{path.name}: STATE is {shown(adversary.state)}; make it with record(...), {ADVERSARY_SLOTS} fields at most")
+        raise InputError(
+            f"{path.name}: STATE is {shown(adversary.state)}; make it with record(...), {ADVERSARY_SLOTS} fields at most"
+        )
     require_arguments(adversary.init, ("state", "view"), str(path), "init")
     require_arguments(adversary.play, ("state", "view", "move"), str(path), "play")
     state, view, move = (np.zeros(1, dtype).view(np.recarray)[0] for dtype in (adversary.state, VIEW, MOVE))

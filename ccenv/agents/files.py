@@ -11,7 +11,7 @@ from typing import Any, get_args
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.rehearsal import rehearse_sender
 from ccenv.engine.compiled.signals import state_record
-from ccenv.errors import InputError, shown, unknown_name
+from ccenv.errors import InputError, did_you_mean, shown, unknown_name
 from ccenv.network.python_sender import STATE_FIELD, Bridge, PythonSender
 from ccenv.network.sender import ClassicSender, Sender
 from ccenv.plugins import installed
@@ -170,7 +170,9 @@ def python_sender(
     try:
         call(kind, given, label or kind.__name__, FilePath(source))
     except InputError as error:
-        raise (error if error.__cause__ is None else InputError(f"{place(source, error.__cause__)}: {said(error.__cause__)}")) from error
+        raise (
+            error if error.__cause__ is None else InputError(f"{place(source, error.__cause__)}: {said(error.__cause__)}")
+        ) from error
     settings = ",".join(f"{key}={value}" for key, value in sorted(given.items()))
     state = state_record(STATE_FIELD)
     name = (label or kind.__name__) + (f":{settings}" if settings else "")
@@ -193,3 +195,19 @@ def _require_methods(kind: type[PythonSender], source: str) -> None:
         method = inspect.getattr_static(kind, name)
         own = ("self", *arguments) if inspect.isfunction(method) else arguments
         require_arguments(getattr(kind, name), own, source, name)
+
+
+def list_agents(tag: str = "") -> list[str]:
+    """Return the names of all senders that ccenv and installed plugins bring.
+
+    Args:
+        tag: only those with it: ``classic``, ``synthesized``, ``learned``, ``distilled``, ``proxy``, ``plugin``; empty: all.
+
+    Raises:
+        InputError: for a tag that there is not.
+    """
+    plugins = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
+    tags = {tag for entry in AGENTS for tag in entry.tags} | {"plugin"}
+    if tag and tag not in tags:
+        raise InputError(f"list_agents: unknown tag {shown(tag)}.{did_you_mean(str(tag), tags)}")
+    return [*AGENTS.names(tag or None), *(plugins if tag in ("", "plugin") else [])]

@@ -36,7 +36,12 @@ def rehearse_sender(sender: ClassicSender, path: FilePath) -> None:
     names = sender.state.names if isinstance(sender.state, np.dtype) else None
     if names is None or names[: len(STATE_HEADER)] != STATE_HEADER or len(names) > STATE_SLOTS:
         raise InputError(f"{path.name}: STATE is {shown(sender.state)}; make it with state_record(...) of ccenv")
-    functions = {"init": (sender.init, 1), "on_ack": (sender.on_ack, 2), "on_loss": (sender.on_loss, 2), "on_tick": (sender.on_tick, 2)}
+    functions = {
+        "init": (sender.init, 1),
+        "on_ack": (sender.on_ack, 2),
+        "on_loss": (sender.on_loss, 2),
+        "on_tick": (sender.on_tick, 2),
+    }
     for name, (function, count) in functions.items():
         require_arguments(function, ("state", name.removeprefix("on_"))[:count], str(path), name)
     with np.errstate(all="ignore"):
@@ -70,7 +75,19 @@ def _play(sender: ClassicSender, path: FilePath) -> None:
             acked = window / parts
             delivered += acked
             rtt_s = RTT_S * (1.0 + 0.1 * (k % 5))
-            values = (now_s, acked, delivered, rtt_s, RTT_S, window / rtt_s, window - acked, float(part == 0), 0.0, 0.0, MSS_BYTES)
+            values = (
+                now_s,
+                acked,
+                delivered,
+                rtt_s,
+                RTT_S,
+                window / rtt_s,
+                window - acked,
+                float(part == 0),
+                0.0,
+                0.0,
+                MSS_BYTES,
+            )
             turn("on_ack", sender.on_ack, _record(ACK, *values))
         if k % LOSS_EVERY == LOSS_EVERY - 1 or k == TIMEOUT_AT:
             lost = (now_s, MSS_BYTES, window / 2, delivered, float(k == TIMEOUT_AT), 1.0, MSS_BYTES)

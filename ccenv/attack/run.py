@@ -12,10 +12,11 @@ from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
-from ccenv.errors import InputError
+from ccenv.errors import InputError, require_extra
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
+from ccenv.sketch import table
 
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
 LARGEST_BUDGET = 10**12  # days
@@ -104,6 +105,23 @@ class AttackResult:
     def legal(self) -> bool:
         """Whether the independent checker accepts the traces of all findings."""
         return all(finding.legal for finding in self.by_adversary.values())
+
+    def __repr__(self) -> str:
+        return f"AttackResult({self.sender} on {self.scene.model}: {self.worst_utilisation:.4g} by {self.worst_adversary})"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per adversary. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        columns = ("worst_utilisation", "legal", "flow_steps", "seconds")
+        rows = {name: {column: getattr(found, column) for column in columns} for name, found in self.by_adversary.items()}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
+
+    def _repr_html_(self) -> str:
+        """Show the findings and the worst trace in a notebook."""
+        rows = [[name, found.worst_utilisation, found.legal, found.flow_steps] for name, found in self.by_adversary.items()]
+        return table(repr(self), ("adversary", "utilisation", "legal", "flow-steps"), rows) + self.trace._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; traces are left out."""

@@ -6,14 +6,16 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 from ccenv.cli.options import usage_message
-from ccenv.errors import CcenvError, did_you_mean, one_line
+from ccenv.errors import CcenvError, CcenvWarning, did_you_mean, one_line
 from ccenv.interrupts import interrupted, watch
 from ccenv.version import VERSION
 
@@ -127,7 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     watched = watch() if arguments is None else None
     try:
-        code = _outcome(given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", CcenvWarning)
+            warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
+            code = _outcome(given)
     except Exception:
         if watched is None or watched.signal is None:
             raise
@@ -137,6 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == EXIT_INTERRUPTED:
         print("ccenv: interrupted; run the same command again: what can be resumed, resumes", file=sys.stderr)
     return code
+
+
+def _show_warning(others: Callable[..., None], seen: set[str], message: Warning | str, kind: type[Warning], *where: Any) -> None:
+    """Print a warning of ccenv as one line, once; leave others as they are."""
+    if not issubclass(kind, CcenvWarning):
+        others(message, kind, *where)
+    elif str(message) not in seen:
+        seen.add(str(message))
+        print("ccenv: warning: " + one_line(str(message)), file=sys.stderr)
 
 
 def _outcome(arguments: list[str]) -> int:

@@ -65,7 +65,9 @@ def load_metric(spec: str) -> OwnMetric:
         found, path, sha256 = installed.load(plugin)
         name = plugin.name
     metric = _metric(found, name, path)
-    add_metric(replace(metric, of_trace=_guarded(metric.of_trace, name, path), of_run=_guarded(metric.of_run, name, path)), sha256)
+    add_metric(
+        replace(metric, of_trace=_guarded(metric.of_trace, name, path), of_run=_guarded(metric.of_run, name, path)), sha256
+    )
     return OwnMetric(name, spec, sha256)
 
 

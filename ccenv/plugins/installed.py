@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,12 +16,8 @@ from ccenv.errors import InputError
 from ccenv.plugins import limits
 from ccenv.plugins.python_file import said
 
-GROUPS = {
-    "sender": "ccenv.senders",
-    "adversary": "ccenv.adversaries",
-    "metric": "ccenv.metrics",
-    "suite": "ccenv.suites",
-}
+PLURALS = {"sender": "senders", "adversary": "adversaries", "metric": "metrics", "suite": "suites"}
+GROUPS = {kind: f"ccenv.{plural}" for kind, plural in PLURALS.items()}
 """Kind of thing -> group of entry points."""
 
 
@@ -102,11 +99,11 @@ def load(plugin: Plugin) -> tuple[Any, FilePath, str]:
         InputError: naming the package, if it cannot be imported.
     """
     where = f"{plugin.kind} {plugin.name!r} of {plugin.package}"
-    module, _, attribute = plugin.target.partition(":")
+    module = plugin.target.partition(":")[0].strip()
     try:
         with limits.limited("the import", limits.LOAD_LIMIT_S):
             found = metadata.EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
-            source = inspect.getsourcefile(__import__(module, fromlist=[attribute or "_"]))
+            source = inspect.getsourcefile(sys.modules[module])
     except Exception as error:
         raise InputError(f"{where}: {plugin.target}: {said(error)}") from error
     file = FilePath(source or plugin.target)
@@ -122,5 +119,3 @@ def check(plugin: Plugin, build: Callable[[str], Any]) -> Plugin:
     except Exception as error:
         return replace(plugin, problem=said(error))
     return plugin
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import shlex
 from collections.abc import Sequence
 from pathlib import Path as FilePath
@@ -16,10 +15,12 @@ from ccenv.config import StrictModel, validate
 from ccenv.errors import InputError, require_extra
 from ccenv.metrics.own import OwnMetric
 from ccenv.metrics.table import METRICS, Direction, Metric, add_metric, own_metric, run_metric, trace_metric
+from ccenv.sketch import table
 
 OWN_METRICS = "own_metrics"
 ASKED = "asked"
 """Key of a manifest: suite, adversaries and metrics as the user named them."""
+SHOWN = 20  # records of a list in a notebook
 RUNS = FilePath("runs") / "bench"
 """Where results of suites go by default."""
 
@@ -55,16 +56,13 @@ class Manifest(dict[str, Any]):
 
     def __repr__(self) -> str:
         suite = self["suite"]
-        return f"Manifest(suite {suite['name']} version {suite['version']}, {len(self['summary'])} senders, {self['n_cells']} cells)"
+        return (
+            f"Manifest(suite {suite['name']} version {suite['version']}, {len(self['summary'])} senders, {self['n_cells']} cells)"
+        )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(entry['agent'])}</th>" + "".join(f"<td>{_text(v)}</td>" for v in self._row(entry).values()) + "</tr>"
-            for entry in self["summary"]
-        )
-        names = self._row(self["summary"][0]) if self["summary"] else {}
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        return f"<table><caption>{html.escape(repr(self))}</caption><tr><th></th>{head}</tr>{rows}</table>"
+        rows = [{"sender": entry["agent"], **self._row(entry)} for entry in self["summary"]]
+        return table(repr(self), list(rows[0]) if rows else ["sender"], [list(row.values()) for row in rows])
 
 
 class Records(list[dict[str, Any]]):
@@ -83,11 +81,9 @@ class Records(list[dict[str, Any]]):
         return f"Records({len(self)} cells of {senders or 'nobody'})"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>" + str(self.to_frame().to_html(index=False, max_rows=20))
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else html.escape(str(value))
+        names = list(self[0]["metrics"]) if self else []
+        rows = [[r["scenario"], r["agent"], r["adversary"], r["seed"], *map(r["metrics"].get, names)] for r in self[:SHOWN]]
+        return table(repr(self), ["scenario", "sender", "adversary", "seed", *names], rows)
 
 
 def describe_own(metrics: Sequence[OwnMetric]) -> dict[str, Any]:

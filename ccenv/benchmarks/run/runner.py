@@ -85,7 +85,9 @@ def run_suite(
     asked = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
     suite, out = as_suite(suite), FilePath(out)
     _require_list("extra_agents", extra_agents)
-    own = Own(_own_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS))
+    own = Own(
+        _own_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
+    )
     suite = _with_own(suite, own, [name for name in extra_metrics if name in METRICS])
     agents = _players(suite, extra_agents)
     cells = cells_for(suite, agents, own)
@@ -182,7 +184,9 @@ def as_suite(given: SuiteBase | str | os.PathLike[str]) -> SuiteBase:
         return load_suite(os.fspath(given))
     file, _, _ = installed.load(plugin)
     if not isinstance(file, (str, os.PathLike)):
-        raise InputError(f"suite {plugin.name!r} of {plugin.package} is {shown(type(file).__name__)}; it must be the path of a file")
+        raise InputError(
+            f"suite {plugin.name!r} of {plugin.package} is {shown(type(file).__name__)}; it must be the path of a file"
+        )
     return load_suite(os.fspath(file))
 
 
