@@ -44,7 +44,10 @@ class Group:
 GROUPS: tuple[Group, ...] = (
     Group("demo", "ccenv.cli.demo", "The main job end to end: train, attack, bench, verify, leaderboard page."),
     Group(
-        "list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, metrics, suites, configs.", "list_command"
+        "list",
+        "ccenv.cli.catalog",
+        "List what there is: agents, adversaries, metrics, suites, signals, plugins ...",
+        "list_command",
     ),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
@@ -60,6 +63,8 @@ GROUPS: tuple[Group, ...] = (
     Group("export", "ccenv.cli.export", "Write a belief program as C for the congestion controls of a kernel."),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
+    Group("which", "ccenv.cli.which", "Which sender for which kind of network: a table with intervals."),
+    Group("new", "ccenv.cli.new", "Write a file of your own to start from: sender, adversary, metric, suite, config."),
     Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
@@ -80,7 +85,7 @@ def build_app(invoked: str | None) -> typer.Typer:
         name="ccenv",
         help=_ABOUT,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -103,9 +108,21 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
+def _show_plugins(value: bool) -> None:
+    if value:
+        from ccenv.cli.catalog import plugin_table
+
+        plugin_table()
+        raise typer.Exit
+
+
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    plugins: Annotated[
+        bool,
+        typer.Option("--plugins", callback=_show_plugins, is_eager=True, help="List the plugins of installed packages and exit."),
     ] = False,
 ) -> None:
     """Hold the options of ``ccenv`` itself."""

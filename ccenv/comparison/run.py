@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.adversaries.files import load_adversary
 from ccenv.agents.files import SenderLike, as_sender, is_user_sender, load_sender
 from ccenv.comparison.picture import ALLOWED, draw
-from ccenv.comparison.table import COLUMNS, OWN, Row, Setting
+from ccenv.comparison.table import COLUMNS, Row, Setting
 from ccenv.errors import CcenvError, InputError, require_extra, shown
 from ccenv.files import write_atomic
 from ccenv.metrics.measures import jain
@@ -314,7 +314,7 @@ def _metrics(task: _Task, result: Result) -> dict[str, float | None]:
     span = (result.scenario.warmup_s, result.scenario.duration_s)
     for metric in task.metrics:
         name = metric if isinstance(metric, str) else metric.name
-        value = measure_run(result.measured(), name, [span], OWN)
+        value = measure_run(result.measured(), name, [span], result.scenario.flows[0].sender)
         found[name] = None if math.isnan(value) else value
     return found
 

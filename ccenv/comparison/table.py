@@ -7,7 +7,6 @@ from typing import Any
 
 from ccenv.network.path import MBPS_IN_BPS
 
-OWN = "own"  # name of the flows of the sender that is measured
 WARMUP_SHARE = 0.25  # of the run, left out of the averages
 # Columns of the table: key, heading.
 COLUMNS = (
@@ -55,8 +54,8 @@ class Setting:
         flow: dict[str, Any] = {"rtt_s": self.rtt_s, "loss_rate": self.loss_rate}
         if self.network:
             flow["jitter"] = {"kind": "adversary", "adversary": self.network, "max_s": self.jitter_s}
-        flows = [{**flow, "sender": spec, "name": OWN} for _ in range(self.flows)]
-        flows += [{**flow, "sender": self.against}] if self.against else []
+        flows = [{**flow, "sender": spec} for _ in range(self.flows)]
+        flows += [{**flow, "sender": self.against, "name": f"against {self.against}"}] if self.against else []
         link = {"rate_Bps": self.rate_Bps, "buffer_bytes": self.buffer_bytes}
         run = {"duration_s": self.duration_s, "warmup_s": WARMUP_SHARE * self.duration_s, "seed": self.seed}
         return {"name": spec, "links": [link], "flows": flows, **run}

@@ -143,6 +143,16 @@ class Path(StrictModel):
         """C times the smallest propagation RTT, in bytes."""
         return self.link_rate_Bps * min(flow.rtt_s for flow in self.flows)
 
+    def __repr__(self) -> str:
+        flow, bdp = self.flows[0], self.buffer_bytes / self.bdp_bytes
+        many = f", {self.n_flows} flows" if self.n_flows > 1 else ""
+        return (
+            f"Path({self.link_rate_Bps / MBPS_IN_BPS:g} Mbit/s, Rm {1e3 * flow.rtt_s:g} ms, D {1e3 * flow.jitter_s:g} ms, "
+            f"buffer {bdp:.3g} BDP{many})"
+        )
+
+    __str__ = __repr__
+
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready dictionary; infinities become the text ``"inf"``."""
         return self.model_dump(mode="json", exclude_defaults=True)
