@@ -12,7 +12,7 @@ from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
-from ccenv.errors import InputError, require_extra
+from ccenv.errors import InputError, require_extra, shown
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
@@ -192,8 +192,8 @@ def attack(
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
-    if not 1 <= budget_flow_steps <= LARGEST_BUDGET:
-        raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be 1 to {LARGEST_BUDGET}")
+    if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
+        raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
     player = as_sender(sender)
     scene = Scene(
         player,

@@ -38,6 +38,7 @@ DPI = 150
 LEGAL = "legal"
 ATTACK_FLOW_STEPS = 4_000_000
 MOST_FLOWS = 64
+MOST_SEEDS = 2**53
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,8 @@ def compare(
         raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
+    if not isinstance(seed, int) or not 0 <= seed < MOST_SEEDS:
+        raise InputError(f"seed is {shown(seed)}; it must be a whole number from 0 to {MOST_SEEDS - 1}")
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
     room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
     setting = Setting(

@@ -9,10 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel, validate
-from ccenv.errors import InputError, PathError
+from ccenv.errors import InputError, PathError, shown
 
 MBPS_IN_BPS = 125_000.0
 DEFAULT_MSS_BYTES = 1500.0
@@ -229,6 +230,9 @@ def make_path(
     Raises:
         PathError: for anything that no path can have.
     """
+    for name, value in (("link_rate_mbps", link_rate_mbps), ("buffer_bdp", buffer_bdp), ("mss_bytes", mss_bytes)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            raise PathError(f"{name} is {shown(value)}; it must be a number")
     rtts = rtt_ms if isinstance(rtt_ms, list) else [rtt_ms] * n_flows
     jitters = jitter_ms if isinstance(jitter_ms, list) else [jitter_ms] * n_flows
     if len(rtts) != len(jitters):

@@ -13,7 +13,6 @@ import re
 import zipfile
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pathlib import Path as FilePath
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +23,7 @@ from ccenv.config import StrictModel, validate
 from ccenv.document import Format, canonical_json
 from ccenv.errors import InputError, PathError, TraceError, require_extra, unknown_name
 from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, read_arrays, read_bounded, shown_path
+from ccenv.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
 from ccenv.network.model import MODELS, Model
 from ccenv.network.path import MBPS_IN_BPS, Grid, Path, grid_of
 from ccenv.sketch import line_picture
@@ -289,7 +288,7 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) ->
     Raises:
         TraceError: with the file name and what is wrong.
     """
-    where = FilePath(path)
+    where = path_of("trace", path)
     try:
         content = read_bounded(where, max_bytes)
         arrays = read_arrays(content, shown_path(where), {"header": "|u1"}, max_bytes, other="<f8")

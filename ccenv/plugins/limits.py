@@ -48,6 +48,12 @@ class _Watch:
         while rang:
             time.sleep(_POLL_S)
 
+    def go_on(self, outer: float | None) -> None:
+        """Go on with the clock of the call around one that was ended."""
+        if outer is not None:
+            with self._lock:
+                self._ends_at[threading.get_ident()] = outer
+
     def _run(self) -> None:
         while True:
             time.sleep(_POLL_S)
@@ -77,6 +83,7 @@ def limited(what: str, limit_s: float) -> Iterator[None]:
         yield
         _WATCH.end(outer)
     except Overtime as overtime:
+        _WATCH.go_on(outer)
         raise TimeoutError(f"{what} has not come back within {limit_s:g} s").with_traceback(overtime.__traceback__) from None
     except BaseException:
         _WATCH.end(outer)

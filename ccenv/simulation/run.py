@@ -12,6 +12,7 @@ from ccenv.agents.files import SenderLike, as_sender, load_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.log import DEFAULT_ROWS
 from ccenv.errors import InputError
+from ccenv.foreign import path_of
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
@@ -49,7 +50,7 @@ def simulate(
     if isinstance(scenario, Mapping):
         scenario = read_scenario(scenario)
     elif not isinstance(scenario, Scenario):
-        scenario = load_scenario(os.fspath(scenario))
+        scenario = load_scenario(str(path_of("scenario", scenario)))
     changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
     if changed:
         scenario = read_scenario({**scenario.model_dump(), **changed}, scenario.name)

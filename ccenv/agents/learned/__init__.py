@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import field_validator
 
 from ccenv.document import Format
-from ccenv.foreign import JsonRules, is_file, is_folder
+from ccenv.errors import InputError, shown
+from ccenv.foreign import JsonRules, is_file, is_folder, path_of
 from ccenv.network.learned import MAX_CARD_BYTES, Card, LearnedKind
 from ccenv.network.sender import MlpSender
 
@@ -55,7 +56,11 @@ def save_policy(path: FilePath | str, sender: MlpSender, notes: dict[str, Any] |
     Raises:
         InputError: if the policy could not be read back or the notes are not JSON.
     """
-    POLICIES.save(path, sender, notes)
+    if not isinstance(sender, MlpSender):
+        raise InputError(
+            f"save_policy: {shown(getattr(sender, 'name', sender))} is no policy; from_sb3, from_torch and from_onnx make one"
+        )
+    POLICIES.save(path_of("path", path), sender, notes)
 
 
 def load_policy(path: FilePath | str) -> MlpSender:

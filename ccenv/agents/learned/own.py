@@ -21,6 +21,7 @@ from ccenv.agents.learned.steps import Activation, Linear, Step
 from ccenv.agents.learned.view import ELEMENTS, Observation
 from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW, OBSERVATION_VERSION
 from ccenv.errors import InputError, require_extra, shown
+from ccenv.foreign import path_of
 from ccenv.network.learned import MAX_LAYERS
 from ccenv.network.sender import MlpSender
 
@@ -122,7 +123,7 @@ def from_onnx(file: FilePath | str, *, observation: Observation | None = None, o
     Raises:
         InputError: for a file that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu in a chain.
     """
-    path = FilePath(file)
+    path = path_of("file", file)
     return _sender("from_onnx", read_onnx(path, output), observation or Observation(*ELEMENTS), name or path.stem, None)
 
 

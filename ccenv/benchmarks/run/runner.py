@@ -29,6 +29,7 @@ from ccenv.benchmarks.suite.references import check_all
 from ccenv.config import shipped_names, validate
 from ccenv.document import plain
 from ccenv.errors import EngineError, InputError, shown, unknown_name
+from ccenv.foreign import path_of
 from ccenv.metrics.own import load_metric
 from ccenv.metrics.table import METRICS
 from ccenv.plugins import installed
@@ -83,7 +84,7 @@ def run_suite(
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     asked = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
-    suite, out = as_suite(suite), FilePath(out)
+    suite, out = as_suite(suite), path_of("out", out)
     _require_list("extra_agents", extra_agents)
     own = Own(
         _own_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
@@ -160,6 +161,10 @@ def evaluate(
         raise InputError(f"{shown(sender)} is no spec of a sender: give a name, a file or the folder of a run")
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
+    if seeds is not None:
+        _require_list("seeds", seeds)
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; it must be at least 1")
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
     cells = cells_for(suite, [agent_player(sender, code=True)])
