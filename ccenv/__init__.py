@@ -1,4 +1,9 @@
-"""ccenv: environment, benchmark and proving ground for Internet congestion control."""
+"""ccenv: environment, benchmark and proving ground for Internet congestion control.
+
+Example:
+    >>> import ccenv
+    >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,33 @@ import sys
 from pathlib import Path as _FilePath
 from typing import TYPE_CHECKING
 
+from ccenv.errors import did_you_mean
 from ccenv.version import VERSION as __version__
 
-__all__ = ["PythonSender", "Trace", "__version__", "compare", "make_path", "make_sender", "simulate"]
+__all__ = [
+    "CcenvError",
+    "CurveEngine",
+    "Observation",
+    "PythonSender",
+    "Trace",
+    "__version__",
+    "attack",
+    "compare",
+    "evaluate",
+    "from_onnx",
+    "from_sb3",
+    "from_torch",
+    "list_agents",
+    "load_trace",
+    "make_adversary",
+    "make_path",
+    "make_sender",
+    "run_suite",
+    "save_policy",
+    "simulate",
+    "train",
+    "verify",
+]
 
 
 def _code_fingerprint() -> str:
@@ -48,27 +77,58 @@ _register_environments()
 
 # What is brought only when it is used: name -> where it lives.
 _LAZY = {
-    "PythonSender": "ccenv.network.python_sender",
-    "Trace": "ccenv.network.trace",
-    "compare": "ccenv.comparison",
-    "make_path": "ccenv.network.path",
-    "make_sender": "ccenv.agents",
-    "simulate": "ccenv.simulation",
+    "CcenvError": "ccenv.errors:CcenvError",
+    "CurveEngine": "ccenv.engine.curve.engine:CurveEngine",
+    "Observation": "ccenv.agents.learned.view:Observation",
+    "PythonSender": "ccenv.network.python_sender:PythonSender",
+    "Trace": "ccenv.network.trace:Trace",
+    "attack": "ccenv.attack.run:attack",
+    "compare": "ccenv.comparison:compare",
+    "evaluate": "ccenv.benchmarks.run.runner:evaluate",
+    "from_onnx": "ccenv.agents.learned.own:from_onnx",
+    "from_sb3": "ccenv.agents.learned.own:from_sb3",
+    "from_torch": "ccenv.agents.learned.own:from_torch",
+    "list_agents": "ccenv.agents.files:list_agents",
+    "load_trace": "ccenv.network.trace:load_trace",
+    "make_adversary": "ccenv.adversaries.files:load_adversary",
+    "make_path": "ccenv.network.path:make_path",
+    "make_sender": "ccenv.agents.files:load_sender",
+    "run_suite": "ccenv.benchmarks.run.runner:run_suite",
+    "save_policy": "ccenv.agents.learned:save_policy",
+    "simulate": "ccenv.simulation:simulate",
+    "train": "ccenv.training.run:train",
+    "verify": "ccenv.smt.claims.ask:verify",
 }
 
 if TYPE_CHECKING:
-    from ccenv.agents import make_sender
-    from ccenv.comparison import compare
-    from ccenv.network.path import make_path
-    from ccenv.network.python_sender import PythonSender
-    from ccenv.network.trace import Trace
-    from ccenv.simulation import simulate
+    from ccenv.adversaries.files import load_adversary as make_adversary
+    from ccenv.agents.files import list_agents as list_agents
+    from ccenv.agents.files import load_sender as make_sender
+    from ccenv.agents.learned import save_policy as save_policy
+    from ccenv.agents.learned.own import from_onnx as from_onnx
+    from ccenv.agents.learned.own import from_sb3 as from_sb3
+    from ccenv.agents.learned.own import from_torch as from_torch
+    from ccenv.agents.learned.view import Observation as Observation
+    from ccenv.attack.run import attack as attack
+    from ccenv.benchmarks.run.runner import evaluate as evaluate
+    from ccenv.benchmarks.run.runner import run_suite as run_suite
+    from ccenv.comparison import compare as compare
+    from ccenv.engine.curve.engine import CurveEngine as CurveEngine
+    from ccenv.errors import CcenvError as CcenvError
+    from ccenv.network.path import make_path as make_path
+    from ccenv.network.python_sender import PythonSender as PythonSender
+    from ccenv.network.trace import Trace as Trace
+    from ccenv.network.trace import load_trace as load_trace
+    from ccenv.simulation import simulate as simulate
+    from ccenv.smt.claims.ask import verify as verify
+    from ccenv.training.run import train as train
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'ccenv' has no attribute {name!r}")
+        module, _, attribute = _LAZY[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    raise AttributeError(f"module 'ccenv' has no attribute {name!r}.{did_you_mean(name, __all__)}")
 
 
 def __dir__() -> list[str]:

@@ -68,6 +68,10 @@ class MissingExtraError(CcenvError):
     """An optional dependency that is not installed."""
 
 
+class CcenvWarning(UserWarning):
+    """What is accepted but looks like a mistake; the command line prints it as one line."""
+
+
 def shown(value: Any, longest: int = 60) -> str:
     """Return a value for a message: ASCII, one line, at most ``longest`` characters."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4 * longest:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 
-from ccenv.errors import InputError, shown
+from ccenv.errors import CcenvWarning, InputError, shown
 
 _NUMBER = re.compile(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|inf)\s*([a-z/]*)\s*", re.IGNORECASE | re.ASCII)
 _LONGEST = 64  # characters of a quantity
@@ -21,20 +22,22 @@ class Units:
         plain: unit of a number without one.
         whole: only whole numbers make sense.
         infinite: ``inf`` is allowed.
+        usual: from, to, in the unit that the caller gets; what lies outside is accepted with a warning.
     """
 
     factors: dict[str, float]
     plain: str
     whole: bool = False
     infinite: bool = False
+    usual: tuple[float, float] = (0.0, math.inf)
 
 
 _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS = Units(_TIMES, "s")
 """To seconds; a plain number is in seconds."""
-SECONDS_OF_MS = Units(_TIMES, "ms")
+SECONDS_OF_MS = Units(_TIMES, "ms", usual=(1e-5, 5.0))
 """To seconds; a plain number is in ms."""
-MBPS = Units({"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}, "Mbit/s")
+MBPS = Units({"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}, "Mbit/s", usual=(0.01, 40_000.0))
 """To Mbit/s."""
 STEPS = Units({"steps": 1.0, "ksteps": 1e3, "Msteps": 1e6}, "steps", whole=True)
 """Engine steps of flows."""
@@ -42,7 +45,8 @@ STEPS = Units({"steps": 1.0, "ksteps": 1e3, "Msteps": 1e6}, "steps", whole=True)
 
 def buffer_units(bdp_bytes: float, mss_bytes: float) -> Units:
     """Return the units of a buffer, to bytes; a plain number is in bandwidth-delay products."""
-    return Units({"bdp": bdp_bytes, "packets": mss_bytes, "B": 1.0, "kB": 1e3, "MB": 1e6}, "bdp", infinite=True)
+    factors = {"bdp": bdp_bytes, "packets": mss_bytes, "B": 1.0, "kB": 1e3, "MB": 1e6}
+    return Units(factors, "bdp", infinite=True, usual=(0.0, 1e3 * bdp_bytes))
 
 
 def quantity(what: str, given: str | float, units: Units) -> float:
@@ -66,12 +70,22 @@ def quantity(what: str, given: str | float, units: Units) -> float:
     if match and unit in factors:
         value = float(match[1]) * factors[unit]
         if (math.isfinite(value) or (units.infinite and match[1].lower() == "inf")) and (not units.whole or value == int(value)):
+            _warn_unusual(what, given, value, units)
             return int(value) if units.whole else value
     number = "a whole number" if units.whole else "a number"
     raise InputError(
         f"{what} is {shown(given)}; allowed: {number} of at least 0 with a unit of {', '.join(units.factors)}; "
         f"without a unit it is in {units.plain}"
     )
+
+
+def _warn_unusual(what: str, given: str | float, value: float, units: Units) -> None:
+    low, high = units.usual
+    if value and math.isfinite(value) and not low <= value <= high:
+        factor = units.factors[units.plain]
+        usual = f"at least {low / factor:g}" if value < low else f"at most {high / factor:g}"
+        text = f"{what} is {shown(given)}, {value / factor:g} {units.plain}; {usual} {units.plain} is usual: is the unit right?"
+        warnings.warn(text, CcenvWarning, stacklevel=3)
 
 
 def positive(what: str, given: str | float, units: Units) -> float:

@@ -1,47 +1,88 @@
-"""Senders from a user's own Python file. Only what a user names is loaded so: no submission, suite or record of others is."""
+"""Senders that a user brings: a Python file, a plugin, an object. No submission, suite or record of others is loaded so."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.classic.common import classic_sender
+from ccenv.agents.rehearsal import rehearse_sender
 from ccenv.engine.compiled.signals import state_record
-from ccenv.errors import InputError, did_you_mean, shown
-from ccenv.foreign import read_bounded
+from ccenv.errors import InputError, did_you_mean, shown, unknown_name
 from ccenv.network.python_sender import STATE_FIELD, Bridge, PythonSender
 from ccenv.network.sender import ClassicSender, Sender
+from ccenv.plugins import installed
+from ccenv.plugins.python_file import (
+    attribute_of,
+    call,
+    is_python_file,
+    line_of,
+    load_file,
+    place,
+    read_spec,
+    require_arguments,
+    require_known,
+    said,
+)
 from ccenv.registry import parse_parameters
 
-MAX_BYTES = 4 << 20
-FUNCTIONS = ("init", "on_ack", "on_loss", "on_tick")
+FUNCTIONS = {"init": ("state",), "on_ack": ("state", "ack"), "on_loss": ("state", "loss"), "on_tick": ("state", "tick")}
+METHODS = {"on_start": (), "on_ack": ("ack",), "on_loss": ("loss",), "on_tick": ("tick",)}
 _FORMS = (
     "a function sender() that returns a sender, one class of ccenv.PythonSender, or STATE, init, on_ack, on_loss and on_tick "
-    "(docs/contributing.md)"
+    "(docs/bring-your-own.md)"
 )
 
-
-def is_python_file(spec: str) -> bool:
-    """Tell whether a spec names a Python file: ``FILE.py``, ``FILE.py:ATTRIBUTE``, ``FILE.py:ATTRIBUTE:key=value,...``."""
-    return spec.partition(":")[0].endswith(".py")
+SenderLike = Sender | type[PythonSender] | str
+"""What Python functions take for a sender: the spec of one, a sender, or a class of PythonSender."""
 
 
 def load_sender(spec: str, **parameters: Any) -> Sender:
-    """Build a sender as :func:`ccenv.agents.make_sender` does, or from a Python file, whose code runs.
+    """Build a sender as :func:`ccenv.agents.make_sender` does, or from a Python file or an installed plugin, whose code runs.
 
     Args:
-        spec: what ``make_sender`` takes, or a Python file (:func:`load_python_file`).
+        spec: what ``make_sender`` takes, a Python file (:func:`load_python_file`), or a plugin's name with optional parameters.
         parameters: further parameters, as Python values.
+
+    Raises:
+        UnknownNameError: if nothing has this name.
+        InputError: one line, for a sender that cannot be built.
     """
-    return load_python_file(spec, **parameters) if is_python_file(spec) else make_sender(spec, **parameters)
+    if is_python_file(spec):
+        return load_python_file(spec, **parameters)
+    if not isinstance(spec, str):
+        raise InputError(f"{shown(spec)} is no sender: give a name (ccenv list agents), a file, or a sender object")
+    name, _, rest = spec.partition(":")
+    plugin = installed.find("sender", name, AGENTS.names())
+    if plugin is not None:
+        found, file, sha256 = installed.load(plugin)
+        return _build(found, {**parse_parameters(rest), **parameters}, name, f"{name} of {plugin.package}", file, sha256)
+    try:
+        return make_sender(spec, **parameters)
+    except InputError:
+        if name in AGENTS or FilePath(spec).exists() or not installed.entry_points("sender"):
+            raise
+        known = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
+        raise unknown_name("agent", name, [*AGENTS.names(), *known]) from None
+
+
+def as_sender(given: SenderLike) -> Sender:
+    """Return a sender for what a user gave. Raises InputError as :func:`load_sender` does, and for anything else."""
+    if isinstance(given, get_args(Sender)):
+        return given  # type: ignore[return-value]
+    if inspect.isclass(given) and issubclass(given, PythonSender):
+        return python_sender(given)
+    if isinstance(given, PythonSender):
+        raise InputError(f"{type(given).__name__}() is one flow: give the class {type(given).__name__} itself")
+    return load_sender(given)  # type: ignore[arg-type]
+
+
+def is_user_sender(spec: str) -> bool:
+    """Tell whether a spec names code of a user: a Python file or a plugin."""
+    return is_python_file(spec) or installed.find("sender", spec.partition(":")[0], AGENTS.names()) is not None
 
 
 def load_python_file(spec: str, **more: Any) -> Sender:
@@ -56,94 +97,57 @@ def load_python_file(spec: str, **more: Any) -> Sender:
     Raises:
         InputError: one line with file and line, if the file cannot be read or run, or does not define a sender.
     """
-    name, _, rest = spec.partition(":")
-    attribute, _, parameters = rest.partition(":")
-    file = FilePath(name)
-    if file.stem in AGENTS:
-        raise InputError(f"{name}: {file.stem!r} is the name of a registered agent; give the file another name")
-    content = read_bounded(file, MAX_BYTES)
-    sha256 = hashlib.sha256(content).hexdigest()
-    module = _run(file.resolve(), sha256)
-    given = {**parse_parameters(parameters), **more}
-    found = _attribute(module, attribute, name)
-    label = file.stem if attribute in ("", "sender") else f"{file.stem}.{attribute}"
-    return _build(found, given, label, f"{name}:{attribute}" if attribute else name, sha256)
+    asked = read_spec(spec)
+    user = load_file(asked.file, "agent", AGENTS.names())
+    found = _found(user.module, asked.attribute, asked.file)
+    stem = FilePath(asked.file).stem
+    label = stem if asked.attribute in ("", "sender") else f"{stem}.{asked.attribute}"
+    return _build(found, {**asked.parameters, **more}, label, asked.where, user.path, user.sha256)
 
 
-def _run(file: FilePath, sha256: str) -> ModuleType:
-    """Return the module of a file; the same content is run once."""
-    name = f"ccenv_user_{file.stem}_{hashlib.sha256(f'{file}:{sha256}'.encode()).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{file.name}: cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise InputError(f"{_where(file, error)}: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _where(file: FilePath, error: BaseException) -> str:
-    """Return the file's name with the line in it at which an error came up."""
-    if isinstance(error, SyntaxError):
-        return f"{file.name}:{error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    return f"{file.name}:{lines[-1]}" if lines else file.name
-
-
-def _attribute(module: ModuleType, attribute: str, name: str) -> Any:
-    if attribute:
-        if not hasattr(module, attribute):
-            names = [n for n in vars(module) if not n.startswith("_")]
-            raise InputError(f"{name} has no {shown(attribute)}.{did_you_mean(attribute, names)}")
-        return getattr(module, attribute)
-    if callable(getattr(module, "sender", None)):
-        return module.sender
+def _found(module: ModuleType, attribute: str, name: str) -> Any:
+    """Return what defines the sender of a module: a function, a class, a sender, or the module itself."""
     classes = [
         c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, PythonSender) and c.__module__ == module.__name__
     ]
+    if attribute and not (attribute == "sender" and not hasattr(module, "sender")):
+        return attribute_of(module, attribute, name)
+    if callable(getattr(module, "sender", None)) or isinstance(getattr(module, "sender", None), get_args(Sender)):
+        return module.sender
     if len(classes) == 1:
         return classes[0]
     if len(classes) > 1:
         raise InputError(f"{name} has several senders: name one, as in {name}:{classes[0].__name__}")
-    if hasattr(module, "STATE") and hasattr(module, "on_ack"):
-        return lambda: classic_sender("", module, module.STATE)
+    if any(hasattr(module, function) for function in FUNCTIONS):
+        return module
     raise InputError(f"{name} defines no sender; what it can define: {_FORMS}")
 
 
-def _build(found: Any, given: dict[str, Any], label: str, where: str, sha256: str) -> Sender:
-    if isinstance(found, ClassicSender):
-        found = _constant(found)
-    if not callable(found):
-        raise InputError(f"{where} is {shown(type(found).__name__)}; what it can be: {_FORMS}")
-    known = list(inspect.signature(found).parameters)
-    for key in given:
-        if key not in known:
-            raise InputError(f"{where}: unknown parameter {shown(key)}.{did_you_mean(key, known) if known else ''}")
-    if inspect.isclass(found) and issubclass(found, PythonSender):
+def _build(found: Any, given: dict[str, Any], label: str, where: str, path: FilePath, sha256: str) -> Sender:
+    if isinstance(found, ModuleType):
+        require_known(lambda: None, given, where)
+        found = _of_functions(found, label, path)
+    elif inspect.isclass(found) and issubclass(found, PythonSender):
         return python_sender(found, given, label=label, source_sha256=sha256)
-    try:
-        sender = found(**given)
-    except Exception as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{where}: {type(error).__name__}: {error}") from error
-    if not isinstance(sender, Sender):
-        raise InputError(f"{where} returned {shown(type(sender).__name__)}, not a sender")
-    if not isinstance(sender, ClassicSender):
-        return sender
-    return ClassicSender(
-        label, sender.state, sender.init, sender.on_ack, sender.on_loss, sender.on_tick, sender.parameters, sha256
-    )
+    elif not isinstance(found, get_args(Sender)):
+        if not callable(found):
+            raise InputError(f"{where} is {shown(type(found).__name__)}; what it can be: {_FORMS}")
+        found = call(found, given, where, path)
+    if not isinstance(found, get_args(Sender)):
+        raise InputError(f"{where} returned {shown(type(found).__name__)}, not a sender")
+    if not isinstance(found, ClassicSender):
+        return found  # type: ignore[no-any-return]
+    rehearse_sender(found, path)
+    return ClassicSender(label, found.state, found.init, found.on_ack, found.on_loss, found.on_tick, found.parameters, sha256)
 
 
-def _constant(sender: ClassicSender) -> Callable[[], ClassicSender]:
-    return lambda: sender
+def _of_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSender:
+    missing = [name for name in ("STATE", *FUNCTIONS) if not hasattr(module, name)]
+    if missing:
+        raise InputError(f"{path.name}: {' and '.join(missing)} missing; a compiled sender has STATE, {', '.join(FUNCTIONS)}")
+    for name, arguments in FUNCTIONS.items():
+        require_arguments(getattr(module, name), arguments, str(path), name)
+    return ClassicSender(label, module.STATE, module.init, module.on_ack, module.on_loss, module.on_tick)
 
 
 def python_sender(
@@ -158,15 +162,52 @@ def python_sender(
         source_sha256: hash of its file, where it came from one.
 
     Raises:
-        InputError: if an object cannot be built.
+        InputError: if an object cannot be built, or a method does not take what it is given.
     """
-    source, given = inspect.getsourcefile(kind) or "", dict(parameters or {})
+    source, given = _source_of(kind), dict(parameters or {})
+    _require_methods(kind, source)
     bridge = Bridge(lambda: kind(**given), source)
     try:
-        kind(**given)
-    except Exception as error:
-        raise InputError(f"{_where(FilePath(source), error)}: {type(error).__name__}: {error}") from error
+        call(kind, given, label or kind.__name__, FilePath(source))
+    except InputError as error:
+        raise (
+            error if error.__cause__ is None else InputError(f"{place(source, error.__cause__)}: {said(error.__cause__)}")
+        ) from error
     settings = ",".join(f"{key}={value}" for key, value in sorted(given.items()))
     state = state_record(STATE_FIELD)
     name = (label or kind.__name__) + (f":{settings}" if settings else "")
     return ClassicSender(name, state, bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick, {}, source_sha256)
+
+
+def _source_of(kind: type) -> str:
+    """Return the file of a class; a name without a file for one that was typed into a console."""
+    try:
+        return inspect.getsourcefile(kind) or ""
+    except TypeError:
+        return f"{kind.__name__} in {kind.__module__}"
+
+
+def _require_methods(kind: type[PythonSender], source: str) -> None:
+    for name, method in vars(kind).items():
+        if name.startswith("on_") and name not in METHODS and callable(method):
+            raise InputError(f"{line_of(method, source)}: {unknown_name('method of a sender', name, METHODS)}")
+    for name, arguments in METHODS.items():
+        method = inspect.getattr_static(kind, name)
+        own = ("self", *arguments) if inspect.isfunction(method) else arguments
+        require_arguments(getattr(kind, name), own, source, name)
+
+
+def list_agents(tag: str = "") -> list[str]:
+    """Return the names of all senders that ccenv and installed plugins bring.
+
+    Args:
+        tag: only those with it: ``classic``, ``synthesized``, ``learned``, ``distilled``, ``proxy``, ``plugin``; empty: all.
+
+    Raises:
+        InputError: for a tag that there is not.
+    """
+    plugins = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
+    tags = {tag for entry in AGENTS for tag in entry.tags} | {"plugin"}
+    if tag and tag not in tags:
+        raise InputError(f"list_agents: unknown tag {shown(tag)}.{did_you_mean(str(tag), tags)}")
+    return [*AGENTS.names(tag or None), *(plugins if tag in ("", "plugin") else [])]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from ccenv.attack.catalog import PANEL, SEARCHES, make_search
 from ccenv.attack.paths import PATHS, SCENE_SETS, attack_path, scene_of, scene_set
 from ccenv.attack.run import AttackResult, Finding, attack
@@ -19,3 +23,14 @@ __all__ = [
     "scene_of",
     "scene_set",
 ]
+
+
+class _Callable(ModuleType):
+    """The module has the name of its function: both ``ccenv.attack(...)`` and ``ccenv.attack.PANEL`` work."""
+
+    def __call__(self, *arguments: Any, **settings: Any) -> AttackResult:
+        """Attack a sender: :func:`ccenv.attack.run.attack`."""
+        return attack(*arguments, **settings)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from ccenv.adversaries import ADVERSARIES
+from ccenv.adversaries.files import is_user_adversary
 from ccenv.adversaries.learned import is_adversary
 from ccenv.attack.game import Found, Game
-from ccenv.errors import unknown_name
+from ccenv.errors import InputError, shown, unknown_name
 from ccenv.parameters import build
+from ccenv.plugins.python_file import call, is_python_file, load_file, read_spec
 from ccenv.registry import Registry
 
 SEARCHES = Registry("adversary")
@@ -49,12 +51,14 @@ class Search(Protocol):
         """Search until the game has counted so many more flow-steps, at most; return the worst run found."""
 
 
-def make_search(spec: str) -> Search:
+def make_search(spec: str, *, code: bool = True) -> Search:
     """Build a search, or wrap what is played as it is.
 
     Args:
         spec: a search of SEARCHES with optional parameters (``"cem:population=128"``), a scripted adversary (``"hoard"``), the
-            files of a learned one, or a solver's trace (``.npz``).
+            files of a learned one, a solver's trace (``.npz``), or code of a user: a plugin, or a Python file with an adversary
+            (``ccenv.adversaries.files``) or a function ``search`` that returns a Search.
+        code: the spec may name code of a user: the user named it, not a suite or a record of others.
 
     Raises:
         UnknownNameError: if nothing has this name.
@@ -72,4 +76,25 @@ def make_search(spec: str) -> Search:
         from ccenv.attack.searches.scripted import Scripted
 
         return Scripted(spec)
+    if code and is_python_file(spec):
+        return _user_search(spec)
+    if code and is_user_adversary(spec):
+        from ccenv.attack.searches.scripted import Scripted
+
+        return Scripted(spec)
     raise unknown_name("adversary", name, [*SEARCHES.names(), *ADVERSARIES.names()])
+
+
+def _user_search(spec: str) -> Search:
+    asked = read_spec(spec)
+    user = load_file(asked.file, "adversary", [*SEARCHES.names(), *ADVERSARIES.names()])
+    name = asked.attribute or "search"
+    build_search = getattr(user.module, name, None)
+    if name != "search" or build_search is None:
+        from ccenv.attack.searches.scripted import Scripted
+
+        return Scripted(spec)
+    search: Search = call(build_search, asked.parameters, asked.where, user.path)
+    if not callable(getattr(search, "run", None)) or not isinstance(getattr(search, "weight", None), (int, float)):
+        raise InputError(f"{asked.file}: search() returned {shown(type(search).__name__)}, which has no weight and run()")
+    return search

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ccenv.agents.files import SenderLike, as_sender
 from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
-from ccenv.errors import InputError
+from ccenv.errors import InputError, require_extra, shown
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
-from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
+from ccenv.sketch import table
 
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
 LARGEST_BUDGET = 10**12  # days
@@ -105,6 +106,23 @@ class AttackResult:
         """Whether the independent checker accepts the traces of all findings."""
         return all(finding.legal for finding in self.by_adversary.values())
 
+    def __repr__(self) -> str:
+        return f"AttackResult({self.sender} on {self.scene.model}: {self.worst_utilisation:.4g} by {self.worst_adversary})"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per adversary. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        columns = ("worst_utilisation", "legal", "flow_steps", "seconds")
+        rows = {name: {column: getattr(found, column) for column in columns} for name, found in self.by_adversary.items()}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
+
+    def _repr_html_(self) -> str:
+        """Show the findings and the worst trace in a notebook."""
+        rows = [[name, found.worst_utilisation, found.legal, found.flow_steps] for name, found in self.by_adversary.items()]
+        return table(repr(self), ("adversary", "utilisation", "legal", "flow-steps"), rows) + self.trace._repr_html_()
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; traces are left out."""
         scene = self.scene
@@ -127,7 +145,7 @@ class AttackResult:
 
 
 def attack(
-    sender: Sender | str,
+    sender: SenderLike,
     *,
     path: Path | str = "deep",
     model: str = "ccac",
@@ -147,10 +165,11 @@ def attack(
     """Look for the network that hurts a sender most.
 
     Args:
-        sender: a sender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or Python file, a run's folder.
+        sender: a sender, a class of PythonSender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or
+            Python file, a run's folder.
         path: of one flow, or a name of PATHS.
         model: network model.
-        adversaries: searches, scripted adversaries, constructions, by name with optional parameters.
+        adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of one's own.
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
             rest by their weights, and what one leaves goes to the next.
         seed: of searches and senders; equal seeds give equal results.
@@ -173,11 +192,9 @@ def attack(
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
-    from ccenv.agents.files import load_sender
-
-    if not 1 <= budget_flow_steps <= LARGEST_BUDGET:
-        raise InputError(f"the budget is {budget_flow_steps} flow-steps; it must be 1 to {LARGEST_BUDGET}")
-    player = load_sender(sender) if isinstance(sender, str) else sender
+    if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
+        raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
+    player = as_sender(sender)
     scene = Scene(
         player,
         attack_path(path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run benchmark suites and measure speed (docs/benchmarks.md).\n\nExample: ccenv bench run quick")
 
-RUNS = Path("runs")
+EXIT_FAILED = 1
 
 
 @app.command()
@@ -24,8 +25,10 @@ def run(
     *,
     out: Annotated[Path | None, out_option("Folder of the results; runs/bench/SUITE by default.")] = None,
     agent: Annotated[
-        list[str] | None, typer.Option(help="A further sender: name, program or trained policy. Repeatable.")
+        list[str] | None, typer.Option(help="A further sender: name, FILE.py, program or trained policy. Repeatable.")
     ] = None,
+    adversary: Annotated[list[str] | None, typer.Option(help="A further adversary: name or FILE.py. Repeatable.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="A further metric: name or FILE.py. Repeatable.")] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,
@@ -34,22 +37,28 @@ def run(
     jobs: ProcessesOption = None,
     fresh: Annotated[bool, fresh_option("Discard finished cells.")] = False,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Run a suite; what is already finished is kept. Writes cells.jsonl, manifest.json, summary.png and the worst traces.
 
+    Exit code 1 if a sender from a file of yours failed; the others are played.
+
     Example: ccenv bench run quick --agent runs/train/quick_sender
+
+    ccenv bench run quick --agent mine.py --adversary storm.py --metric rtt_spread.py
     """
-    from ccenv.benchmarks.run.runner import run_suite
-    from ccenv.benchmarks.suite.curve import load_suite
+    from ccenv.benchmarks.run.results import RUNS, suite_in
+    from ccenv.benchmarks.run.runner import as_suite, run_suite
     from ccenv.cli.progress import progress_bar
 
-    suite = load_suite(name)
-    folder = out or RUNS / "bench" / suite.name
+    suite = as_suite(name)
+    folder = out or RUNS / suite.name
     with progress_bar(f"suite {suite.name}") as show:
         manifest = run_suite(
-            suite,
+            name,
             folder,
             extra_agents=agent or (),
+            extra_adversaries=adversary or (),
+            extra_metrics=metric or (),
             only=only or (),
             limit=limit,
             backend=backend,
@@ -59,9 +68,13 @@ def run(
         )
     if json:
         print_json({"out": folder, **manifest})
-        return
-    print_summary(suite, manifest)
-    print_text(f"wrote {folder}")
+    else:
+        print_summary(suite_in(manifest, str(folder)), manifest)
+        print_text(f"wrote {folder}")
+    failed = {one["agent"]: one for one in manifest["failed"]}
+    for agent_name, one in failed.items():
+        print(f"ccenv: {agent_name}: {one['error']}", file=sys.stderr)
+    return EXIT_FAILED if failed else 0
 
 
 def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from ccenv.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from ccenv.metrics.table import Metric
+    from ccenv.plugins.installed import Plugin
 
 SUITES = "ccenv.benchmarks.suites"
 CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "synth", "verify", "ode")}
@@ -158,6 +159,99 @@ def _file_text(file: Path) -> str:
     return file.read_text(encoding="utf-8").rstrip()
 
 
+def _scenarios() -> list[Item]:
+    return _files("scenarios", CONFIGS["sim"], "")
+
+
+def _paths() -> list[Item]:
+    from ccenv.attack import PATHS, attack_path, scene_set
+
+    def item(name: str) -> Item:
+        path = attack_path(name)
+        return Item(name, "paths", repr(path), (scene_set(name) or "",), partial(_path_text, name))
+
+    return [item(name) for name in PATHS]
+
+
+def _path_text(name: str) -> str:
+    import json
+
+    from ccenv.attack import attack_path
+    from ccenv.cli.output import to_plain
+
+    return json.dumps(to_plain(attack_path(name).to_dict()), indent=1)
+
+
+def _signals() -> list[Item]:
+    """Return what a sender may see: elements of the observation, and fields of the signals of CCAs and adversaries."""
+    from ccenv.agents.learned.view import ELEMENTS
+    from ccenv.engine.compiled import signals
+    from ccenv.engine.compiled.observation import OBSERVATION
+
+    items = [
+        Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(str, e.name))
+        for name, e in zip(ELEMENTS, OBSERVATION, strict=True)
+    ]
+    for record in ("ACK", "LOSS", "TICK", "VIEW", "MOVE"):
+        fields = getattr(signals, record).names
+        owner = "adversary" if record in ("VIEW", "MOVE") else "sender"
+        items += [
+            Item(f"{record.lower()}.{field}", "signals", f"of {record} ({signals.__name__})", (owner,), _signals_text)
+            for field in fields
+        ]
+    return items
+
+
+def _signals_text() -> str:
+    import inspect
+
+    from ccenv.engine.compiled import signals
+
+    return inspect.getsource(signals).rstrip()
+
+
+def _networks() -> list[Item]:
+    from ccenv.benchmarks.run.which import SUITE, networks
+    from ccenv.config import find_data
+
+    file = find_data(SUITES, SUITE, ".yaml", "suite")
+    return [Item(name, "networks", summary, (), partial(_file_text, file)) for name, summary in networks().items()]
+
+
+def _plugins() -> list[Item]:
+    return [
+        Item(plugin.name, "plugins", plugin.problem or plugin.target, (plugin.kind, plugin.package), partial(str, plugin.target))
+        for plugin in all_plugins()
+    ]
+
+
+def all_plugins() -> list[Plugin]:
+    """Return the plugins of installed packages, each with what is wrong when it is built; one that fails does not stop others."""
+    from ccenv.adversaries import ADVERSARIES
+    from ccenv.adversaries.files import load_adversary
+    from ccenv.agents import AGENTS
+    from ccenv.agents.files import load_sender
+    from ccenv.benchmarks.run.runner import as_suite
+    from ccenv.config import shipped_names
+    from ccenv.metrics.own import load_metric
+    from ccenv.metrics.table import METRICS
+    from ccenv.plugins import installed
+
+    kinds: dict[str, tuple[list[str], Callable[[str], Any]]] = {
+        "sender": (AGENTS.names(), load_sender),
+        "adversary": (ADVERSARIES.names(), load_adversary),
+        "metric": (list(METRICS), load_metric),
+        "suite": (shipped_names(SUITES, ".yaml"), as_suite),
+    }
+    return [installed.check(plugin, build) for kind, (taken, build) in kinds.items() for plugin in installed.plugins(kind, taken)]
+
+
+def plugin_table() -> None:
+    """Print the plugins of installed packages."""
+    rows = [(plugin.name, plugin.kind, plugin.package, plugin.target, plugin.problem or "usable") for plugin in all_plugins()]
+    print_table("plugins of installed packages (docs/bring-your-own.md)", ["name", "kind", "package", "target", "state"], rows)
+
+
 KINDS: dict[str, Callable[[], list[Item]]] = {
     "envs": _envs,
     "models": _models,
@@ -166,7 +260,13 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "metrics": _metrics,
     "suites": _suites,
     "configs": _configs,
+    "scenarios": _scenarios,
+    "paths": _paths,
+    "signals": _signals,
+    "networks": _networks,
+    "plugins": _plugins,
 }
+_ALSO_LISTED = ("scenarios", "networks", "plugins")  # what stands in another kind too, or is shown by its own command
 
 
 def _items(kind: str) -> list[Item]:
@@ -180,7 +280,7 @@ def list_command(
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List what ccenv ships: envs, models, agents, adversaries, metrics, suites or configs.
+    """List one kind of what there is; the names are what other commands take.
 
     Example: ccenv list agents
     """
@@ -204,7 +304,8 @@ def show_command(
 
     ccenv show runs/bench/quick
     """
-    candidates = [item for each in ([kind] if kind else KINDS) for item in _items(each)]
+    kinds = [kind] if kind else [each for each in KINDS if each not in _ALSO_LISTED]
+    candidates = [item for each in kinds for item in _items(each)]
     # A config is also found without its folder, unless the short name is something else's full name.
     found = [item for item in candidates if item.name == name] or [
         item for item in candidates if item.kind == "configs" and item.name.partition("/")[2] == name

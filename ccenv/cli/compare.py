@@ -24,10 +24,14 @@ def command(
     flows: Annotated[int, typer.Option(help="Flows of each sender.")] = 1,
     against: Annotated[str, typer.Option(metavar="SENDER", help="Add one flow of this sender to every run.")] = "",
     loss: Annotated[float, typer.Option(help="Share of packets lost at random.")] = 0.0,
+    network: Annotated[str, typer.Option(metavar="ADVERSARY", help="Who holds packets behind the link: name or FILE.py.")] = "",
+    jitter: Annotated[str, typer.Option(help="Longest time it may hold one, such as 20ms; the RTT by default.")] = "",
+    metric: Annotated[list[str] | None, typer.Option(help="A further column: name or FILE.py. Repeatable.")] = None,
     duration: Annotated[str, typer.Option(help="Length of a run, such as 30s.")] = "30s",
     adversary: Annotated[str, typer.Option(help="legal: also each sender's worst case on legal networks (CCAC, D = Rm).")] = "",
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Senders at a time.")] = 1,
+    limit: Annotated[str, typer.Option(help="Longest time for a file of compiled functions.")] = "10min",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw rate, queue and loss: .png, .svg or .pdf.")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -35,6 +39,7 @@ def command(
 
     Example: ccenv compare cubic bbr3 copa --rate 50mbps --rtt 40ms --buffer 1bdp -o compare.pdf
     Example: ccenv compare mine.py cubic --against bbr1 --adversary legal
+    Example: ccenv compare copa vegas --network square:period_rtts=4 --jitter 20ms --metric power
     """
     from ccenv.cli.progress import progress_bar
     from ccenv.comparison import compare
@@ -52,6 +57,10 @@ def command(
             flows=flows,
             against=against,
             loss_rate=loss,
+            network=network,
+            jitter=jitter,
+            metrics=metric or [],
+            limit=limit,
             duration=duration,
             seed=seed,
             adversary=adversary,
@@ -63,7 +72,7 @@ def command(
     if json:
         print_json(found.to_dict() | {"picture": out})
     else:
-        rows = [[row.sender, *(getattr(row, key) for key, _ in found.columns)] for row in found.rows if not row.error]
+        rows = [[row.sender, *(row.value(key) for key, _ in found.columns)] for row in found.rows if not row.error]
         print_table(str(found.setting), ["sender", *(title for _, title in found.columns)], rows)
         if out is not None:
             print_text(f"wrote {out}")

@@ -6,14 +6,16 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 from ccenv.cli.options import usage_message
-from ccenv.errors import CcenvError, did_you_mean, one_line
+from ccenv.errors import CcenvError, CcenvWarning, did_you_mean, one_line
 from ccenv.interrupts import interrupted, watch
 from ccenv.version import VERSION
 
@@ -42,7 +44,10 @@ class Group:
 GROUPS: tuple[Group, ...] = (
     Group("demo", "ccenv.cli.demo", "The main job end to end: train, attack, bench, verify, leaderboard page."),
     Group(
-        "list", "ccenv.cli.catalog", "List environments, models, agents, adversaries, metrics, suites, configs.", "list_command"
+        "list",
+        "ccenv.cli.catalog",
+        "List what there is: agents, adversaries, metrics, suites, signals, plugins ...",
+        "list_command",
     ),
     Group("show", "ccenv.cli.catalog", "Show one of them: pseudo-code, source, moves or YAML.", "show_command"),
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
@@ -59,6 +64,8 @@ GROUPS: tuple[Group, ...] = (
     Group("export", "ccenv.cli.export", "Write a belief program as C for the congestion controls of a kernel."),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
+    Group("which", "ccenv.cli.which", "Which sender for which kind of network: a table with intervals."),
+    Group("new", "ccenv.cli.new", "Write a file of your own to start from: sender, adversary, metric, suite, config."),
     Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )
@@ -79,7 +86,7 @@ def build_app(invoked: str | None) -> typer.Typer:
         name="ccenv",
         help=_ABOUT,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -102,9 +109,21 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
+def _show_plugins(value: bool) -> None:
+    if value:
+        from ccenv.cli.catalog import plugin_table
+
+        plugin_table()
+        raise typer.Exit
+
+
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    plugins: Annotated[
+        bool,
+        typer.Option("--plugins", callback=_show_plugins, is_eager=True, help="List the plugins of installed packages and exit."),
     ] = False,
 ) -> None:
     """Hold the options of ``ccenv`` itself."""
@@ -128,7 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     watched = watch() if arguments is None else None
     try:
-        code = _outcome(given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", CcenvWarning)
+            warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
+            code = _outcome(given)
     except Exception:
         if watched is None or watched.signal is None:
             raise
@@ -138,6 +160,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == EXIT_INTERRUPTED:
         print("ccenv: interrupted; run the same command again: what can be resumed, resumes", file=sys.stderr)
     return code
+
+
+def _show_warning(others: Callable[..., None], seen: set[str], message: Warning | str, kind: type[Warning], *where: Any) -> None:
+    """Print a warning of ccenv as one line, once; leave others as they are."""
+    if not issubclass(kind, CcenvWarning):
+        others(message, kind, *where)
+    elif str(message) not in seen:
+        seen.add(str(message))
+        print("ccenv: warning: " + one_line(str(message)), file=sys.stderr)
 
 
 def _outcome(arguments: list[str]) -> int:

@@ -149,9 +149,12 @@ def _print(config: TrainConfig, result: TrainingResult) -> None:
 
 @contextmanager
 def _progress(config: TrainConfig) -> Iterator[Callable[[Progress], None]]:
-    """Show a bar with the score on stderr; silent unless it is a terminal."""
+    """Show a bar with the score on stderr; a line now and then where that is no terminal."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        from ccenv.cli.progress import progress_lines
+
+        show = progress_lines(f"train {config.name}, steps")
+        yield lambda progress: show(progress.steps, config.iterations * config.iteration_steps)
         return
     from rich.console import Console
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn

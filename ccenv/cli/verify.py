@@ -13,8 +13,6 @@ from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from ccenv.smt.claims.report import Outcome
     from ccenv.smt.claims.verifier import Verifier
     from ccenv.smt.network.setting import Setting
@@ -111,6 +109,7 @@ def property_command(
 
     ccenv verify property copa --property utilisation_or_rise --at-least 0.1 --T 10
     """
+    from ccenv.smt.claims.ask import fraction, setting_of
     from ccenv.smt.claims.claims import DEFAULT_SAMPLES, SAMPLES, Thresholds, build_claim
     from ccenv.smt.claims.endless import ramp
     from ccenv.smt.claims.report import decide_claim
@@ -120,9 +119,9 @@ def property_command(
     if _command_of(["--property", prop]) != "property":
         raise InputError(f"{prop} has a command of its own: ccenv verify {_command_of(['--property', prop])} {sender} [OPTIONS]")
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
-    thresholds = (_fraction(at_least, "--at-least", most=1), _fraction(at_most, "--at-most"))
+    thresholds = (fraction(at_least, "--at-least", most=1), fraction(at_most, "--at-most"))
     known, T = smt_sender(sender), samples or SAMPLES.get(prop, DEFAULT_SAMPLES)
-    network, chosen = build_setting(known, model, buffer, T, setting, (upper, lambda_form, loss_detection))
+    network, chosen = setting_of(known, model, buffer, T, setting, (upper, lambda_form, loss_detection))
     queries = build_claim(prop, network, known, Thresholds(*thresholds))
     if not json:
         print_text(f"{known.name} on {model}, buffer {buffer}, {prop}, T = {T}, setting {chosen}")
@@ -239,6 +238,7 @@ def fairness(
 
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
+    from ccenv.smt.claims.ask import fraction
     from ccenv.smt.claims.fairness import QUERIES
     from ccenv.smt.claims.report import decide_claim
     from ccenv.workers import Workers
@@ -246,7 +246,7 @@ def fairness(
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
     if sender not in QUERIES:
         raise unknown_name("sender with a fairness query", sender, QUERIES)
-    ratio = _fraction(at_most, "--at-most")
+    ratio = fraction(at_most, "--at-most")
     if ratio is None or ratio < 1:
         raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
     query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
@@ -319,50 +319,6 @@ def _verifier(limits: dict[str, Any], workers: Workers, json: bool) -> Verifier:
     progress = None if json else lambda line: print_text(f"  {line}")
     limits = {name: value for name, value in limits.items() if name != "folder"}
     return Verifier(**limits, store=Store(), progress=progress, workers=workers)
-
-
-def _fraction(text: str | None, option: str, most: int | None = None) -> Fraction | None:
-    from ccenv.foreign import fraction_of
-
-    if text is None:
-        return None
-    try:
-        value = fraction_of(text, option)
-    except InputError:
-        raise InputError(f"{option} is {text!r}; a number such as 0.5 or 1/2 is needed") from None
-    if value < 0:
-        raise InputError(f"{option} is {text}; it must not be negative")
-    if most is not None and value > most:
-        raise InputError(f"{option} is {text}; it must be at most {most}")
-    return value
-
-
-def _buffer(text: str) -> Any:
-    from ccenv.smt.network.setting import BUFFERS
-
-    if text in BUFFERS:
-        return text
-    try:
-        return _fraction(text, "--buffer")
-    except InputError:
-        raise InputError(f"unknown buffer {text!r}.{did_you_mean(text, BUFFERS)} A number of C*Rm is allowed too.") from None
-
-
-def build_setting(
-    sender: Any, model: str, buffer: str, samples: int, name: str | None, rules: tuple[str, str, str]
-) -> tuple[Setting, str]:
-    """Build the setting of the options; without a name it is ``history`` where the sender's rate is bounded, else ``sound``."""
-    from ccenv.smt.network.setting import BeliefRules, Setting, named_setting
-
-    upper, lambda_form, loss_detection = rules
-    for option, value, known in (("--upper", upper, ("paper", "exact")), ("--lambda-form", lambda_form, ("paper", "grid"))):
-        if value not in known:
-            raise unknown_name(f"value of {option}", value, known)
-    beliefs = BeliefRules(upper=upper, lambda_extra_steps=int(lambda_form == "grid"))  # type: ignore[arg-type]
-    base = Setting(model, _buffer(buffer), samples, loss_detection=loss_detection, beliefs=beliefs)  # type: ignore[arg-type]
-    bound = sender.largest_rate()
-    chosen = name or ("history" if bound is not None else "sound")
-    return named_setting(chosen, base, bound), chosen
 
 
 def _tell(outcome: Outcome, about: dict[str, Any], setting: Setting, json: bool) -> int:

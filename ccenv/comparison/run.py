@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.files import load_sender
+from ccenv.adversaries.files import load_adversary
+from ccenv.agents.files import SenderLike, as_sender, is_user_sender, load_sender
 from ccenv.comparison.picture import ALLOWED, draw
 from ccenv.comparison.table import COLUMNS, Row, Setting
-from ccenv.errors import CcenvError, InputError, require_extra
+from ccenv.errors import CcenvError, InputError, require_extra, shown
 from ccenv.files import write_atomic
 from ccenv.metrics.measures import jain
+from ccenv.metrics.own import OwnMetric, load_metric, require_metric
+from ccenv.metrics.table import METRICS, measure_run, run_metric
+from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, make_path
 from ccenv.network.plots import picture, require_picture
+from ccenv.network.python_sender import bridge_of
+from ccenv.network.sender import ClassicSender, Sender
+from ccenv.parameters import number
+from ccenv.plugins.python_file import hashes_of, held
 from ccenv.simulation import Result, simulate
 from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, buffer_units, positive
-from ccenv.workers import Workers
+from ccenv.workers import ProcessPool, Workers
 
 DPI = 150
 LEGAL = "legal"
 ATTACK_FLOW_STEPS = 4_000_000
 MOST_FLOWS = 64
+MOST_SEEDS = 2**53
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,9 @@ class Comparison:
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
         """The columns that hold something: (key, heading)."""
-        return [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
+        further = {name: run_metric(name).axis for row in self.rows for name in row.metrics}
+        known = [(key, title) for key, title in COLUMNS if any(getattr(row, key) is not None for row in self.rows)]
+        return [*known, *((name, title) for name, title in further.items() if name not in dict(known))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting and the rows as plain data."""
@@ -62,7 +76,7 @@ class Comparison:
         import pandas
 
         kept = [key for key, _ in self.columns] + (["error"] if any(row.error for row in self.rows) else [])
-        data = {key: [getattr(row, key) for row in self.rows] for key in kept}
+        data = {key: [row.value(key) if key != "error" else row.error for row in self.rows] for key in kept}
         return pandas.DataFrame(data, index=pandas.Index([row.sender for row in self.rows], name="sender"))
 
     def plot(self, path: str | os.PathLike[str]) -> None:
@@ -76,7 +90,7 @@ class Comparison:
         head = "".join(f"<th>{html.escape(title)}</th>" for _, title in self.columns)
         body = "".join(
             f"<tr><th>{html.escape(row.sender)}</th>"
-            + "".join(f"<td>{_shown(getattr(row, key))}</td>" for key, _ in self.columns)
+            + "".join(f"<td>{_shown(row.value(key))}</td>" for key, _ in self.columns)
             + "</tr>"
             for row in self.rows
         )
@@ -85,7 +99,7 @@ class Comparison:
 
 
 def compare(
-    senders: Sequence[str],
+    senders: Sequence[SenderLike],
     *,
     rate: str | float = "48mbps",
     rtt: str | float = "40ms",
@@ -93,28 +107,39 @@ def compare(
     flows: int = 1,
     against: str = "",
     loss_rate: float = 0.0,
+    network: str = "",
+    jitter: str | float = "",
+    metrics: Sequence[str] = (),
     duration: str | float = "30s",
     seed: int = 0,
     adversary: str = "",
     attack_flow_steps: int = ATTACK_FLOW_STEPS,
     jobs: int = 1,
+    limit: str | float = "",
     report: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Run each sender on the same network, packet by packet.
 
     Args:
-        senders: registered names, programs, policies or Python files (``ccenv.agents.files.load_sender``).
+        senders: registered names, programs, policies or Python files (``ccenv.agents.files.load_sender``), senders
+            (``ccenv.from_sb3``), classes of ``ccenv.PythonSender``.
         rate: of the link: ``"50mbps"``; a number is in Mbit/s.
         rtt: propagation RTT: ``"40ms"``; a number is in ms.
         buffer: ``"1bdp"``, ``"100packets"``, ``"250kB"``; a number is in bandwidth-delay products.
         flows: of each sender.
         against: add one flow of this sender to every run.
         loss_rate: share of packets lost at random, in [0, 1).
+        network: scripted adversary, by name or Python file, that holds packets behind the link (``square:period_rtts=4``).
+        jitter: D, the longest time for which it may hold a packet; a number is in ms; by default the propagation RTT.
+        metrics: further columns: names (``ccenv list metrics``) or Python files.
         duration: of a run: ``"30s"``; a number is in seconds.
         seed: of all random numbers.
         adversary: ``"legal"``: also attack each sender on CCAC with this path and D = Rm, and show its worst case.
         attack_flow_steps: budget of each attack.
-        jobs: senders at a time, each in a process of its own.
+        jobs: senders at a time, each in a process of its own; senders that are objects run in this one.
+        limit: time limit (``"10min"``) of a sender from a file of compiled functions, which then runs in a process of its own,
+            since compiled code cannot be interrupted; empty: none. Plain Python is limited call by call
+            (``ccenv.plugins.limits``).
         report: called with the numbers of finished and of all senders.
 
     Returns:
@@ -122,49 +147,149 @@ def compare(
 
     Raises:
         InputError: for a network that cannot be, no sender, or one sender twice.
+
+    Example:
+        >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
     """
-    if not senders:
-        raise InputError("no sender to compare; name at least one, such as cubic")
-    twice = [spec for spec in senders if list(senders).count(spec) > 1]
-    if twice:
-        raise InputError(f"sender {twice[0]!r} is given twice")
-    if not 1 <= flows <= MOST_FLOWS:
-        raise InputError(f"flows is {flows}; it must be 1 to {MOST_FLOWS}")
-    if not 0 <= loss_rate < 1:
-        raise InputError(f"loss_rate is {loss_rate:g}; it must be at least 0 and below 1")
+    given = _players(senders)
+    if not isinstance(flows, int) or not 1 <= flows <= MOST_FLOWS:
+        raise InputError(f"flows is {shown(flows)}; it must be a whole number from 1 to {MOST_FLOWS}")
+    loss_rate = number("compare", "loss_rate", loss_rate, low=0, high=0.999)
     if adversary not in ("", LEGAL):
-        raise InputError(f"adversary is {adversary!r}; {LEGAL!r} is allowed")
+        raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
+    if not isinstance(seed, int) or not 0 <= seed < MOST_SEEDS:
+        raise InputError(f"seed is {shown(seed)}; it must be a whole number from 0 to {MOST_SEEDS - 1}")
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
     room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
-    setting = Setting(link_Bps, rtt_s, room_bytes, flows, against, loss_rate, positive("duration", duration, SECONDS), seed)
+    setting = Setting(
+        link_Bps,
+        rtt_s,
+        room_bytes,
+        flows,
+        against,
+        loss_rate,
+        positive("duration", duration, SECONDS),
+        seed,
+        network,
+        _jitter_s(network, jitter, rtt_s),
+    )
     steps = attack_flow_steps if adversary else 0
+    hashes = hashes_of([*given, against, network, *metrics])
+    task = _Task(setting, steps, _further(metrics), hashes)
+    limit_s = positive("limit", limit, SECONDS) if limit else 0.0
+    found = []
     with Workers(jobs) as workers:
-        waiting = [workers.submit(_run, spec, setting, steps) for spec in senders]
-        found = []
+        waiting = [
+            partial(_alone, task, spec, limit_s)
+            if limit_s and sender is None and _is_compiled(spec)
+            else workers.submit(_run, task, spec)
+            if sender is None
+            else partial(_run, task, spec, sender)
+            for spec, sender in given.items()
+        ]
         for done, result in enumerate(waiting, 1):
             found.append(result())
             if report is not None:
-                report(done, len(senders))
+                report(done, len(waiting))
     return Comparison(setting, tuple(row for row, _ in found), tuple(run for _, run in found))
 
 
-def _run(spec: str, setting: Setting, attack_flow_steps: int) -> tuple[Row, Result | None]:
+@dataclass(frozen=True)
+class _Task:
+    """What every sender does; plain data, so that it can go to another process.
+
+    Attributes:
+        setting: the network.
+        attack_flow_steps: budget of an attack; 0: none.
+        metrics: further ones.
+        hashes: of the users' files, by path; a worker runs no other content.
+    """
+
+    setting: Setting
+    attack_flow_steps: int
+    metrics: tuple[str | OwnMetric, ...]
+    hashes: dict[FilePath, str]
+
+
+def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
+    """Return the senders by spec; those that are objects by name, with the object."""
+    if isinstance(senders, (str, bytes)) or not isinstance(senders, Sequence):
+        raise InputError(f"senders is {shown(senders)}; a list is needed, such as ['cubic', 'copa']")
+    if not senders:
+        raise InputError("no sender to compare; name at least one, such as cubic")
+    given: dict[str, Sender | None] = {}
+    for one in senders:
+        sender = None if isinstance(one, str) else as_sender(one)
+        spec = one if isinstance(one, str) else str(getattr(sender, "name", ""))
+        if spec in given:
+            raise InputError(f"sender {spec!r} is given twice")
+        given[spec] = sender
+    return given
+
+
+def _jitter_s(network: str, jitter: str | float, rtt_s: float) -> float:
+    if not network:
+        if jitter != "":
+            raise InputError(f"jitter is {shown(jitter)}; it is for an adversary: give network too")
+        return 0.0
+    if not isinstance(load_adversary(network), ScriptedAdversary):
+        raise InputError(
+            f"network {network!r} is not scripted; per packet a scripted adversary is needed (ccenv list adversaries)"
+        )
+    return rtt_s if jitter == "" else positive("jitter", jitter, SECONDS_OF_MS)
+
+
+def _further(metrics: Sequence[str]) -> tuple[str | OwnMetric, ...]:
+    if isinstance(metrics, (str, bytes)) or not isinstance(metrics, Sequence):
+        raise InputError(f"metrics is {shown(metrics)}; a list is needed, such as ['power']")
+    further = tuple(spec if spec in METRICS else load_metric(spec) for spec in metrics)
+    for metric in further:
+        run_metric(metric if isinstance(metric, str) else metric.name)
+    return further
+
+
+def _is_compiled(spec: str) -> bool:
+    """Tell whether a spec names compiled functions of a user; one that cannot be loaded says so when it is run."""
     try:
-        name = load_sender(spec).name
-    except CcenvError as error:
-        return Row(spec, error=str(error)), None
+        sender = load_sender(spec) if is_user_sender(spec) else None
+    except CcenvError:
+        return False
+    return isinstance(sender, ClassicSender) and bridge_of(sender) is None
+
+
+def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
+    pool = ProcessPool(1)
     try:
-        result = simulate(setting.scenario(spec))
-        worst = _worst(spec, setting, attack_flow_steps) if attack_flow_steps else None
+        found: tuple[Row, Result | None] = pool.executor.submit(_run, task, spec).result(limit_s)
+    except TimeoutError:
+        return Row(spec, error=f"no result after {limit_s:g} s; does one of its compiled functions loop?"), None
+    except BrokenExecutor:
+        return Row(spec, error="its process died"), None
+    finally:
+        pool.end()
+    return found
+
+
+def _run(task: _Task, spec: str, given: Sender | None = None) -> tuple[Row, Result | None]:
+    setting, name = task.setting, spec
+    try:
+        with held(task.hashes):
+            sender = load_sender(spec) if given is None else given
+            name = sender.name
+            for metric in task.metrics:
+                if isinstance(metric, OwnMetric):
+                    require_metric(metric)
+            result = simulate(setting.scenario(spec), senders={spec: sender})
+            worst = _worst(sender, setting, task.attack_flow_steps) if task.attack_flow_steps else None
     except CcenvError as error:
         return Row(name, error=str(error)), None
-    return _row(name, setting, result, worst), result
+    return _row(name, task, result, worst), result
 
 
-def _row(name: str, setting: Setting, result: Result, worst: float | None) -> Row:
-    summary = result.summary()
+def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
+    setting, summary = task.setting, result.summary()
     own = summary["flows"][: setting.flows]
     rates = np.array([flow["throughput_mbps"] for flow in own])
     sent = [flow for flow in own if flow["loss"] is not None]
@@ -182,10 +307,22 @@ def _row(name: str, setting: Setting, result: Result, worst: float | None) -> Ro
         jain=jain(rates) if setting.flows > 1 and rates.any() else None,
         share=float(rates.mean() / fair_mbps) if setting.against else None,
         worst_utilisation=worst,
+        metrics=_metrics(task, result),
     )
 
 
-def _worst(spec: str, setting: Setting, flow_steps: int) -> float:
+def _metrics(task: _Task, result: Result) -> dict[str, float | None]:
+    """Return the further metrics of the sender's own flows, after the warm-up; None where one is undefined."""
+    found: dict[str, float | None] = {}
+    span = (result.scenario.warmup_s, result.scenario.duration_s)
+    for metric in task.metrics:
+        name = metric if isinstance(metric, str) else metric.name
+        value = measure_run(result.measured(), name, [span], result.scenario.flows[0].sender)
+        found[name] = None if math.isnan(value) else value
+    return found
+
+
+def _worst(sender: Sender, setting: Setting, flow_steps: int) -> float:
     from ccenv.attack import attack
 
     path = make_path(
@@ -194,7 +331,7 @@ def _worst(spec: str, setting: Setting, flow_steps: int) -> float:
         jitter_ms=1e3 * setting.rtt_s,
         buffer_bdp=setting.buffer_bytes / (setting.rate_Bps * setting.rtt_s),
     )
-    return attack(spec, path=path, model="ccac", budget_flow_steps=flow_steps, seed=setting.seed).worst_utilisation
+    return attack(sender, path=path, model="ccac", budget_flow_steps=flow_steps, seed=setting.seed).worst_utilisation
 
 
 def _shown(value: float | None) -> str:

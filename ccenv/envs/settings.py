@@ -30,7 +30,7 @@ BOX, DISCRETE = "box", "discrete"
 # Where names are looked up at run time; the core itself imports neither agents nor adversaries.
 _MAKE_SENDER = "ccenv.agents.files:load_sender"
 _LOAD_CONTRACT = "ccenv.agents.contract:load_contract"
-_MAKE_ADVERSARY = "ccenv.adversaries:make_adversary"
+_MAKE_ADVERSARY = "ccenv.adversaries.files:load_adversary"
 
 
 def _as_paths(value: Any) -> Any:

@@ -15,7 +15,7 @@ imports or unpickles anything, and no name from data joins a folder except throu
 from ccenv.errors import shown
 from ccenv.foreign.archive import read_archive, read_arrays
 from ccenv.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
-from ccenv.foreign.names import is_file, is_folder, resolve_inside
+from ccenv.foreign.names import is_file, is_folder, path_of, resolve_inside
 from ccenv.foreign.numbers import float_of, fraction_of, is_finite, whole_of
 from ccenv.foreign.reading import read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
 from ccenv.foreign.yaml_text import parse_yaml, read_yaml
@@ -32,6 +32,7 @@ __all__ = [
     "is_version",
     "parse_json",
     "parse_yaml",
+    "path_of",
     "read_archive",
     "read_arrays",
     "read_bounded",

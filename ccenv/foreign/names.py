@@ -55,6 +55,13 @@ def resolve_inside(folder: FilePath, name: Any, what: str = "name") -> FilePath:
     return folder.joinpath(*parts)
 
 
+def path_of(what: str, given: object) -> FilePath:
+    """Return a path that a caller gave. Raises InputError for what is none, such as a number."""
+    if isinstance(given, (str, os.PathLike)):
+        return FilePath(given)
+    raise InputError(f"{what} is {shown(given)}; the path of a file or folder is needed")
+
+
 def is_file(path: FilePath | str) -> bool:
     """Tell whether a path, which may be any text, names an existing file."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ccenv.errors import InputError, unknown_name
 from ccenv.metrics import packet, trace
@@ -163,29 +163,67 @@ OF_TRACE: Mapping[str, Callable[[Window], float]] = {m.name: m.of_trace for m in
 """How a trace defines a metric, by name."""
 OF_RUN: Mapping[str, Callable[[RunWindow], float]] = {m.name: m.of_run for m in _TABLE if m.of_run is not None}
 """How a packet run defines a metric, by name."""
+_FUNCTIONS = {"trace": "of_trace", "packets": "of_run"}
 FLUID_METRICS = ("jain", "loss_pct", "occupancy_pct", "utilisation_pct", "jitter_ms")
 """Names of the five metrics of [BBR-fluid] s.4.3."""
 MIX_METRICS = (*FLUID_METRICS, "first_share_pct")
 """Names of what a sweep of the fluid model and the same sweep packet by packet are compared by."""
 
 
+_own: dict[str, tuple[Metric, str]] = {}  # metrics that a user brought (ccenv.metrics.own), and what they are a hash of
+
+
+def add_metric(metric: Metric, sha256: str) -> None:
+    """Make a user's metric known in this process; one of the same name that the user brought before gives way.
+
+    Args:
+        metric: its functions are None where only its description is known, as from a stored result.
+        sha256: of the file that defines it.
+
+    Raises:
+        InputError: if ccenv has a metric of this name.
+    """
+    if metric.name in METRICS:
+        raise InputError(f"metric {metric.name!r} comes with ccenv: give yours another name")
+    _own[metric.name] = (metric, sha256)
+
+
+def own_metric(name: str) -> str:
+    """Return the hash of a user's metric that can be computed here; empty: there is none."""
+    metric, sha256 = _own.get(name, (None, ""))
+    return sha256 if metric is not None and metric.sources else ""
+
+
+def _known(name: str, kind: str, table: Mapping[str, object], source: str) -> Metric:
+    if name in table:
+        return METRICS[name]
+    if name not in _own:
+        raise unknown_name(kind, name, [*table, *_own])
+    metric = _own[name][0]
+    if metric.sources and source not in metric.sources:
+        raise InputError(f"metric {name!r} is not computed from {source}; it has no {_FUNCTIONS[source]}(window)")
+    return metric
+
+
 def trace_metric(name: str) -> Metric:
     """Return the metric of a name that a trace defines. Raises UnknownNameError with suggestions."""
-    if name not in OF_TRACE:
-        raise unknown_name("metric", name, OF_TRACE)
-    return METRICS[name]
+    return _known(name, "metric", OF_TRACE, "trace")
 
 
 def run_metric(name: str) -> Metric:
     """Return the metric of a name that a packet run defines. Raises UnknownNameError with suggestions."""
-    if name not in OF_RUN:
-        raise unknown_name("metric of the packet engine", name, OF_RUN)
-    return METRICS[name]
+    return _known(name, "metric of the packet engine", OF_RUN, "packets")
 
 
 def measure(window: Window, names: Iterable[str]) -> dict[str, float]:
     """Return the named metrics of a window of a trace; not a number where one is undefined. Raises UnknownNameError."""
-    return {name: OF_TRACE[trace_metric(name).name](window) for name in names}
+    return {name: _function(name, trace_metric(name).of_trace)(window) for name in names}
+
+
+def _function(name: str, function: Callable[[Any], float] | None) -> Callable[[Any], float]:
+    if function is None:
+        raise InputError(f"metric {name!r} is only described here: name the file that computes it")
+    return function
 
 
 def measure_run(run: PacketRun, name: str, spans_s: Sequence[tuple[float, float]], group: str | None = None) -> float:
@@ -204,4 +242,4 @@ def measure_run(run: PacketRun, name: str, spans_s: Sequence[tuple[float, float]
     flows = tuple(i for i, flow in enumerate(run.flows) if group is None or flow.name == group)
     if not flows:
         raise unknown_name("flow", str(group), {flow.name for flow in run.flows})
-    return OF_RUN[run_metric(name).name](RunWindow(run, tuple(spans_s), flows))
+    return _function(name, run_metric(name).of_run)(RunWindow(run, tuple(spans_s), flows))

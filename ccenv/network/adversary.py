@@ -22,6 +22,7 @@ class ScriptedAdversary:
     """Compiled moves: ``init(state, view)`` once per flow, ``play(state, view, move)`` per flow and step.
 
     Records are those of ``ccenv.engine.compiled.signals``: ADVERSARY_STATE (or a type with at most as many fields), VIEW, MOVE.
+    ``source_sha256`` is the hash of the file it was loaded from; empty for what comes with ccenv.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ScriptedAdversary:
     init: Callable[[Any, Any], None]
     play: Callable[[Any, Any, Any], None]
     parameters: dict[str, float] = field(default_factory=dict)
+    source_sha256: str = ""
 
 
 @dataclass(frozen=True)

@@ -39,5 +39,5 @@ MODELS: dict[str, Model] = {m.name: m for m in (IDEAL, CBR_DELAY, CCAC, STRONG)}
 def get_model(name: str) -> Model:
     """Return the model of a name. Raises UnknownNameError with suggestions."""
     if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
+        raise unknown_name("model", str(name), MODELS)
     return MODELS[name]

@@ -9,10 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel, validate
-from ccenv.errors import InputError, PathError
+from ccenv.errors import InputError, PathError, shown
 
 MBPS_IN_BPS = 125_000.0
 DEFAULT_MSS_BYTES = 1500.0
@@ -143,6 +144,16 @@ class Path(StrictModel):
         """C times the smallest propagation RTT, in bytes."""
         return self.link_rate_Bps * min(flow.rtt_s for flow in self.flows)
 
+    def __repr__(self) -> str:
+        flow, bdp = self.flows[0], self.buffer_bytes / self.bdp_bytes
+        many = f", {self.n_flows} flows" if self.n_flows > 1 else ""
+        return (
+            f"Path({self.link_rate_Bps / MBPS_IN_BPS:g} Mbit/s, Rm {1e3 * flow.rtt_s:g} ms, D {1e3 * flow.jitter_s:g} ms, "
+            f"buffer {bdp:.3g} BDP{many})"
+        )
+
+    __str__ = __repr__
+
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready dictionary; infinities become the text ``"inf"``."""
         return self.model_dump(mode="json", exclude_defaults=True)
@@ -219,6 +230,9 @@ def make_path(
     Raises:
         PathError: for anything that no path can have.
     """
+    for name, value in (("link_rate_mbps", link_rate_mbps), ("buffer_bdp", buffer_bdp), ("mss_bytes", mss_bytes)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            raise PathError(f"{name} is {shown(value)}; it must be a number")
     rtts = rtt_ms if isinstance(rtt_ms, list) else [rtt_ms] * n_flows
     jitters = jitter_ms if isinstance(jitter_ms, list) else [jitter_ms] * n_flows
     if len(rtts) != len(jitters):

@@ -12,6 +12,7 @@ import numpy as np
 
 from ccenv.errors import InputError
 from ccenv.files import write_atomic
+from ccenv.foreign import path_of
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 
@@ -28,7 +29,7 @@ _MAX_RATE_SHOWN = 3.0  # in units of the largest link rate: beliefs start at inf
 
 def require_picture(path: str | os.PathLike[str], allowed: Sequence[str] = SUFFIXES) -> FilePath:
     """Return the file of a picture. Raises InputError unless its ending is allowed."""
-    target = FilePath(path)
+    target = path_of("picture", path)
     if target.suffix not in allowed:
         raise InputError(f"picture {str(target)!r} ends in {target.suffix!r}; allowed: {', '.join(allowed)}")
     return target

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.network.sender import ClassicSender
+from ccenv.plugins import limits
 
 STATE_FIELD = "instance"
 
@@ -67,11 +68,12 @@ class Bridge:
         """Make the object of a flow."""
 
         def start() -> PythonSender:
-            flow = self._build()
-            flow.mss_bytes = float(state.mss_bytes)
-            flow.cwnd_bytes = 10.0 * flow.mss_bytes
-            flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
-            flow.on_start()
+            with limits.limited("on_start", limits.CALL_LIMIT_S):
+                flow = self._build()
+                flow.mss_bytes = float(state.mss_bytes)
+                flow.cwnd_bytes = 10.0 * flow.mss_bytes
+                flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
+                flow.on_start()
             self._flows.append(flow)
             return flow
 
@@ -108,7 +110,8 @@ class Bridge:
     def _pass(self, state: Any, method: str, signal: Any) -> None:
         def react() -> PythonSender:
             flow = self._flows[int(state[STATE_FIELD])]
-            getattr(flow, method)(signal)
+            with limits.limited(method, limits.CALL_LIMIT_S):
+                getattr(flow, method)(signal)
             return flow
 
         self._call(state, react)

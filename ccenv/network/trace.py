@@ -6,14 +6,14 @@ one zip archive (.npz) of plain float64 arrays and a JSON header, no pickled obj
 
 from __future__ import annotations
 
+import html
 import io
 import os
 import re
 import zipfile
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pathlib import Path as FilePath
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,12 @@ from pydantic import Field
 
 from ccenv.config import StrictModel, validate
 from ccenv.document import Format, canonical_json
-from ccenv.errors import InputError, PathError, TraceError, unknown_name
+from ccenv.errors import InputError, PathError, TraceError, require_extra, unknown_name
 from ccenv.files import write_atomic
-from ccenv.foreign import JsonRules, read_arrays, read_bounded, shown_path
+from ccenv.foreign import JsonRules, path_of, read_arrays, read_bounded, shown_path
 from ccenv.network.model import MODELS, Model
-from ccenv.network.path import Grid, Path, grid_of
+from ccenv.network.path import MBPS_IN_BPS, Grid, Path, grid_of
+from ccenv.sketch import line_picture
 from ccenv.version import VERSION
 
 Floats = NDArray[np.float64]
@@ -182,6 +183,32 @@ class Trace:
         entered: Floats = self.E.sum(axis=1)
         return np.maximum(0.0, entered - self.G)
 
+    def __repr__(self) -> str:
+        head = self.header
+        senders, dt_ms = ", ".join(head.senders) or "no sender", 1e3 * head.dt_s
+        return f"Trace({senders} on {head.model}, {self.n_steps} steps of {dt_ms:.4g} ms, adversary {head.adversary or 'none'})"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per time and flow. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        rows, flows = self.n_steps + 1, self.n_flows
+        index = pandas.MultiIndex.from_product([self.times_s, range(flows)], names=["time_s", "flow"])
+        data = {name: getattr(self, name).reshape(-1) for name in PER_FLOW}
+        data |= {name: np.repeat(getattr(self, name), flows) for name in PER_PATH}
+        data |= {name: array.reshape(rows * flows) for name, array in self.beliefs.items()}
+        return pandas.DataFrame(data, index=index)
+
+    def _repr_html_(self) -> str:
+        """Show curves and queue in a notebook."""
+        sent_mbps = np.diff(self.A.sum(axis=1), prepend=self.A[0].sum()) / self.header.dt_s / MBPS_IN_BPS
+        got_mbps = np.diff(self.S.sum(axis=1), prepend=self.S[0].sum()) / self.header.dt_s / MBPS_IN_BPS
+        rates = line_picture(self.times_s, {"sent": sent_mbps, "delivered": got_mbps}, "Mbit/s")
+        return f"<p>{html.escape(repr(self))}</p>{rates}<br>" + line_picture(
+            self.times_s, {"queue": self.queue_bytes / 1e3}, "kB"
+        )
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as one .npz; see :func:`save_trace`."""
         save_trace(self, path)
@@ -261,7 +288,7 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE_BYTES) ->
     Raises:
         TraceError: with the file name and what is wrong.
     """
-    where = FilePath(path)
+    where = path_of("trace", path)
     try:
         content = read_bounded(where, max_bytes)
         arrays = read_arrays(content, shown_path(where), {"header": "|u1"}, max_bytes, other="<f8")

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
-from ccenv.errors import InputError
+from ccenv.errors import InputError, require_extra
 from ccenv.metrics.packet_window import PacketRun, RunFlow
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_trace, save_packet_log
 from ccenv.simulation.picture import plot_run
 from ccenv.simulation.scenario import Scenario
+from ccenv.sketch import line_picture, table
 
 # The cumulative fields of the logs.
 COUNTS = tuple(n for n in FLOW_LOG if n not in ("cwnd_bytes", "rate_Bps", "inflight_bytes", "rtt_s"))
@@ -88,6 +89,32 @@ class Result:
             "events": self.events,
             "wall_s": round(self.wall_s, 4),
         }
+
+    def __repr__(self) -> str:
+        return f"Result({self.scenario.name}: {', '.join(self.names())}; {self.scenario.duration_s:g} s, {self.events} events)"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame``: a row per time and flow. Raises MissingExtraError without pandas.
+
+        The columns are the fields of flow_log and ``throughput_mbps``, the rate of the interval that ends at the row.
+        """
+        require_extra("pandas", "bench")
+        import pandas
+
+        index = pandas.MultiIndex.from_product([self.time_s, self.names()], names=["time_s", "flow"])
+        names = self.flow_log.dtype.names or ()
+        data = {name: self.flow_log[name].reshape(-1) for name in names}
+        rates = np.vstack([np.zeros((1, self.flow_log.shape[1])), self.throughput_Bps()]) / MBPS_IN_BPS
+        return pandas.DataFrame(data | {"throughput_mbps": rates.reshape(-1)}, index=index)
+
+    def _repr_html_(self) -> str:
+        """Show averages, rates and the first link's queue in a notebook."""
+        keys = ("name", "throughput_mbps", "loss", "rtt", "timeouts")
+        head = ("flow", "Mbit/s", "loss", "RTT (s)", "time-outs")
+        own = table(repr(self), head, [[flow[key] for key in keys] for flow in self.summary()["flows"]])
+        rates = dict(zip(self.names(), self.throughput_Bps().T / MBPS_IN_BPS, strict=True))
+        queue = {"queue": self.link_log["queue_bytes"][:, 0] / 1e3}
+        return f"{own}{line_picture(self.time_s[1:], rates, 'Mbit/s')}<br>{line_picture(self.time_s, queue, 'kB')}"
 
     def measured(self) -> PacketRun:
         """Return what metrics know about the run (``ccenv.metrics.table.measure_run``)."""

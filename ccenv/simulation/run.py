@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ccenv.adversaries import make_adversary
-from ccenv.agents.files import load_sender
+from ccenv.adversaries.files import load_adversary
+from ccenv.agents.files import SenderLike, as_sender, load_sender
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.log import DEFAULT_ROWS
 from ccenv.errors import InputError
+from ccenv.foreign import path_of
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
@@ -24,6 +25,7 @@ def simulate(
     duration_s: float | None = None,
     max_events: int | None = None,
     packet_log: bool = False,
+    senders: Mapping[str, SenderLike] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
     """Run an experiment per packet.
@@ -33,6 +35,7 @@ def simulate(
         seed: instead of the scenario's.
         duration_s: instead of the scenario's.
         max_events: end the run with an error when it takes more.
+        senders: what a name in the scenario stands for, instead of a registered one: ``{"mine": ccenv.from_sb3(model)}``.
         packet_log: keep what happened to each packet, ``ccenv.engine.packet.log.DEFAULT_ROWS`` at most.
         progress: called with the simulated time after every simulated second.
 
@@ -47,14 +50,14 @@ def simulate(
     if isinstance(scenario, Mapping):
         scenario = read_scenario(scenario)
     elif not isinstance(scenario, Scenario):
-        scenario = load_scenario(os.fspath(scenario))
+        scenario = load_scenario(str(path_of("scenario", scenario)))
     changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
     if changed:
         scenario = read_scenario({**scenario.model_dump(), **changed}, scenario.name)
-    senders = [load_sender(flow.sender) for flow in scenario.flows]
+    given = {name: as_sender(sender) for name, sender in (senders or {}).items()}
     engine = PacketEngine(
         scenario,
-        senders,
+        [given[flow.sender] if flow.sender in given else load_sender(flow.sender) for flow in scenario.flows],
         adversaries=_adversaries(scenario),
         log_s=scenario.log_s,
         duration_s=scenario.duration_s,
@@ -76,7 +79,7 @@ def simulate(
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:
     made = {}
     for spec in {flow.jitter.adversary for flow in scenario.flows if flow.jitter.adversary}:
-        player = make_adversary(spec)
+        player = load_adversary(spec)
         if not isinstance(player, ScriptedAdversary):
             raise InputError(f"adversary {spec!r} is not scripted; a jitter box needs a scripted adversary")
         made[spec] = player

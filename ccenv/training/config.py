@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path as FilePath
@@ -347,6 +348,15 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> TrainConfig:
     if data.get("trains") == "network" and isinstance(data.get("environment", {}), dict):
         data["environment"] = {**network.DEFAULTS, **data.get("environment", {})}
     return validate(TrainConfig, data, where)
+
+
+def as_config(given: TrainConfig | str | os.PathLike[str]) -> TrainConfig:
+    """Return the config of a shipped name or a YAML file, or itself. Raises InputError for anything else."""
+    if isinstance(given, TrainConfig):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"{shown(given)} is no training config: give a name (ccenv list configs) or a YAML file")
+    return load_config(os.fspath(given))
 
 
 def _read_extended(file: FilePath, seen: tuple[FilePath, ...]) -> dict[str, Any]:

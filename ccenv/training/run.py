@@ -18,7 +18,7 @@ from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.code import code_hash
-from ccenv.training.config import TrainConfig, read_config
+from ccenv.training.config import TrainConfig, as_config, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.packet_evaluation import evaluate_packet
@@ -72,8 +72,8 @@ def default_folder(config: TrainConfig) -> FilePath:
 
 
 def train(
-    config: TrainConfig,
-    folder: FilePath | None = None,
+    config: TrainConfig | str,
+    folder: FilePath | str | None = None,
     *,
     restart: bool = False,
     report: Callable[[Progress], None] | None = None,
@@ -83,7 +83,7 @@ def train(
     A resumed run ends with the same weights as an uninterrupted one.
 
     Args:
-        config: the run.
+        config: the run; or the name of a shipped config or a YAML file.
         folder: where everything is written; by default runs/NAME-SEED.
         restart: discard what the folder holds of an earlier run.
         report: called after each iteration.
@@ -98,6 +98,7 @@ def train(
         DivergedError: if training left the finite numbers; the last good checkpoint stays.
         KeyboardInterrupt: at Ctrl-C, after the last finished iteration has been saved.
     """
+    config = as_config(config)
     folder = default_folder(config) if folder is None else FilePath(folder)
     require_extra("stable_baselines3", "train")
     require_extra("torch", "train")

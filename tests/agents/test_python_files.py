@@ -199,7 +199,7 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     assert sender_hash(sender_of(player)) == player.sha256
     write(tmp_path, COMPILED.replace("0.5", "0.6"))
     assert agent_player(file, code=True).sha256 != player.sha256
-    with pytest.raises(InputError, match="changed while the benchmark ran"):
+    with pytest.raises(InputError, match="changed while the run went on"):
         sender_of(player)
 
 

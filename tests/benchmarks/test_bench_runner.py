@@ -103,7 +103,7 @@ def test_a_run_in_pieces_gives_the_same_bytes_and_plays_nothing_twice(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = []
-    monkeypatch.setattr(backends, "run_cell", lambda cell: played.append(cell.name) or run_cell(cell))
+    monkeypatch.setattr(backends, "run_cell", lambda cell, broken: played.append(cell.name) or run_cell(cell, broken))
     folder = tmp_path / "pieces"
     first = run_suite(small_suite(), folder, only=["two/*"], limit=3, pictures=False)
     assert (first["complete"], first["n_cells"], first["n_missing"]) == (False, 3, 13)
@@ -149,7 +149,7 @@ def test_a_cell_does_not_depend_on_its_neighbours() -> None:
     alone = curve_cells_of(small_suite(scenarios=[small()["scenarios"][1]]), [agent_player("reno")])
     together = {cell.name: cell for cell in curve_cells_of(suite, [agent_player("cc_qdel"), agent_player("reno")])}
     for cell in alone:
-        assert run_cell(cell)["metrics"] == run_cell(together[cell.name])["metrics"]
+        assert run_cell(cell, {})["metrics"] == run_cell(together[cell.name], {})["metrics"]
 
 
 def test_the_key_is_of_what_decides_the_numbers() -> None:

@@ -104,7 +104,7 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
         (["cubic", "cubic"], "given twice"),
         (["cubic", "--rate", "50mpbs"], "50mpbs"),
         (["cubic", "--flows", "0"], "1 to 64"),
-        (["cubic", "--loss", "1"], "below 1"),
+        (["cubic", "--loss", "1"], "at most 0.999"),
         (["cubic", "--adversary", "evil"], "'legal' is allowed"),
         (["cubic", "-o", "figure.gif"], ".png, .svg, .pdf"),
         (["cubic", "--against", "copaa"], "Did you mean 'copa'"),

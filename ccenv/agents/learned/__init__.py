@@ -12,8 +12,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.document import Format
-from ccenv.errors import InputError
-from ccenv.foreign import JsonRules, is_file, is_folder, read_json
+from ccenv.errors import InputError, shown
+from ccenv.foreign import JsonRules, is_file, is_folder, path_of, read_json
 from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.network.identity import FIRST_OBSERVATION
 from ccenv.network.learned import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
@@ -148,15 +148,20 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
     Raises:
         InputError: if the policy could not be read back or the notes are not JSON.
     """
+    if not isinstance(sender, (PolicySender, ContractSender)):
+        raise InputError(
+            f"save_policy: {shown(getattr(sender, 'name', sender))} is no policy; from_sb3, from_torch and from_onnx make one"
+        )
+    file = path_of("path", path)
     if isinstance(sender, PolicySender):
         inner_cca(sender.interface, sender.name)
-        POLICIES.save(path, sender, notes)
+        POLICIES.save(file, sender, notes)
         return
     inside = sender.policy
     if inside is None:
         raise InputError(f"{sender.name!r} chooses by {sender.chooser!r}: there are no weights to write")
     own = {one.name: getattr(inside, one.name) for one in fields(inside)}
-    CONTRACT_POLICIES.save(path, _InsideContract(**{**own, "name": sender.name}, contract=to_data(sender.program)), notes)
+    CONTRACT_POLICIES.save(file, _InsideContract(**{**own, "name": sender.name}, contract=to_data(sender.program)), notes)
 
 
 def load_policy(path: FilePath | str) -> PolicySender | ContractSender:

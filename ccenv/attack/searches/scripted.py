@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ccenv.adversaries import make_adversary
+from ccenv.adversaries.files import load_adversary
 from ccenv.attack.game import Found, Game
 
 
@@ -13,7 +13,7 @@ class Scripted:
     """One run against an adversary of ``ccenv.adversaries``.
 
     Attributes:
-        spec: what ``ccenv.adversaries.make_adversary`` takes.
+        spec: what ``ccenv.adversaries.files.load_adversary`` takes.
     """
 
     spec: str
@@ -21,6 +21,6 @@ class Scripted:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Build the adversary; the attack itself plays it."""
-        found = Found(make_adversary(self.spec))
+        found = Found(load_adversary(self.spec))
         game.flow_steps += game.n_steps
         return found

@@ -7,8 +7,8 @@ from typing import Any
 
 from ccenv.attack import SEARCHES, attack, make_search
 from ccenv.attack.run import Finding
-from ccenv.benchmarks.cells.cell import TraceCell, trace_cells
-from ccenv.benchmarks.cells.players import Player, adversary_player, sender_of
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Own, TraceCell, trace_cells
+from ccenv.benchmarks.cells.players import FILE, Player, adversary_of, adversary_player, sender_of
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.document import hash_of
 from ccenv.errors import CcenvError, EngineError
@@ -50,6 +50,8 @@ class AttackCell(TraceCell):
 
     def _find(self) -> Finding:
         sender = sender_of(self.agent)
+        if self.adversary.kind == FILE:
+            adversary_of(self.adversary)  # refuses a file that has changed
         try:
             result = attack(
                 sender,
@@ -71,19 +73,23 @@ class AttackCell(TraceCell):
 
 def search_player(spec: str) -> Player:
     """Return the player of an adversary that searches, or of a scripted one. Raises UnknownNameError or InputError."""
-    make_search(spec)  # raises for an unknown name or parameter
+    make_search(spec, code=False)  # raises for an unknown name or parameter
     if spec.partition(":")[0] not in SEARCHES:
         return adversary_player(spec)
     return Player(spec, "search", spec, hash_of({"kind": "search", "spec": spec}))
 
 
-def attack_cells_of(suite: Suite, agents: list[Player]) -> list[AttackCell]:
-    """Return all attacks of a suite for some agents, in its order. Raises InputError for unknown agents or adversaries."""
-    adversaries = [search_player(spec) for spec in suite.adversaries]
+def attack_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[AttackCell]:
+    """Return all attacks of a suite for some agents and what else a user brings, in its order.
+
+    Raises:
+        InputError: for unknown agents or adversaries.
+    """
+    adversaries = [*(search_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
     warm_up = round(suite.warm_up_rtts or 0)
     window = round(suite.duration_rtts or 0) - warm_up
     spent = suite.budget_flow_steps or 0
     return [
         AttackCell(**fields, warm_up_rtts=warm_up, window_rtts=window, budget_flow_steps=spent)
-        for _, _, fields in trace_cells(suite, agents, adversaries, ATTACK_SEEDS)
+        for _, _, fields in trace_cells(suite, agents, adversaries, own.metrics, ATTACK_SEEDS)
     ]

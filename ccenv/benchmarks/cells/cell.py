@@ -13,11 +13,33 @@ from typing import Any, ClassVar
 from ccenv.benchmarks.cells.players import Player
 from ccenv.benchmarks.suite.curve import Case, Suite
 from ccenv.document import hash_of
+from ccenv.metrics.own import OwnMetric, require_metric
 from ccenv.metrics.table import OF_TRACE, measure
 from ccenv.metrics.trace import Window
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
 from ccenv.provenance import code_hash
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a user adds to a suite, besides senders.
+
+    Attributes:
+        adversaries: players of the network.
+        metrics: of each cell.
+    """
+
+    adversaries: tuple[Player, ...] = ()
+    metrics: tuple[OwnMetric, ...] = ()
+
+    def without(self, specs: Sequence[str]) -> list[str]:
+        """Return the adversaries of a suite that are not the user's."""
+        own = {player.label for player in self.adversaries}
+        return [spec for spec in specs if spec not in own]
+
+
+NOTHING_OWN = Own()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +53,7 @@ class Cell(ABC):
         engine_seed: keys the random numbers; follows from suite, case and seed.
         agent: the sender under test.
         metrics: names.
+        own_metrics: those that a user brings, as well.
         per_task: cells that a worker plays in one go.
     """
 
@@ -41,6 +64,7 @@ class Cell(ABC):
     engine_seed: int
     agent: Player
     metrics: tuple[str, ...]
+    own_metrics: tuple[OwnMetric, ...] = ()
 
     per_task: ClassVar[int] = 1
 
@@ -67,7 +91,7 @@ class Cell(ABC):
     def key(self) -> str:
         """Hash of the cell and of the code that plays it: results of anything else are never taken for it."""
         data = asdict(self)
-        for player in (data["agent"], data.get("adversary", {}), *data.get("competitors", ())):
+        for player in (data["agent"], data.get("adversary", {}), *data.get("competitors", ()), *data["own_metrics"]):
             player.pop("spec", None)  # where a player's file lies decides nothing
         return hash_of({**data, "code": code_hash()})[:32]
 
@@ -119,6 +143,8 @@ class TraceCell(Cell):
 
     def values(self, trace: Trace) -> dict[str, float | None]:
         """Return the metrics of its trace; None where one is undefined."""
+        for own in self.own_metrics:
+            require_metric(own)
         return defined(measure(self.window(trace), self.metrics))
 
 
@@ -128,7 +154,7 @@ def defined(values: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def trace_cells(
-    suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], keys: int = 1 << 53
+    suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], own: tuple[OwnMetric, ...], keys: int = 1 << 53
 ) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
     """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order.
 
@@ -136,6 +162,7 @@ def trace_cells(
         suite: whose cases and seeds.
         agents: senders under test.
         adversaries: players of the network.
+        own: metrics of a user.
         keys: engine seeds lie below it.
     """
     for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
@@ -151,7 +178,8 @@ def trace_cells(
                 "seed": seed,
                 "engine_seed": key,
                 "agent": agent,
-                "metrics": tuple(name for name in OF_TRACE if name in suite.metrics),
+                "metrics": (*(name for name in OF_TRACE if name in suite.metrics), *(metric.name for metric in own)),
+                "own_metrics": own,
                 "model": case.scenario.model,
                 "path": path.to_dict(),
                 "steps_per_rtt": suite.steps_per_rtt,

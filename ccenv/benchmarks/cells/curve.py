@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ccenv.adversaries import make_adversary
-from ccenv.benchmarks.cells.cell import TraceCell, trace_cells
-from ccenv.benchmarks.cells.players import Player, adversary_player, agent_player, sender_of
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Own, TraceCell, trace_cells
+from ccenv.benchmarks.cells.players import Player, adversary_of, adversary_player, agent_player, sender_of
 from ccenv.benchmarks.suite.curve import Suite
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import CcenvError, EngineError
@@ -57,7 +56,7 @@ class CurveCell(TraceCell):
             [Path.from_dict(self.path)],
             model=self.model,
             senders=[sender_of(player) for player in flows],
-            adversary=adversary or make_adversary(self.adversary.spec),
+            adversary=adversary or adversary_of(self.adversary),
             steps_per_rtt=self.steps_per_rtt,
             seed=self.engine_seed,
             record=True,
@@ -77,16 +76,16 @@ class CurveCell(TraceCell):
         return Window(trace, self.first_row, self.steps)
 
 
-def curve_cells_of(suite: Suite, agents: list[Player]) -> list[CurveCell]:
-    """Return all cells of a suite for some agents, in the order of the suite.
+def curve_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) -> list[CurveCell]:
+    """Return all cells of a suite for some agents and what else a user brings, in the order of the suite.
 
     Raises:
         InputError: for unknown agents or adversaries, or a path that does not fit the grid.
     """
-    adversaries = [adversary_player(spec) for spec in suite.adversaries]
+    adversaries = [*(adversary_player(spec) for spec in own.without(suite.adversaries)), *own.adversaries]
     competitors = {s.name: tuple(agent_player(spec, spec) for spec in s.competitors) for s in suite.scenarios}
     out = []
-    for case, path, fields in trace_cells(suite, agents, adversaries):
+    for case, path, fields in trace_cells(suite, agents, adversaries, own.metrics):
         scenario = case.scenario
         steps, first_row = suite.rows(grid_of(path, suite.steps_per_rtt).dt_s)
         others = competitors[scenario.name]

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ccenv.adversaries import make_adversary
-from ccenv.benchmarks.cells.cell import Cell, defined
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
 from ccenv.benchmarks.cells.players import Player, agent_player, sender_of
 from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuite, parse_metric
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.errors import CcenvError, EngineError, InputError
+from ccenv.metrics.own import OwnMetric, require_metric
 from ccenv.metrics.table import measure_run
 from ccenv.network.identity import adversary_hash
 from ccenv.network.path import MBPS_IN_BPS
@@ -50,6 +51,8 @@ class PacketCell(Cell):
 
     def run(self) -> dict[str, Any]:
         """Play the cell and return its record: what it was, its metrics, and rates over time where they are kept."""
+        for own in self.own_metrics:
+            require_metric(own)
         result = self.play()
         measured, metrics = result.measured(), {}
         for name in self.metrics:
@@ -66,10 +69,9 @@ class PacketCell(Cell):
             InputError: if the sender's file changed since the cell was made, or cannot run per packet.
             EngineError: if a sender leaves the positive numbers.
         """
-        if self.agent != FIXED:
-            sender_of(self.agent)
+        senders = {} if self.agent == FIXED else {self.agent.spec: sender_of(self.agent)}
         try:
-            return simulate(self.scenario_data())
+            return simulate(self.scenario_data(), senders=senders)
         except EngineError as error:
             raise EngineError(f"cell {self.name}: {error}") from None
         except CcenvError as error:
@@ -80,21 +82,23 @@ class PacketCell(Cell):
         return read_scenario(_with_agent(self.network, self.agent.spec), f"scenario {self.scenario}")
 
 
-def packet_cells_of(suite: PacketSuite, agents: list[Player]) -> list[PacketCell]:
-    """Return all cells of a suite for some agents, in the order of the suite.
+def packet_cells_of(suite: PacketSuite, agents: list[Player], own: Own = NOTHING_OWN) -> list[PacketCell]:
+    """Return all cells of a suite for some agents and metrics of a user, in the order of the suite.
 
     Raises:
         InputError: for a network that cannot be, or unknown senders.
     """
+    if own.adversaries:
+        raise InputError(f"suite {suite.name!r} plays networks packet by packet: it takes no --adversary")
     out = []
     for case in suite.cases:
         for agent in agents if case.scenario.uses_agent else [FIXED]:
             for seed in suite.seeds:
-                out.append(_cell(suite, case, agent, seed))
+                out.append(_cell(suite, case, agent, seed, own.metrics))
     return out
 
 
-def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int) -> PacketCell:
+def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int, own: tuple[OwnMetric, ...]) -> PacketCell:
     key = suite.run_key(case.name, seed)
     values = case.values(key)
     duration_s, warm_up_s = suite.times(case.scenario)
@@ -122,7 +126,8 @@ def _cell(suite: PacketSuite, case: PacketCase, agent: Player, seed: int) -> Pac
         windows=windows,
         agent=agent,
         others=_others(network),
-        metrics=tuple(metrics),
+        metrics=(*metrics, *(metric.name for metric in own)),
+        own_metrics=own,
         series_s=suite.series_s if seed == suite.seeds[0] else 0.0,
     )
     cell.scenario_data()  # what cannot be is refused before anything runs

@@ -12,10 +12,10 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.report.figures import DPI, draw, table
+from ccenv.benchmarks.run.results import how_to_run, suite_in
 from ccenv.benchmarks.run.store import CELLS, cells_of, read_manifest
 from ccenv.benchmarks.statistics.profiles import draw_profiles
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.errors import InputError
 from ccenv.files import make_folder, write_atomic
@@ -51,12 +51,12 @@ def build_report(folder: FilePath) -> dict[str, Any]:
     file = folder / CELLS
     if "summary" not in manifest or not file.exists():
         raise InputError(f"{folder}: the run has not ended yet: run the same command again, then report")
-    suite = suite_of(manifest["suite"], f"{folder}/manifest.json")
+    suite = suite_in(manifest, f"{folder}/manifest.json")
     records = cells_of(folder)
     make_folder(folder / FOLDER)
     drawn, files = _figures(suite, records, folder / FOLDER)
     _write_csv(folder / FOLDER / "references.csv", _reference_rows(manifest["references"]))
-    page = _page(suite, manifest, drawn)
+    page = _page(suite, manifest, drawn, folder)
     write_atomic(folder / PAGE, page.encode())
     agreement = Counter(reference["agreement"] for reference in manifest["references"])
     return {"page": folder / PAGE, "figures": files, "agreement": dict(sorted(agreement.items()))}
@@ -96,7 +96,7 @@ def _reference_rows(references: list[dict[str, Any]]) -> list[list[Any]]:
     return [names, *([reference[name] for name in names] for reference in references)]
 
 
-def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str, str, bytes]]) -> str:
+def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str, str, bytes]], folder: FilePath) -> str:
     e = html.escape
     missing = "" if manifest["complete"] else f'<p class="bad">{manifest["n_missing"]} cells are missing.</p>'
     parts = [
@@ -117,7 +117,7 @@ def _page(suite: SuiteBase, manifest: dict[str, Any], drawn: list[tuple[str, str
     parts.append(_senders(suite, manifest))
     if suite.notes:
         parts.append(f"<h2>What differs from the source</h2><p>{e(suite.notes)}</p>")
-    parts.append(_how(suite, manifest))
+    parts.append(_how(suite, manifest, folder))
     return "\n".join(parts) + "\n</body></html>\n"
 
 
@@ -164,14 +164,13 @@ def _senders(suite: SuiteBase, manifest: dict[str, Any]) -> str:
     )
 
 
-def _how(suite: SuiteBase, manifest: dict[str, Any]) -> str:
+def _how(suite: SuiteBase, manifest: dict[str, Any], folder: FilePath) -> str:
     e = html.escape
     machine, versions = manifest["machine"], manifest["versions"]
-    extra = "".join(f" --agent {agent['spec']}" for agent in manifest["agents"] if agent["spec"] not in suite.agents)
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     where = f"{manifest['n_cells']} cells, finished {manifest['finished_at']} on {machine.get('processor')} with {packages}."
     hashes = f"Suite <code>{e(manifest['suite_sha256'][:16])}</code>, code <code>{e(manifest['code_sha256'][:16])}</code>."
-    commands = f"ccenv bench run {suite.name}{extra}\nccenv bench report runs/bench/{suite.name}"
+    commands = "\n".join(how_to_run(suite, manifest, folder))
     return (
         f"<h2>Run it again</h2><pre>{e(commands)}</pre><p>{e(where)} {hashes} "
         "All numbers: <code>cells.jsonl</code>, <code>cells.parquet</code>.</p>"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ccenv.benchmarks.cells.cell import Cell
+from ccenv.benchmarks.cells.players import FILE
 from ccenv.benchmarks.suite.base import CellData
 from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, require_extra
@@ -19,16 +20,36 @@ Backend = Callable[[Sequence[Cell], int], Iterator[list[CellData]]]
 """Plays cells with a number of workers."""
 
 
-def run_cell(cell: Cell) -> CellData:
-    """Play a cell and return its record."""
-    return cell.run()
+FAILED = "failed"
+"""Key of what stands for the record of a cell whose sender, code of a user, failed: what it says."""
+
+
+def run_cell(cell: Cell, broken: dict[str, str]) -> CellData:
+    """Play a cell and return its record.
+
+    Args:
+        cell: what to play.
+        broken: hash -> what was wrong with code of a user that has failed; it is not played again.
+
+    Raises:
+        CcenvError: if a sender that comes with ccenv, a program or a policy fails; code of a user has a record that says so.
+    """
+    if cell.agent.kind != FILE:
+        return cell.run()
+    if cell.agent.sha256 not in broken:
+        try:
+            return cell.run()
+        except CcenvError as error:
+            broken[cell.agent.sha256] = str(error)
+    return {FAILED: broken[cell.agent.sha256], "agent": cell.agent.label, "cell": cell.name}
 
 
 def local(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
     """Play the cells here, one after the other."""
     del workers
+    broken: dict[str, str] = {}
     for task in _tasks(cells):
-        yield _task(task)
+        yield [run_cell(cell, broken) for cell in task]
 
 
 def processes(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
@@ -98,7 +119,8 @@ def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _task(cells: list[Cell]) -> list[CellData]:
-    return [run_cell(cell) for cell in cells]
+    broken: dict[str, str] = {}
+    return [run_cell(cell, broken) for cell in cells]
 
 
 BACKENDS: dict[str, Backend] = {"local": local, "processes": processes, "ray": ray}

@@ -7,8 +7,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.report.figures import draw
+from ccenv.benchmarks.run.results import suite_in
 from ccenv.benchmarks.run.store import cells_of, read_manifest
-from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.benchmarks.suite.references import NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, SAME_DIRECTION
 from ccenv.document import Format, plain
 from ccenv.errors import CcenvError, InputError
@@ -38,7 +38,7 @@ def write_record(folder: FilePath, out: FilePath) -> FilePath:
     manifest = read_manifest(folder)
     if not manifest.get("complete"):
         raise InputError(f"{folder}: the run is not complete: run the same command again without --only and --limit")
-    suite = suite_of(manifest["suite"], f"{folder}/manifest.json")
+    suite = suite_in(manifest, f"{folder}/manifest.json")
     records = cells_of(folder)
     target = out / suite.name
     try:

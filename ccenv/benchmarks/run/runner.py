@@ -11,23 +11,28 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.cells.attack import attack_cells_of
-from ccenv.benchmarks.cells.cell import Cell, TraceCell
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, TraceCell
 from ccenv.benchmarks.cells.curve import curve_cells_of
 from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
-from ccenv.benchmarks.cells.players import Player, agent_player
+from ccenv.benchmarks.cells.players import Player, adversary_player, agent_player
 from ccenv.benchmarks.report.write import PICTURE, write_picture, write_worst_traces
-from ccenv.benchmarks.run.backends import BACKENDS
+from ccenv.benchmarks.run.backends import BACKENDS, FAILED
 from ccenv.benchmarks.run.parquet import PARQUET, write_parquet
+from ccenv.benchmarks.run.results import ASKED, Manifest, Records, describe_own
 from ccenv.benchmarks.run.store import RunFolder
 from ccenv.benchmarks.statistics.intervals import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.benchmarks.suite.curve import Suite
+from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.benchmarks.suite.references import check_all
-from ccenv.config import validate
+from ccenv.config import shipped_names, validate
 from ccenv.document import plain
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import EngineError, InputError, shown, unknown_name
+from ccenv.foreign import path_of
+from ccenv.metrics.own import load_metric
+from ccenv.metrics.table import METRICS
+from ccenv.plugins import installed
 from ccenv.provenance import code_hash, machine, now, versions
 
 Progress = Callable[[int, int], None]
@@ -35,10 +40,12 @@ Progress = Callable[[int, int], None]
 
 
 def run_suite(
-    suite: SuiteBase,
-    out: FilePath,
+    suite: SuiteBase | str,
+    out: FilePath | str,
     *,
     extra_agents: Sequence[str] = (),
+    extra_adversaries: Sequence[str] = (),
+    extra_metrics: Sequence[str] = (),
     only: Sequence[str] = (),
     limit: int | None = None,
     backend: str = "local",
@@ -46,13 +53,15 @@ def run_suite(
     fresh: bool = False,
     pictures: bool = True,
     progress: Progress = lambda done, total: None,
-) -> dict[str, Any]:
+) -> Manifest:
     """Play what is not yet finished and summarise.
 
     Args:
-        suite: what to play.
+        suite: what to play: a suite, a shipped name or a YAML file.
         out: folder of the results; finished cells in it are kept.
-        extra_agents: specs of senders besides the suite's, e.g. a trained policy.
+        extra_agents: specs of senders besides the suite's, e.g. a trained policy or a Python file.
+        extra_adversaries: specs of adversaries besides the suite's; of the curve engine.
+        extra_metrics: names, Python files or plugins of metrics besides the suite's.
         only: patterns of ``scenario/agent/adversary/seed`` with ``*``; empty: all.
         limit: play at most so many unfinished cells.
         backend: a key of ``BACKENDS``; it does not change the results.
@@ -62,7 +71,8 @@ def run_suite(
         progress: called as cells finish.
 
     Returns:
-        dict: the manifest, as written to the folder.
+        Manifest: what is written to the folder, a dictionary with ``to_frame``. Its ``failed`` names the cells whose sender, code
+        of a user, failed; the others were played.
 
     Raises:
         InputError: for unknown names, a filter that matches nothing, or a folder of another suite.
@@ -73,8 +83,15 @@ def run_suite(
     for name, value in (("limit", limit), ("workers", workers)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
+    asked = {"suite": suite if isinstance(suite, str) else suite.name, "adversary": extra_adversaries, "metric": extra_metrics}
+    suite, out = as_suite(suite), path_of("out", out)
+    _require_list("extra_agents", extra_agents)
+    own = Own(
+        _own_adversaries(suite, extra_adversaries), tuple(load_metric(spec) for spec in extra_metrics if spec not in METRICS)
+    )
+    suite = _with_own(suite, own, [name for name in extra_metrics if name in METRICS])
     agents = _players(suite, extra_agents)
-    cells = cells_for(suite, agents)
+    cells = cells_for(suite, agents, own)
     chosen = [cell for cell in cells if not only or any(fnmatchcase(cell.name, pattern) for pattern in only)]
     if not chosen:
         raise InputError(f"--only {' '.join(only)!r} matches no cell; cells are called like {cells[0].name!r}")
@@ -82,21 +99,26 @@ def run_suite(
     with folder.locked():
         if fresh:
             folder.clear()
-        earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256})
+        described = describe_own(own.metrics)
+        earlier = folder.start({"suite": plain(suite.model_dump()), "suite_sha256": suite.sha256, **described})
         stored = {record["key"]: record for record in folder.read_cells()}
         todo = [cell for cell in chosen if cell.key not in stored][:limit]
         done = len(chosen) - sum(cell.key not in stored for cell in chosen)
         progress(done, done + len(todo))
-        for records in BACKENDS[backend](todo, workers or _cores()):
+        failed: list[dict[str, str]] = []
+        for found in BACKENDS[backend](todo, workers or _cores()):
+            failed += [{"cell": one["cell"], "agent": one["agent"], "error": one[FAILED]} for one in found if FAILED in one]
+            records = [record for record in found if FAILED not in record]
             folder.append(records)
             stored |= {record["key"]: record for record in records}
-            done += len(records)
+            done += len(found)
             progress(done, len(chosen) if limit is None else done + len(todo))
         records = _final_order(cells, stored)
         known = {player.label for player in agents} | {FIXED.label}
         kept = {record["agent"] for record in records} - known
         others = [agent for agent in earlier if agent["label"] in kept]
-        manifest = _manifest(suite, [asdict(player) for player in agents] + others, cells, records)
+        manifest = Manifest(_manifest(suite, [asdict(player) for player in agents] + others, cells, records), failed=failed)
+        manifest |= {**described, ASKED: plain(asked)}
         if pictures:
             if isinstance(suite, Suite):
                 write_worst_traces(out, [c for c in cells if isinstance(c, TraceCell)], records, manifest["summary"])
@@ -109,40 +131,91 @@ def run_suite(
 
 
 def evaluate(
-    suite: SuiteBase,
+    suite: SuiteBase | str,
     sender: str,
     *,
     seeds: Sequence[int] | None = None,
     backend: str = "local",
     workers: int | None = None,
     progress: Progress = lambda done, total: None,
-) -> list[dict[str, Any]]:
+) -> Records:
     """Play a suite for one sender and return its records, in the order of the suite, without a folder.
 
     Args:
-        suite: what to play.
-        sender: a name with parameters, or the path of a program or policy; instead of the suite's agents.
+        suite: what to play: a suite, a shipped name or a YAML file.
+        sender: a name with parameters, or the path of a program, policy or Python file; instead of the suite's agents.
         seeds: instead of the suite's.
         backend: as in :func:`run_suite`.
         workers: as in :func:`run_suite`.
         progress: as in :func:`run_suite`.
 
     Returns:
-        list: per cell what :func:`run_suite` stores in ``cells.jsonl``.
+        Records: per cell what :func:`run_suite` stores in ``cells.jsonl``; a list with ``to_frame``.
 
     Raises:
-        InputError: for a sender or seeds that cannot be.
+        InputError: for a suite, sender or seeds that cannot be.
+        EngineError: if the sender, code of a user, fails.
     """
+    suite = as_suite(suite)
+    if not isinstance(sender, str):
+        raise InputError(f"{shown(sender)} is no spec of a sender: give a name, a file or the folder of a run")
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
+    if seeds is not None:
+        _require_list("seeds", seeds)
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; it must be at least 1")
     changes: dict[str, Any] = {"agents": (sender,)} | ({"seeds": tuple(seeds)} if seeds is not None else {})
     suite = validate(type(suite), {**suite.model_dump(), **changes}, f"suite {suite.name}")
     cells = cells_for(suite, [agent_player(sender, code=True)])
     found: dict[str, dict[str, Any]] = {}
     for records in BACKENDS[backend](cells, workers or _cores()):
+        for record in records:
+            if FAILED in record:
+                raise EngineError(record[FAILED])
         found |= {record["key"]: record for record in records}
         progress(len(found), len(cells))
-    return [found[cell.key] for cell in cells]
+    return Records(found[cell.key] for cell in cells)
+
+
+def as_suite(given: SuiteBase | str | os.PathLike[str]) -> SuiteBase:
+    """Return a suite for a shipped name, a YAML file, the suite of a plugin, or itself. Raises InputError for anything else."""
+    if isinstance(given, SuiteBase):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"{shown(given)} is no suite: give a name (ccenv list suites), a YAML file, or what load_suite returns")
+    plugin = installed.find("suite", os.fspath(given), shipped_names(PACKAGE, ".yaml"))
+    if plugin is None:
+        return load_suite(os.fspath(given))
+    file, _, _ = installed.load(plugin)
+    if not isinstance(file, (str, os.PathLike)):
+        raise InputError(
+            f"suite {plugin.name!r} of {plugin.package} is {shown(type(file).__name__)}; it must be the path of a file"
+        )
+    return load_suite(os.fspath(file))
+
+
+def _own_adversaries(suite: SuiteBase, specs: Sequence[str]) -> tuple[Player, ...]:
+    _require_list("extra_adversaries", specs)
+    players = tuple(adversary_player(spec, code=True) for spec in specs)
+    for player in players:
+        if player.label in suite.opponents or [other.label for other in players].count(player.label) > 1:
+            raise InputError(f"two adversaries are called {player.label!r}")
+    return players
+
+
+def _with_own(suite: SuiteBase, own: Own, names: Sequence[str]) -> SuiteBase:
+    """Return a suite with further metrics and adversaries; results of the two are never mixed: their hashes differ."""
+    more = {name: suite.measure(name).direction for name in [*names, *(metric.name for metric in own.metrics)]}
+    players = tuple(player.label for player in own.adversaries)
+    changes: dict[str, Any] = {"metrics": {**suite.metrics, **more}} if more else {}
+    changes |= {"adversaries": (*suite.opponents, *players)} if players else {}
+    return suite.model_copy(update=changes) if changes else suite
+
+
+def _require_list(what: str, given: object) -> None:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise InputError(f"{what} is {shown(given)}; a list is needed: [{shown(given)}]")
 
 
 def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
@@ -161,19 +234,19 @@ def _players(suite: SuiteBase, extra_agents: Sequence[str]) -> list[Player]:
     return players
 
 
-def cells_for(suite: SuiteBase, agents: list[Player]) -> list[Cell]:
-    """Return all cells of a suite for some agents, in the order of the suite.
+def cells_for(suite: SuiteBase, agents: list[Player], own: Own = NOTHING_OWN) -> list[Cell]:
+    """Return all cells of a suite for some agents and what else a user brings, in the order of the suite.
 
     Raises:
         InputError: for unknown agents or adversaries, or a network that cannot be.
     """
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
-        cells += packet_cells_of(suite, agents)
+        cells += packet_cells_of(suite, agents, own)
     elif isinstance(suite, Suite) and suite.engine == "attack":
-        cells += attack_cells_of(suite, agents)
+        cells += attack_cells_of(suite, agents, own)
     elif isinstance(suite, Suite):
-        cells += curve_cells_of(suite, agents)
+        cells += curve_cells_of(suite, agents, own)
     if not cells:
         raise InputError(f"suite {suite.name!r} lists no agents: give one with --agent")
     return cells

@@ -21,7 +21,6 @@ def measure() -> dict[str, float]:
     """Return environment-steps per second (K = 8 engine steps each, one flow, one thread), and the same per best run."""
     import gymnasium
 
-    import ccenv  # noqa: F401  (registers the environments)
     from ccenv.envs.sb3 import make_sb3
 
     generator = np.random.Generator(np.random.Philox(0))

@@ -19,6 +19,8 @@ from ccenv.network.sender import Sender, bare
 
 def one_density(steps_per_rtt: int | Sequence[int]) -> int:
     """Return K, one for the whole batch. Raises InputError for a batch that mixes step sizes."""
+    if isinstance(steps_per_rtt, str):
+        raise InputError(f"steps_per_rtt is {steps_per_rtt[:40]!r}; it must be a whole number of at least 1")
     values = {int(steps_per_rtt)} if isinstance(steps_per_rtt, (int, np.integer)) else {int(k) for k in steps_per_rtt}
     if len(values) != 1:
         raise InputError(f"a batch cannot mix step sizes: steps_per_rtt {sorted(values)}")
@@ -36,7 +38,7 @@ def require_choice(what: str, value: str, valid: Sequence[str]) -> None:
 
 def require_seed(seed: int) -> None:
     """Raise InputError unless a seed can key the random numbers."""
-    if not 0 <= seed < 2**53:
+    if isinstance(seed, str) or not 0 <= seed < 2**53:
         raise InputError(f"seed {seed} is not in [0, 2**53)")
 
 

@@ -16,6 +16,7 @@ from ccenv.engine.compiled.beliefs import (
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
+from ccenv.engine.curve.arguments import require_count, require_players
 from ccenv.engine.curve.checks import (
     engine_error,
     flow_matrix,
@@ -58,7 +59,7 @@ class CurveEngine:
     Args:
         paths: one path per environment, or ``PathArrays`` for large random batches.
         model: ``ideal``, ``cbr_delay``, ``ccac`` or ``strong``.
-        senders: one sender per flow, the same in every environment, or one list of senders per environment.
+        senders: needed: one sender per flow, the same in every environment, or one list of senders per environment.
         adversary: the network's player, one for all or one per environment. Default: kind (everything delivered at once).
         steps_per_rtt: K, steps per smallest Rm; one value for the whole batch.
         seed: keys all random numbers together with environment, flow and step.
@@ -80,7 +81,7 @@ class CurveEngine:
         paths: Sequence[Path] | PathArrays,
         *,
         model: str = "cbr_delay",
-        senders: Sequence[Sender] | Sequence[Sequence[Sender]],
+        senders: Sequence[Sender] | Sequence[Sequence[Sender]] | None = None,
         adversary: Adversary | Sequence[Adversary] | None = None,
         steps_per_rtt: int | Sequence[int] = 8,
         seed: int = 0,
@@ -93,6 +94,8 @@ class CurveEngine:
         interface: Interface | None = None,
         record: bool = False,
     ) -> None:
+        require_players(paths, senders, adversary)
+        require_count("threads", threads, 1)
         self.model: Model = get_model(model)
         self.steps_per_rtt = one_density(steps_per_rtt)
         require_choice("timing", timing, TIMINGS)
@@ -112,7 +115,7 @@ class CurveEngine:
         self.n_envs, self.n_flows = arrays.rtt_steps.shape
         self._arrays = arrays.for_model(self.model).copy()
         require_believable(self._arrays, self.model, beliefs)
-        self._senders = SenderTable(senders, self.n_envs, self.n_flows)
+        self._senders = SenderTable(senders or (), self.n_envs, self.n_flows)
         self._senders.require_signals(beliefs is not None)
         self._players = AdversaryTable(adversary, self.n_envs, self.n_flows)
         window_rtts = beliefs.window_rtts if beliefs else 1
@@ -292,6 +295,7 @@ class CurveEngine:
             InputError: for arrays of a wrong shape or actions that are not positive.
             EngineError: if a sender or adversary left the finite numbers; names environment, flow and time.
         """
+        require_count("n_steps", n_steps, 0)
         if actions is not None:
             take_actions(self._flow, actions, (self.n_envs, self.n_flows))
         if moves is not None:
@@ -363,6 +367,8 @@ class CurveEngine:
         """Return what environment env has done since its reset. Needs ``record=True``."""
         if not self.recording:
             raise InputError("the engine was built without record=True: there is no trace")
+        if not 0 <= env < self.n_envs:
+            raise InputError(f"env is {env}; it must be 0 to {self.n_envs - 1}")
         header = TraceHeader(
             path=self.path(env),
             model=self.model.name,

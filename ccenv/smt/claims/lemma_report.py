@@ -8,7 +8,8 @@ from fractions import Fraction
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import InputError, require_extra, unknown_name
+from ccenv.sketch import table
 from ccenv.smt.claims.bisect import bisect
 from ccenv.smt.claims.lemmas import Lemma, LoadedSuite, constants_of, expected_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.report import Outcome, about_run, decide_claim
@@ -51,6 +52,28 @@ class LemmaRun:
         return Verifier(self.time_limit_s, self.seed, self.recheck, Store(), self.reuse, workers=workers, cubes=self.cubes)
 
 
+class LemmaReport(dict[str, Any]):
+    """What became of the lemmas of a suite."""
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per lemma. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        columns = ("verdict", "bound", "paper", "seconds", "as_expected")
+        rows = {row["name"]: {name: row[name] for name in columns} for row in self["lemmas"]}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("lemma")
+
+    def __repr__(self) -> str:
+        verdicts = [row["verdict"] for row in self["lemmas"]]
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+        return f"LemmaReport({self['suite']}, setting {self['setting_name']}: {counts})"
+
+    def _repr_html_(self) -> str:
+        columns = ("name", "verdict", "bound", "paper", "seconds")
+        return table(repr(self), columns, [[row[column] for column in columns] for row in self["lemmas"]])
+
+
 def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
     """Return the lemmas that the suite claims in a setting."""
     return [lemma for lemma in loaded.suite.lemmas if not lemma.settings or setting in lemma.settings]
@@ -58,7 +81,7 @@ def lemmas_of(loaded: LoadedSuite, setting: str) -> list[Lemma]:
 
 def run_lemmas(
     run: LemmaRun, jobs: int = 1, progress: Callable[[Outcome], None] | None = None, backend: str = "processes"
-) -> dict[str, Any]:
+) -> LemmaReport:
     """Decide all lemmas of a suite.
 
     Args:
@@ -68,7 +91,7 @@ def run_lemmas(
         backend: ``processes`` or ``ray``.
 
     Returns:
-        dict: suite, setting, T, versions, and ``lemmas``: one JSON object each.
+        LemmaReport: a dictionary: suite, setting, T, versions, and ``lemmas``: one JSON object each.
     """
     loaded = load_suite(run.suite)
     outcomes: list[Outcome] = []
@@ -88,7 +111,7 @@ def run_lemmas(
     }
     head |= about_run(setting) | {"seconds": round(sum(outcome.seconds for outcome in outcomes), 3)}
     head["all_as_expected"] = all(outcome.details["as_expected"] for outcome in outcomes)
-    return head | {"lemmas": [outcome.to_dict() for outcome in outcomes]}
+    return LemmaReport(head, lemmas=[outcome.to_dict() for outcome in outcomes])
 
 
 def _lemma_task(task: tuple[LemmaRun, str]) -> Outcome:

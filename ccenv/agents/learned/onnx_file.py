@@ -1,0 +1,277 @@
+"""Read the fully connected network of an ONNX file. Only the few message types that it needs are read, each bounded.
+
+Reference: the wire format of Protocol Buffers and onnx.proto, IR version 3 and later.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+
+import numpy as np
+
+from ccenv.agents.learned.steps import Linear, Step
+from ccenv.errors import InputError, did_you_mean, shown
+from ccenv.foreign import read_bounded
+
+MAX_BYTES = 16 << 20
+MAX_NODES = 256
+MAX_NUMBERS = 1 << 20  # of one tensor
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_TYPES = {1: "<f4", 7: "<i8", 11: "<f8"}
+_PASSED = ("Identity", "Flatten", "Dropout", "Cast", "Reshape", "Squeeze", "Unsqueeze")
+
+
+class _Damaged(Exception):
+    """Bytes that are no message."""
+
+
+@dataclass
+class _Node:
+    """One operation: its kind, names of inputs and outputs, and its attributes."""
+
+    kind: str = ""
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass
+class _Graph:
+    """Operations, constants by name, and the names of inputs and outputs."""
+
+    nodes: list[_Node] = field(default_factory=list)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+
+def read_onnx(file: FilePath, output: str = "") -> list[Step]:
+    """Return the steps of the network from the graph's input to an output.
+
+    Args:
+        file: to read.
+        output: name; empty: the first.
+
+    Raises:
+        InputError: for a file that is damaged, or a graph that is no chain of allowed operations.
+    """
+    content = read_bounded(file, MAX_BYTES)
+    try:
+        graph = _model(content)
+    except (_Damaged, struct.error, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: not an ONNX file ({error})") from None
+    if not graph.outputs:
+        raise InputError(f"{file}: the graph has no output")
+    wanted = output or graph.outputs[0]
+    if wanted not in graph.outputs:
+        raise InputError(f"{file}: no output {shown(wanted)}.{did_you_mean(wanted, graph.outputs)}")
+    return _chain(graph, wanted, file)
+
+
+def _chain(graph: _Graph, wanted: str, file: FilePath) -> list[Step]:
+    """Go back from an output to the input."""
+    makers = {name: node for node in graph.nodes for name in node.outputs}
+    constants = graph.constants | {
+        node.outputs[0]: node.tensors["value"] for node in graph.nodes if node.kind == "Constant" and "value" in node.tensors
+    }
+    inputs = [name for name in graph.inputs if name not in graph.constants]
+    if len(inputs) != 1:
+        raise InputError(f"{file}: inputs {', '.join(map(shown, inputs)) or 'none'}; one is needed, the observation")
+    steps: list[list[Step]] = []
+    at = wanted
+    for _ in range(MAX_NODES):
+        if at == inputs[0]:
+            return _widened([step for group in reversed(steps) for step in group])
+        if at not in makers:
+            raise InputError(f"{file}: nothing makes {shown(at)}")
+        node = makers[at]
+        free = [name for name in node.inputs if name and name not in constants]
+        if len(free) != 1:
+            raise InputError(f"{file}: {node.kind} takes {len(free)} computed values; the network must be a chain")
+        steps.append(_steps(node, free[0], constants, file))
+        at = free[0]
+    raise InputError(f"{file}: the graph goes round in a circle")
+
+
+def _steps(node: _Node, free: str, constants: dict[str, np.ndarray], file: FilePath) -> list[Step]:
+    given = [constants.get(name) for name in node.inputs]
+    if node.kind in _PASSED:
+        return []
+    if node.kind == "Tanh":
+        return ["tanh"]
+    if node.kind == "Relu":
+        return ["relu"]
+    if node.kind == "Clip":
+        bounds = [float(array.reshape(-1)[0]) for array in given if array is not None and array.size]
+        bounds = bounds or [node.numbers.get("min", -math.inf), node.numbers.get("max", math.inf)]
+        if bounds != [-1.0, 1.0]:
+            raise InputError(f"{file}: Clip to {bounds}; only the action is clipped, to [-1, 1]")
+        return []
+    if node.kind == "Gemm":
+        numbers = {"alpha": 1.0, "beta": 1.0, "transA": 0.0, "transB": 0.0} | node.numbers
+        if node.inputs[0] != free or given[1] is None or given[1].ndim != 2 or numbers["transA"]:
+            raise InputError(f"{file}: Gemm whose second input is no matrix of weights")
+        weight = numbers["alpha"] * (given[1].T if numbers["transB"] else given[1])
+        bias = np.zeros(weight.shape[1]) if len(given) < 3 or given[2] is None else numbers["beta"] * given[2]
+        return [_linear(weight, bias, file)]
+    if node.kind == "MatMul":
+        weight = given[1] if len(given) == 2 and node.inputs[0] == free else None
+        if weight is None or weight.ndim != 2:
+            raise InputError(f"{file}: MatMul whose second input is no matrix of weights")
+        return [_linear(weight, np.zeros(weight.shape[1]), file)]
+    if node.kind in ("Add", "Sub", "Mul", "Div") and len(given) == 2:
+        first = node.inputs[0] == free
+        other = given[1] if first else given[0]
+        if other is not None and (first or node.kind in ("Add", "Mul")) and other.size == max(other.shape[-1:], default=1):
+            return [_elementwise(node.kind, other.reshape(-1))]
+    raise InputError(f"{file}: operation {shown(node.kind)}; Gemm, MatMul, Add, Sub, Mul, Div, Tanh and Relu are allowed")
+
+
+def _widened(steps: list[Step]) -> list[Step]:
+    """Give operations with a single number the width of the layer after them, or before them."""
+    for place, step in enumerate(steps):
+        if isinstance(step, Linear) and step.weight.shape == (1, 1):
+            after = [s.weight.shape[0] for s in steps[place + 1 :] if isinstance(s, Linear)]
+            before = [s.weight.shape[1] for s in steps[:place] if isinstance(s, Linear)]
+            width = (after or before[-1:] or [1])[0]
+            if width <= MAX_NODES:
+                steps[place] = Linear(step.weight[0, 0] * np.eye(width), np.full(width, step.bias[0]))
+    return steps
+
+
+def _linear(weight: np.ndarray, bias: np.ndarray, file: FilePath) -> Linear:
+    if bias.size not in (1, weight.shape[1]):
+        raise InputError(f"{file}: weights of shape {weight.shape} with a bias of shape {bias.shape}")
+    return Linear(weight, np.broadcast_to(bias.reshape(-1), (weight.shape[1],)).copy())
+
+
+def _elementwise(kind: str, values: np.ndarray) -> Linear:
+    """Return x + v, x - v, x * v or x / v as a layer."""
+    ones, zeros = np.ones_like(values), np.zeros_like(values)
+    scale = values if kind == "Mul" else 1.0 / values if kind == "Div" else ones
+    shift = values if kind == "Add" else -values if kind == "Sub" else zeros
+    return Linear(np.diag(scale), shift)
+
+
+def _model(content: bytes) -> _Graph:
+    graphs = [value for number, value in _fields(content) if number == 7 and isinstance(value, bytes)]
+    if len(graphs) != 1:
+        raise _Damaged(f"{len(graphs)} graphs")
+    graph = _Graph()
+    for number, value in _fields(graphs[0]):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            graph.nodes.append(_node(value))
+            if len(graph.nodes) > MAX_NODES:
+                raise _Damaged(f"more than {MAX_NODES} operations")
+        elif number == 5:
+            name, array = _tensor(value)
+            graph.constants[name] = array
+        elif number in (11, 12):
+            (graph.inputs if number == 11 else graph.outputs).append(_text(value, 1))
+    return graph
+
+
+def _node(content: bytes) -> _Node:
+    node = _Node()
+    for number, value in _fields(content):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            node.inputs.append(value.decode())
+        elif number == 2:
+            node.outputs.append(value.decode())
+        elif number == 4:
+            node.kind = value.decode()
+        elif number == 5:
+            _attribute(value, node)
+    return node
+
+
+def _attribute(content: bytes, node: _Node) -> None:
+    name = _text(content, 1)
+    for number, value in _fields(content):
+        if number == 2 and isinstance(value, bytes) and len(value) == 4:
+            node.numbers[name] = struct.unpack("<f", value)[0]
+        elif number == 3 and isinstance(value, int):
+            node.numbers[name] = float(value)
+        elif number == 5 and isinstance(value, bytes):
+            node.tensors[name] = _tensor(value)[1]
+
+
+def _tensor(content: bytes) -> tuple[str, np.ndarray]:
+    shape: list[int] = []
+    kind, name, data = 0, "", b""
+    for number, value in _fields(content):
+        if number == 1:
+            shape += [value] if isinstance(value, int) else _varints(value)
+        elif number == 2 and isinstance(value, int):
+            kind = value
+        elif number in (4, 9, 10) and isinstance(value, bytes):  # packed floats, raw, packed doubles
+            data += value
+        elif number == 7:
+            integers = [value] if isinstance(value, int) else _varints(value)
+            data += b"".join(struct.pack("<Q", one) for one in integers)
+        elif number == 8 and isinstance(value, bytes):
+            name = value.decode()
+        elif number == 14 and value == 1:
+            raise _Damaged("its weights lie in another file; export it as one")
+    count = math.prod(shape)
+    if kind not in _TYPES:
+        raise _Damaged(f"tensor {shown(name)} has type {kind}; float, double and int64 are known")
+    if count > MAX_NUMBERS or count * np.dtype(_TYPES[kind]).itemsize != len(data):
+        raise _Damaged(f"tensor {shown(name)} of shape {shape[:8]} has {len(data)} bytes")
+    return name, np.frombuffer(data, _TYPES[kind]).reshape(shape).astype(np.float64)
+
+
+def _text(content: bytes, wanted: int) -> str:
+    return next((value.decode() for number, value in _fields(content) if number == wanted and isinstance(value, bytes)), "")
+
+
+def _varints(content: bytes) -> list[int]:
+    found, at = [], 0
+    while at < len(content):
+        value, at = _varint(content, at)
+        found.append(value)
+    return found
+
+
+def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of the fields of a message: an int for a varint, else bytes."""
+    at = 0
+    while at < len(content):
+        key, at = _varint(content, at)
+        number, wire = key >> 3, key & 7
+        if wire == _VARINT:
+            value, at = _varint(content, at)
+            yield number, value
+            continue
+        if wire == _BYTES:
+            length, at = _varint(content, at)
+        elif wire in (_FIXED32, _FIXED64):
+            length = 4 if wire == _FIXED32 else 8
+        else:
+            raise _Damaged(f"wire type {wire}")
+        if number == 0 or at + length > len(content):
+            raise _Damaged("it ends in the middle of a field")
+        yield number, content[at : at + length]
+        at += length
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(content):
+            raise _Damaged("it ends in the middle of a number")
+        byte = content[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & (2**64 - 1), at
+    raise _Damaged("a number of more than ten bytes")

@@ -1,0 +1,115 @@
+"""``ccenv new``: a file to start from, for each thing that one can bring."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.options import fresh_option
+from ccenv.cli.output import JsonOption, print_json, print_text
+from ccenv.errors import InputError, unknown_name
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A file to start from.
+
+    Attributes:
+        file: in ``ccenv/cli/templates``.
+        what: one line.
+        tries: commands that run it, with ``{file}`` and ``{name}``.
+    """
+
+    file: str
+    what: str
+    tries: tuple[str, ...]
+
+
+TEMPLATES = {
+    "sender": Template(
+        "sender.py",
+        "a CCA in plain Python",
+        (
+            "ccenv compare {file} cubic copa --duration 10s -o compare.svg",
+            "ccenv attack {file}",
+            "ccenv bench run quick --agent {file}",
+        ),
+    ),
+    "compiled": Template(
+        "compiled.py",
+        "a CCA as compiled functions, at the speed of the shipped ones",
+        ("ccenv compare {file} cubic copa --duration 10s -o compare.svg", "ccenv attack {file}"),
+    ),
+    "adversary": Template(
+        "adversary.py",
+        "a network that plays",
+        ("ccenv attack copa --adversary {file}", "ccenv compare copa bbr3 --network {file} --jitter 20ms --duration 10s"),
+    ),
+    "metric": Template("metric.py", "a number computed from runs", ("ccenv compare copa cubic --metric {file} --duration 10s",)),
+    "suite": Template("suite.yaml", "a benchmark suite", ("ccenv bench run {file}", "ccenv bench report runs/bench/{name}")),
+    "config": Template("config.yaml", "a training run", ("ccenv train {file}",)),
+    "scenario": Template("scenario.yaml", "an experiment packet by packet", ("ccenv sim {file} --plot {name}.png",)),
+    "program": Template(
+        "program.json",
+        "a belief program, which the solver takes too",
+        ("ccenv show {file}", "ccenv compare {file} copa --duration 10s", "ccenv verify property {file} --property invariant"),
+    ),
+}
+
+
+def command(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=" | ".join(TEMPLATES))],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it, and its file.")],
+    *,
+    fresh: Annotated[bool, fresh_option("Replace a file that is there.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a file of your own to start from; it works as it is.
+
+    Example: ccenv new sender my_cca
+    """
+    from ccenv.files import write_atomic
+
+    if kind not in TEMPLATES:
+        raise unknown_name("kind", kind, TEMPLATES)
+    if not _NAME.fullmatch(name):
+        raise InputError(f"name is {name!r}; small letters, digits and _ are allowed, a letter first, 40 at most")
+    _require_free(kind, name)
+    template = TEMPLATES[kind]
+    file = Path(name + Path(template.file).suffix)
+    if file.exists() and not fresh:
+        raise InputError(f"{file} is there already: give another name, or --fresh to replace it")
+    write_atomic(file, text_of(kind, name).encode())
+    tries = [text.format(file=file, name=name) for text in template.tries]
+    if json:
+        print_json({"file": file, "kind": kind, "try": tries})
+        return
+    print_text(f"wrote {file}: {template.what}. Try:")
+    for text in tries:
+        print_text(f"  {text}")
+
+
+def text_of(kind: str, name: str) -> str:
+    """Return the text of a new file."""
+    source = (resources.files("ccenv.cli.templates") / TEMPLATES[kind].file).read_text(encoding="utf-8")
+    return source.replace("{name}", name).replace("{{", "{").replace("}}", "}")
+
+
+def _require_free(kind: str, name: str) -> None:
+    """Refuse a name that the file could not have: that of something that ccenv brings."""
+    from ccenv.adversaries import ADVERSARIES
+    from ccenv.agents import AGENTS
+    from ccenv.attack import SEARCHES
+    from ccenv.metrics.table import METRICS
+
+    taken = {"adversary": [*ADVERSARIES.names(), *SEARCHES.names()], "metric": list(METRICS)}
+    taken |= dict.fromkeys(("sender", "compiled", "program"), AGENTS.names())
+    if name in taken.get(kind, ()):
+        raise InputError(f"{name!r} is the name of a {kind} that comes with ccenv; give another name")

@@ -1,0 +1,55 @@
+"""``ccenv which``: which sender for which kind of network."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.options import ProcessesOption, fresh_option, out_option
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+EXIT_FAILED = 1
+
+
+def command(
+    senders: Annotated[list[str] | None, typer.Argument(metavar="[SENDER...]", help="Further senders: names or FILE.py.")] = None,
+    *,
+    network: Annotated[str, typer.Option(help="A kind of network: ccenv list networks; all by default.")] = "",
+    by: Annotated[str, typer.Option(help="Metric that sorts the senders, such as power or utilisation.")] = "power",
+    out: Annotated[Path | None, out_option("Folder of the stored runs; runs/which by default.")] = None,
+    jobs: ProcessesOption = None,
+    fresh: Annotated[bool, fresh_option("Run again what is stored.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Run senders on networks of a kind, drawn by five seeds: a table with 95 % intervals. What is stored is not run again.
+
+    Example: ccenv which --network cellular
+
+    ccenv which mine.py --network wifi --by utilisation
+    """
+    from ccenv.benchmarks.run.which import FOLDER, networks, which
+    from ccenv.cli.progress import progress_bar
+
+    with progress_bar("which") as show:
+        found = which(network, senders=senders or (), by=by, out=out or FOLDER, jobs=jobs, fresh=fresh, report=show)
+    if json:
+        print_json({"by": found.by, "rows": [asdict(row) for row in found.rows], "failed": found.failed})
+    else:
+        kinds = networks()
+        for kind in dict.fromkeys(row.network for row in found.rows):
+            rows = [[row.sender, *map(_interval, row.values.values())] for row in found.rows if row.network == kind]
+            print_table(f"{kind}: {kinds[kind]}", ["sender", *found.rows[0].values], rows)
+        print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
+    for name, error in found.failed.items():
+        print(f"ccenv: {name}: {error}", file=sys.stderr)
+    return EXIT_FAILED if found.failed else 0
+
+
+def _interval(value: object) -> str:
+    from ccenv.benchmarks.statistics.intervals import Estimate
+
+    return f"{value.iqm:.3g} [{value.low:.3g}, {value.high:.3g}]" if isinstance(value, Estimate) else ""

@@ -1,0 +1,90 @@
+"""A time limit for code of users: what does not come back is ended by an exception in its own thread."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+CALL_LIMIT_S = 20.0
+"""Longest time of one call of a user's function."""
+LOAD_LIMIT_S = 120.0
+"""Longest time that a user's file may take to load: it may import something large."""
+_POLL_S = 0.25
+
+
+class Overtime(BaseException):
+    """Raised in code of a user that does not come back; no ``except Exception`` of that code stops it."""
+
+
+class _Watch:
+    """One thread that watches the calls of all others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ends_at: dict[int, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def begin(self, limit_s: float) -> float | None:
+        """Start the clock of this thread; return the end of the call around it, if there is one."""
+        me = threading.get_ident()
+        with self._lock:
+            outer = self._ends_at.get(me)
+            self._ends_at[me] = time.monotonic() + limit_s
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="ccenv-plugin-limit", daemon=True)
+                self._thread.start()
+        return outer
+
+    def end(self, outer: float | None) -> None:
+        """Stop the clock. If it has rung, wait for the exception that is on its way."""
+        me = threading.get_ident()
+        with self._lock:
+            rang = self._ends_at.pop(me, None) is None
+            if outer is not None:
+                self._ends_at[me] = outer
+        while rang:
+            time.sleep(_POLL_S)
+
+    def go_on(self, outer: float | None) -> None:
+        """Go on with the clock of the call around one that was ended."""
+        if outer is not None:
+            with self._lock:
+                self._ends_at[threading.get_ident()] = outer
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_POLL_S)
+            now = time.monotonic()
+            with self._lock:
+                for thread in [ident for ident, end in self._ends_at.items() if end < now]:
+                    del self._ends_at[thread]
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Overtime))
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def limited(what: str, limit_s: float) -> Iterator[None]:
+    """Run a block of a user's Python code under a time limit.
+
+    Args:
+        what: for the message, such as ``on_ack``.
+        limit_s: seconds of wall time, > 0.
+
+    Raises:
+        TimeoutError: from the line at which the code was when its time was over. A call into compiled code ends first.
+    """
+    outer = _WATCH.begin(limit_s)
+    try:
+        yield
+        _WATCH.end(outer)
+    except Overtime as overtime:
+        _WATCH.go_on(outer)
+        raise TimeoutError(f"{what} has not come back within {limit_s:g} s").with_traceback(overtime.__traceback__) from None
+    except BaseException:
+        _WATCH.end(outer)
+        raise

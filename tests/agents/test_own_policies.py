@@ -1,0 +1,176 @@
+"""Policies of other libraries as senders: what they do is what the engines do, and what cannot be played is refused in one line.
+
+``data/*.onnx`` were written by torch.onnx.export (torch 2.13: the older exporter with ``dynamo=False``, the newer one with a
+normalising layer before the network); ``onnx_actions.json`` holds what torch itself computed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ccenv
+from ccenv.agents.learned.own import action_of, from_onnx, from_sb3, from_torch
+from ccenv.agents.learned.view import ELEMENTS, Observation
+from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.errors import InputError
+from ccenv.leaderboard.submission.pack import Authorship, pack
+from ccenv.leaderboard.submission.reader import read_submission
+
+torch = pytest.importorskip("torch")
+sb3 = pytest.importorskip("stable_baselines3")
+DATA = Path(__file__).parent / "data"
+VIEW = Observation("rate_ratio", "lost_share", gap={"qdel_U": 1, "qdel_L": -1}, flying={"inflight": 0.5, "1": -1})
+
+
+def network(n_in: int = 4, activation: Any = None) -> Any:
+    torch.manual_seed(3)
+    kind = activation or torch.nn.Tanh
+    return torch.nn.Sequential(torch.nn.Linear(n_in, 8), kind(), torch.nn.Linear(8, 8), kind(), torch.nn.Linear(8, 1))
+
+
+def observations(n: int = 50) -> np.ndarray:
+    shares = np.random.default_rng(5).random((n, N_OBSERVATION))
+    return (OBSERVATION_LOW + shares * (OBSERVATION_HIGH - OBSERVATION_LOW)).astype(np.float32)
+
+
+def test_features_are_sums_of_elements_within_their_bounds() -> None:
+    seen = observations()
+    features = VIEW.of(seen)
+    expected = np.stack([seen[:, 4], seen[:, 3], seen[:, 2] - seen[:, 1], 0.5 * seen[:, 9] - 1], axis=1)
+    np.testing.assert_allclose(features, expected, atol=1e-5)
+    assert (features >= VIEW.low - 1e-5).all()
+    assert (features <= VIEW.high + 1e-5).all()
+    assert VIEW.space().shape == (4,)
+    assert len(ELEMENTS) == N_OBSERVATION
+
+
+@pytest.mark.parametrize("activation", [torch.nn.Tanh, torch.nn.ReLU])
+def test_a_torch_module_acts_as_in_torch(activation: Any) -> None:
+    module, seen = network(activation=activation), observations()
+    expected = module(torch.tensor(VIEW.of(seen))).detach().numpy()[:, 0].clip(-1, 1)
+    np.testing.assert_allclose(action_of(from_torch(module, observation=VIEW), seen), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["legacy", "new"])
+def test_an_onnx_file_acts_as_in_torch(name: str) -> None:
+    known = json.loads((DATA / "onnx_actions.json").read_text())
+    actions = action_of(from_onnx(DATA / f"{name}_export.onnx"), np.array(known["observations"]))
+    np.testing.assert_allclose(actions, np.clip(known[name], -1, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C", "SAC", "TD3"])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_a_model_of_sb3_acts_as_in_sb3(algorithm: str, normalised: bool) -> None:
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    from ccenv.envs.sb3 import make_sb3
+
+    env = VIEW.wrap(make_sb3(num_envs=4))
+    if normalised:
+        env = VecNormalize(env, clip_obs=1e9)
+        env.reset()
+        for _ in range(20):
+            env.step(np.zeros((4, 1), np.float32))
+    kind = {"activation_fn": torch.nn.Tanh, "net_arch": [16, 16]}
+    model = getattr(sb3, algorithm)("MlpPolicy", env, policy_kwargs=kind, device="cpu", seed=1)
+    seen = observations()
+    features = VIEW.of(seen)
+    expected = model.predict(env.normalize_obs(features) if normalised else features, deterministic=True)[0][:, 0]
+    np.testing.assert_allclose(action_of(from_sb3(model, observation=VIEW), seen), expected, atol=1e-4)
+
+
+def test_the_kernel_plays_the_policy() -> None:
+    sender = from_torch(network(), observation=VIEW, name="own")
+    path = ccenv.make_path(link_rate_mbps=12, rtt_ms=40, buffer_bdp=2)
+    engine = CurveEngine([path], model="cbr_delay", senders=[sender])
+    for _ in range(30):
+        seen = engine.observations()[0].astype(np.float64)
+        believed_Bps = engine.flow("C_L_Bps")[0, 0]
+        engine.advance(engine.steps_per_rtt)
+        decided_Bps = max(believed_Bps * 2 ** (3 * action_of(sender, seen)[0]), path.mss_bytes / path.flows[0].rtt_s)
+        assert engine.flow("rate_Bps")[0, 0] == pytest.approx(decided_Bps, rel=1e-3)
+
+
+def test_it_passes_the_rules_of_the_board(tmp_path: Path) -> None:
+    sender = from_torch(network(), observation=VIEW, name="own")
+    ccenv.save_policy(tmp_path / "own", sender, {"algorithm": "by hand"})
+    submission, change = pack(str(tmp_path / "own.safetensors"), Authorship("Ada", "MIT", "standard-v1/1"), tmp_path / "sub")
+    assert change < 1e-3
+    assert read_submission(tmp_path / "sub").sha256 == submission.sha256
+
+
+class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Does more than its layers say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, seen: Any) -> Any:
+        return self.inner(seen) + 0.3
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Wrapped(), "acts otherwise than its layers"),
+        (network(activation=torch.nn.GELU), "GELU; Linear, Tanh and ReLU are allowed"),
+        (network(3), "a layer gives 4 numbers, the next one takes 3"),
+        (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
+        (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
+        (torch.nn.Sequential(network(), torch.nn.ReLU()), "relu and tanh; one kind is needed"),
+        ("policy.pt", "is no torch.nn.Module"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(module: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        from_torch(module, observation=VIEW)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_and_weights_are_checked() -> None:
+    with pytest.raises(InputError, match="name of a registered agent"):
+        from_torch(network(), observation=VIEW, name="cubic")
+    with pytest.raises(InputError, match="letters, digits"):
+        from_torch(network(), observation=VIEW, name="../up")
+    broken = network()
+    with torch.no_grad():
+        broken[0].weight[0, 0] = float("nan")
+    with pytest.raises(InputError, match="not finite"):
+        from_torch(broken, observation=VIEW)
+
+
+def test_normalisation_that_cuts_off_is_refused() -> None:
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    from ccenv.envs.sb3 import make_sb3
+
+    env = VecNormalize(VIEW.wrap(make_sb3(num_envs=4)), clip_obs=2)
+    with pytest.raises(InputError, match="VecNormalize clips at 2"):
+        from_sb3(sb3.PPO("MlpPolicy", env, device="cpu"), observation=VIEW)
+
+
+def test_damaged_onnx_files_are_one_line(tmp_path: Path) -> None:
+    whole = (DATA / "new_export.onnx").read_bytes()
+    generator = np.random.default_rng(1)
+    file = tmp_path / "damaged.onnx"
+    for trial in range(300):
+        content = bytearray(whole)
+        if trial % 2:
+            content = content[: generator.integers(len(content))]
+        for _ in range(3):
+            if content:
+                content[generator.integers(len(content))] = generator.integers(256)
+        file.write_bytes(bytes(content))
+        try:
+            from_onnx(file)
+        except InputError as error:
+            assert "\n" not in str(error)
+    with pytest.raises(InputError, match="no output 'policy'"):
+        from_onnx(DATA / "new_export.onnx", output="policy")
