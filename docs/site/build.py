@@ -26,7 +26,9 @@ def stale_notebooks() -> list[str]:
     import json
 
     read = {file: json.loads(file.read_text(encoding="utf-8")) for file in notebooks()}
-    return [file.name for file, content in read.items() if content["metadata"].get("ccenv", {}).get("sha256") != code_sha256(content)]
+    return [
+        file.name for file, content in read.items() if content["metadata"].get("ccenv", {}).get("sha256") != code_sha256(content)
+    ]
 
 
 def build(out: Path) -> int:
@@ -37,7 +39,9 @@ def build(out: Path) -> int:
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
     stage(source, reference_pages())
-    return build_main(["-W", "--keep-going", "-q", "-j", "2", "-c", str(HERE), "-d", str(out / "trees"), "-b", "html", str(source), str(html)])
+    return build_main(
+        ["-W", "--keep-going", "-q", "-j", "2", "-c", str(HERE), "-d", str(out / "trees"), "-b", "html", str(source), str(html)]
+    )
 
 
 def main() -> int:

@@ -206,7 +206,9 @@ def _schemas() -> list[tuple[str, str, Any]]:
 
 def schemas_page() -> str:
     """Return the keys of each form."""
-    out = ["# Schemas\n\nUnknown keys are refused with the nearest valid name. Times are in seconds, sizes in bytes, unless a key says otherwise.\n"]
+    out = [
+        "# Schemas\n\nUnknown keys are refused with the nearest valid name. Times are in seconds, sizes in bytes, unless a key says otherwise.\n"
+    ]
     for title, used, model in _schemas():
         seen: set[type] = set()
         out.append(f"## {title}\n\nUsed by: {used}. Model: `{model.__module__}.{model.__name__}`.\n")
@@ -220,9 +222,17 @@ def _keys(model: Any, out: list[str], seen: set[type]) -> None:
     rows: list[tuple[object, ...]] = []
     below: list[Any] = []
     for name, field in model.model_fields.items():
-        text = re.sub(r"(\w+\.)+", "", str(field.annotation)) if "[" in str(field.annotation) else getattr(field.annotation, "__name__", field.annotation)
-        default = "required" if field.is_required() else "made from its parts" if field.default_factory else f"`{field.default!r}`"
-        rows.append((f"`{name}`", f"`{text}`", default if len(default) < 80 else "see the model", _escaped(meanings.get(name, ""))))
+        text = (
+            re.sub(r"(\w+\.)+", "", str(field.annotation))
+            if "[" in str(field.annotation)
+            else getattr(field.annotation, "__name__", field.annotation)
+        )
+        default = (
+            "required" if field.is_required() else "made from its parts" if field.default_factory else f"`{field.default!r}`"
+        )
+        rows.append(
+            (f"`{name}`", f"`{text}`", default if len(default) < 80 else "see the model", _escaped(meanings.get(name, "")))
+        )
         below += [part for part in _models(field.annotation) if part not in seen]
     out.append(_table(("key", "type", "default", "meaning"), rows))
     for part in dict.fromkeys(below):

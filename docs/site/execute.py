@@ -1,0 +1,70 @@
+"""Run the tutorials again and store their outputs: python docs/site/execute.py [NAME...]. Minutes for all five; the extra ``docs``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pages import ROOT, code_sha256, notebooks  # noqa: E402 - the folder of this file is no package
+
+LIMIT_S = 600  # of one cell
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+
+
+def execute(file: Path) -> float:
+    """Run one notebook in an empty folder, and store outputs, the hash of the code and the seconds that it took."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(file, as_version=4)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        NotebookClient(notebook, timeout=LIMIT_S, resources={"metadata": {"path": folder}}).execute()
+        folders = (folder, os.path.realpath(folder))
+    seconds = time.monotonic() - started
+    for cell in notebook.cells:
+        cell.metadata.clear()
+        if cell.cell_type == "code":
+            cell.outputs = [_plain(output, folders) for output in cell.outputs]
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "ccenv": {"sha256": code_sha256(notebook), "seconds": round(seconds, 1)},
+    }
+    text = json.dumps(json.loads(nbformat.writes(notebook)), indent=1, ensure_ascii=False) + "\n"
+    file.write_text(text, encoding="utf-8")
+    return seconds
+
+
+def _plain(output: Any, folders: tuple[str, ...]) -> Any:
+    """Drop the escapes of a terminal and the folder that a run happened in."""
+    output.metadata = {} if "metadata" in output else output.get("metadata", {})
+    text = json.dumps(output)
+    for folder in folders:
+        text = text.replace(folder + "/", "").replace(folder, ".")
+    output = type(output)(json.loads(text))
+    if output["output_type"] == "stream":
+        output["text"] = _ESCAPES.sub("", "".join(output["text"]))
+    return output
+
+
+def main() -> int:
+    """Run the command."""
+    os.environ |= {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "110", "PYTHONWARNINGS": "ignore"}
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    wanted = sys.argv[1:]
+    for file in notebooks():
+        if not wanted or file.stem in wanted:
+            print(f"{file.relative_to(ROOT)}: {execute(file):.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
