@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,7 +97,7 @@ class TrainingRun:
         return drawn
 
     def _column(self, name: str) -> tuple[list[float], list[float]]:
-        pairs = [(s, v) for s, v in zip(self.progress["steps"], self.progress[name], strict=True) if v == v]
+        pairs = [(s, v) for s, v in zip(self.progress["steps"], self.progress[name], strict=True) if not math.isnan(v)]
         return [s for s, _ in pairs], [v for _, v in pairs]
 
     def _evaluation_panels(self) -> list[tuple[str, dict[str, tuple[list[float], list[float]]]]]:

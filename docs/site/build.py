@@ -1,7 +1,7 @@
 """Build the documentation site: python docs/site/build.py [--check]. Nothing is fetched.
 
-Needs the extra ``docs``. The site goes to build/docs/html. ``--check`` follows every link of the built pages and opens the pages in a
-headless Chromium, at the width of a phone and of a desk; where none is installed it says so.
+Needs the extra ``docs``. The site goes to build/docs/html. ``--check`` follows every link of the built pages and opens the pages
+in a headless Chromium, at the width of a phone and of a desk; where none is installed it says so.
 """
 
 from __future__ import annotations

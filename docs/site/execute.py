@@ -1,4 +1,4 @@
-"""Run the tutorials again and store their outputs: python docs/site/execute.py [NAME...]. Minutes for all five; the extra ``docs``."""
+"""Run the tutorials again and store their outputs: python docs/site/execute.py [NAME...]. Needs the extra ``docs``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import ROOT, code_sha256, notebooks  # noqa: E402 - the folder of this file is no package
+from pages import ROOT, code_sha256, notebooks
 
 LIMIT_S = 600  # of one cell
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")

@@ -113,7 +113,7 @@ def _signature(name: str, value: Any, keyword: str | None = None) -> str:
         return f"class {name}(...)"
     parameters = list(signature.parameters.values())
     back = signature.return_annotation
-    tail = "" if back is inspect.Parameter.empty or inspect.isclass(value) else f" -> {back if isinstance(back, str) else back!r}"
+    tail = "" if back is inspect.Parameter.empty or inspect.isclass(value) else f" -> {back}"
     line = f"{start}{name}({', '.join(map(_plain, parameters))}){tail}"
     if len(line) <= 100:
         return line
@@ -206,9 +206,10 @@ def _schemas() -> list[tuple[str, str, Any]]:
 
 def schemas_page() -> str:
     """Return the keys of each form."""
-    out = [
-        "# Schemas\n\nUnknown keys are refused with the nearest valid name. Times are in seconds, sizes in bytes, unless a key says otherwise.\n"
-    ]
+    said = (
+        "Unknown keys are refused with the nearest valid name. Times are in seconds, sizes in bytes, unless a key says otherwise."
+    )
+    out = [f"# Schemas\n\n{said}\n"]
     for title, used, model in _schemas():
         seen: set[type] = set()
         out.append(f"## {title}\n\nUsed by: {used}. Model: `{model.__module__}.{model.__name__}`.\n")
