@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pages import ROOT, code_sha256, notebooks
 
 LIMIT_S = 600  # of one cell
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+_BAR = re.compile(r"━ +\d+(/|%)|(\d+%|\d+/[\d?]+) +(-:--:--|\d+:\d\d:\d\d)?$")  # a bar of progress
 
 
 def execute(file: Path) -> float:
@@ -51,7 +52,9 @@ def _plain(output: Any, folders: tuple[str, ...]) -> Any:
         text = text.replace(folder + "/", "").replace(folder, ".")
     output = type(output)(json.loads(text))
     if output["output_type"] == "stream":
-        output["text"] = _ESCAPES.sub("", "".join(output["text"]))
+        lines = _ESCAPES.sub("", "".join(output["text"])).replace("\r\n", "\n").split("\n")
+        shown = [line.rpartition("\r")[2].rstrip() for line in lines]  # what was overwritten is gone
+        output["text"] = "\n".join(line for line in shown if not _BAR.search(line))
     return output
 
 
