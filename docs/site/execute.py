@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pages import ROOT, code_sha256, notebooks
 
 LIMIT_S = 600  # of one cell
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-_BAR = re.compile(r"━ +\d+(/|%)|(\d+%|\d+/[\d?]+) +(-:--:--|\d+:\d\d:\d\d)?$")  # a bar of progress
+_BAR = re.compile(r"━ +\d+(/|%)| +(\d+%|\d+/[\d?]+)( +(-:--:--|\d+:\d\d:\d\d))?$")  # a bar of progress
 
 
 def execute(file: Path) -> float:
@@ -34,7 +35,7 @@ def execute(file: Path) -> float:
     for cell in notebook.cells:
         cell.metadata.clear()
         if cell.cell_type == "code":
-            cell.outputs = [_plain(output, folders) for output in cell.outputs]
+            cell.outputs = [output for output in _merged(_plain(output, folders) for output in cell.outputs) if _holds(output)]
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "ccenv": {"sha256": code_sha256(notebook), "seconds": round(seconds, 1)},
@@ -50,12 +51,27 @@ def _plain(output: Any, folders: tuple[str, ...]) -> Any:
     text = json.dumps(output)
     for folder in folders:
         text = text.replace(folder + "/", "").replace(folder, ".")
-    output = type(output)(json.loads(text))
-    if output["output_type"] == "stream":
-        lines = _ESCAPES.sub("", "".join(output["text"])).replace("\r\n", "\n").split("\n")
-        shown = [line.rpartition("\r")[2].rstrip() for line in lines]  # what was overwritten is gone
-        output["text"] = "\n".join(line for line in shown if not _BAR.search(line))
-    return output
+    return type(output)(json.loads(text))
+
+
+def _merged(outputs: Iterable[Any]) -> list[Any]:
+    """Put pieces of one stream together, and leave out what was overwritten and bars of progress."""
+    merged: list[Any] = []
+    for output in outputs:
+        if output["output_type"] == "stream" and merged and merged[-1]["output_type"] == "stream":
+            merged[-1]["text"] = "".join(merged[-1]["text"]) + "".join(output["text"])
+        else:
+            merged.append(output)
+    for output in merged:
+        if output["output_type"] == "stream":
+            lines = _ESCAPES.sub("", "".join(output["text"])).replace("\r\n", "\n").split("\n")
+            shown = [line.rpartition("\r")[2].rstrip() for line in lines]
+            output["text"] = "\n".join(line for line in shown if not _BAR.search(line))
+    return merged
+
+
+def _holds(output: Any) -> bool:
+    return output["output_type"] != "stream" or bool("".join(output["text"]).strip())
 
 
 def main() -> int:

@@ -82,7 +82,9 @@ def notebook_page(file: Path) -> tuple[str, dict[str, bytes]]:
         if cell["cell_type"] == "markdown":
             out.append(turned(source, file))
             continue
-        out.append(f"```python\n{source}\n```")
+        commands = source.startswith("!")
+        code = re.sub(r"^!", "$ ", source, flags=re.MULTILINE) if commands else source
+        out.append(f"```{'console' if commands else 'python'}\n{code}\n```")
         for output in cell["outputs"]:
             out.append(_output(output, f"{file.stem}-{len(pictures)}", pictures))
     seconds = notebook["metadata"]["ccenv"]["seconds"]
