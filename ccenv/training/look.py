@@ -12,6 +12,7 @@ from ccenv.attack import attack
 from ccenv.envs.adapters import draw
 from ccenv.envs.core import Core
 from ccenv.envs.settings import EXTERNAL
+from ccenv.errors import CcenvError, InputError
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import MlpSender
 from ccenv.training.config import TrainConfig
@@ -38,6 +39,21 @@ class Look:
 
 
 NOTHING = Look()
+
+
+def check_look(config: TrainConfig) -> None:
+    """Check that the networks of the logs can play in the config's world, before a run writes anything.
+
+    Raises:
+        InputError: for a network that cannot, such as one for a single flow where there are two.
+    """
+    world = config.environment
+    senders = world.build_senders()
+    for name in config.log.networks:
+        try:
+            Core(1, world, senders=senders, adversary=make_adversary(name), groups=np.ones((1, len(senders)), np.bool_))
+        except CcenvError as error:
+            raise InputError(f"log.networks: {name!r} cannot play in this world: {error}") from None
 
 
 def look_at(config: TrainConfig, player: LearnedPlayer, evaluation: Evaluation) -> Look:

@@ -20,7 +20,7 @@ from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
-from ccenv.training.look import NOTHING, look_at
+from ccenv.training.look import NOTHING, check_look, look_at
 from ccenv.training.path_sets import PathSet
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def train(
     require_extra("stable_baselines3", "train")
     require_extra("torch", "train")
     check_logs(config.log)
+    check_look(config)
     _check_folder(folder)
     make_folder(folder)
     with locked(folder, "training run"):

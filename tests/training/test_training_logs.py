@@ -131,6 +131,13 @@ def test_wrong_settings(settings, message):
         small("evaluation.every_steps=0", settings)
 
 
+def test_a_network_that_cannot_play_is_said_before_anything_is_written(tmp_path):
+    two = small("evaluation.every_steps=256", "environment.senders=[external,cubic]", "log.networks=[network_nominal]")
+    with pytest.raises(InputError, match=r"log\.networks: 'network_nominal' cannot play in this world"):
+        train(two, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("line", ["[1]", '{"steps": "a"}', '{"steps": 1, "x": "y"}', '{"x": 1}', "{", '{"steps": true}'])
 def test_damaged_evaluations_are_named(run, tmp_path, line):
     good = (run / "evaluations.jsonl").read_text()

@@ -94,9 +94,11 @@ def publish(
 
     Example: ccenv board publish public --board runs/leaderboard
     """
+    from ccenv.files import locked
     from ccenv.leaderboard.site.publish import publish as bring
 
-    with home_of(board, database).open_existing() as store:
+    home = home_of(board, database)
+    with home.open_existing() as store, locked(home.folder / "publish", "publication of this board", wait=True):
         result = bring(store, folder, records=records)
     if json:
         print_json(result)

@@ -78,7 +78,7 @@ def why(view: dict[str, Any]) -> str:
     delivered = float(np.mean(np.sum([f["delivered_mbps"] for f in view["flows"]], axis=0)[half:]))
     lost = float(np.mean(view["lost_mbps"][half:]))
     idle = float(np.mean(np.array(view["queue_ms"][half:]) < 1e-3 * max(1e-9, float(np.max(view["queue_ms"])))))
-    return f"In the second half of the run {_what(link, sent, delivered, lost, idle)}{_moved(view, half, link)}."
+    return f"In the second half of the run {_what(link, sent, delivered, lost, idle)}{_moved(view, half)}."
 
 
 def _what(link: float, sent: float, delivered: float, lost: float, idle: float) -> str:
@@ -91,20 +91,16 @@ def _what(link: float, sent: float, delivered: float, lost: float, idle: float) 
     return f"{used}: the sender offers {_percent(sent / link)} of the link rate"
 
 
-def _moved(view: dict[str, Any], half: int, link: float) -> str:
+def _moved(view: dict[str, Any], half: int) -> str:
     """Say what the network did, as far as the view holds it."""
     if not all(name in view for name in _MOVES):
         return ""
     rtts_ms = np.concatenate([flow["rtt_ms"][half:] for flow in view["flows"]])
     held_ms = float(np.max(view["held_ms"][half:]))
-    parts = []
-    if held_ms > 0.01 * view["rm_ms"]:
-        path = f"RTTs are {rtts_ms.min():.3g} to {rtts_ms.max():.3g} ms on a path of {view['rm_ms']:.3g} ms"
-        parts.append(f"holds up to {held_ms:.3g} ms of bytes back ({path})")
-    wasted = float(np.mean(view["wasted_mbps"][half:])) / link
-    if wasted > 0.05:
-        parts.append(f"leaves {_percent(wasted)} of the capacity without bytes")
-    return f"; the network {' and '.join(parts)}" if parts else ""
+    if held_ms <= 0.01 * view["rm_ms"]:
+        return ""
+    path = f"RTTs are {rtts_ms.min():.3g} to {rtts_ms.max():.3g} ms on a path of {view['rm_ms']:.3g} ms"
+    return f"; the network holds up to {held_ms:.3g} ms of bytes back ({path})"
 
 
 def _percent(share: float) -> str:
