@@ -127,7 +127,7 @@ def test_moves_of_the_view_are_those_of_the_network() -> None:
         (
             "constant:rate_mbps=36",
             "kind",
-            r"100 % of the link is used: the sender sends 2\d\d % of the link rate and loses 5\d % of it\.$",
+            r"100 % of the link is used: the sender sends 2\d\d % of the link rate, and 5\d % of it is lost\.$",
         ),
         (
             "constant:rate_mbps=6",
@@ -139,6 +139,17 @@ def test_moves_of_the_view_are_those_of_the_network() -> None:
 )
 def test_the_sentence_says_what_is_measured(sender: str, adversary: str, said: str) -> None:
     assert re.search(said, why(view_of(played(sender, adversary)))), why(view_of(played(sender, adversary)))
+
+
+@pytest.mark.parametrize("n_flows", [1, 2])
+@pytest.mark.parametrize(("sent", "lost"), [(0.0, 0.0), (0.0, 3.0), (1e-12, 5.0), (12.0, 0.0), (1e6, 1e6)])
+def test_the_sentence_survives_silence_and_floods(sent: float, lost: float, n_flows: int) -> None:
+    flow = {"sender": "x", "sent_mbps": [sent], "delivered_mbps": [0.0], "rtt_ms": [40.0]}
+    view = {"time_s": [1.0], "link_mbps": [12.0], "queue_ms": [0.0], "lost_mbps": [lost], "flows": [flow] * n_flows}
+    said = why({**view, "held_ms": [0.0], "wasted_mbps": [12.0], "rm_ms": 40.0})
+    assert ("the sender" in said) == (n_flows == 1)
+    assert not re.search(r"nan|inf|-\d", said)
+    assert trace_view({**view, "held_ms": [0.0], "wasted_mbps": [12.0], "rm_ms": 40.0})["panels"]
 
 
 def test_a_view_of_an_older_version_is_drawn_without_rtt_and_moves() -> None:

@@ -78,17 +78,19 @@ def why(view: dict[str, Any]) -> str:
     delivered = float(np.mean(np.sum([f["delivered_mbps"] for f in view["flows"]], axis=0)[half:]))
     lost = float(np.mean(view["lost_mbps"][half:]))
     idle = float(np.mean(np.array(view["queue_ms"][half:]) < 1e-3 * max(1e-9, float(np.max(view["queue_ms"])))))
-    return f"In the second half of the run {_what(link, sent, delivered, lost, idle)}{_moved(view, half)}."
+    return f"In the second half of the run {_what(link, sent, delivered, lost, idle, len(view['flows']))}{_moved(view, half)}."
 
 
-def _what(link: float, sent: float, delivered: float, lost: float, idle: float) -> str:
+def _what(link: float, sent: float, delivered: float, lost: float, idle: float, n_flows: int) -> str:
     used = f"{_percent(delivered / link)} of the link is used"
+    sends, offers = ("the sender sends", "the sender offers") if n_flows == 1 else ("the flows send", "the flows offer")
     if lost > 0.2 * max(sent, 1e-9):
-        return f"{used}: the sender sends {_percent(sent / link)} of the link rate and loses {_percent(lost / sent)} of it"
+        lost_share = min(1.0, lost / max(sent, 1e-9))
+        return f"{used}: {sends} {_percent(sent / link)} of the link rate, and {_percent(lost_share)} of it is lost"
     if sent < 0.9 * link:
         empty = f", although the queue is empty {_percent(idle)} of the time" if idle > 0.2 else ""
-        return f"{used}: the sender sends only {_percent(sent / link)} of the link rate{empty}"
-    return f"{used}: the sender offers {_percent(sent / link)} of the link rate"
+        return f"{used}: {sends} only {_percent(sent / link)} of the link rate{empty}"
+    return f"{used}: {offers} {_percent(sent / link)} of the link rate"
 
 
 def _moved(view: dict[str, Any], half: int) -> str:
@@ -104,4 +106,5 @@ def _moved(view: dict[str, Any], half: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:.2g} %" if share < 0.095 else f"{share * 100:.0f} %"
+    """Return a share with two digits, and no more than a hundredth of a per cent."""
+    return f"{share * 100:.2g} %" if 5e-5 <= share < 0.095 else f"{share * 100:.0f} %"
