@@ -15,7 +15,7 @@ from ccenv.errors import InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import parse_json, read_text
 from ccenv.training.config import LogSettings, TrainConfig
-from ccenv.training.look import Look
+from ccenv.training.view.look import Look
 
 MAX_BYTES = 64 << 20
 PROGRESS, EVALUATIONS, VIDEOS = "progress.csv", "evaluations.jsonl", "videos"

@@ -20,8 +20,8 @@ from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
-from ccenv.training.look import NOTHING, check_look, look_at
 from ccenv.training.path_sets import PathSet
+from ccenv.training.view.look import NOTHING, check_look, look_at
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from ccenv.errors import InputError
-from ccenv.training import look
 from ccenv.training.config import load_config
 from ccenv.training.logs import EvaluationLog, Progress, read_evaluations
-from ccenv.training.look import Look
-from ccenv.training.view import open_run
+from ccenv.training.view import look
+from ccenv.training.view.look import Look
+from ccenv.training.view.opened import open_run
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("tensorboard")
