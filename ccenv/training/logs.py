@@ -183,7 +183,7 @@ class TensorBoardLog:
 
             picture = Summary.Image(encoded_image_string=look.video, colorspace=3)
             summary = Summary(value=[Summary.Value(tag="episode", image=picture)])
-            self._writer._get_file_writer().add_summary(summary, progress.steps)
+            self._writer._get_file_writer().add_summary(summary, progress.steps)  # type: ignore[no-untyped-call]
         self._writer.flush()
 
     def close(self) -> None:

@@ -70,12 +70,13 @@ def look_at(config: TrainConfig, player: LearnedPlayer, evaluation: Evaluation) 
         by the checker) and ``exploitability/gap`` (that below the utilisation against ``kind``).
     """
     values = _numbers("evaluation", evaluation)
-    for name in config.log.networks if isinstance(player, MlpSender) else ():
-        n_paths = config.evaluation.n_paths_during
-        found = evaluate_in_world(config.environment, player, n_paths, path_set=PathSet.SELECT, adversary=make_adversary(name))
-        values |= _numbers(f"network/{name}", found)
-    if config.log.exploitability_flow_steps and isinstance(player, MlpSender):
-        values |= _exploited(config, player)
+    if isinstance(player, MlpSender):
+        for name in config.log.networks:
+            network, n_paths = make_adversary(name), config.evaluation.n_paths_during
+            found = evaluate_in_world(config.environment, player, n_paths, path_set=PathSet.SELECT, adversary=network)
+            values |= _numbers(f"network/{name}", found)
+        if config.log.exploitability_flow_steps:
+            values |= _exploited(config, player)
     return Look(values, _video(config, player) if config.log.video else None)
 
 
