@@ -7,6 +7,7 @@ in a headless Chromium, at the width of a phone and of a desk; where none is ins
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shutil
 import sys
 import time
@@ -49,6 +50,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="follow all links and open the pages in a browser")
     options = parser.parse_args()
+    if importlib.util.find_spec("sphinx") is None or importlib.util.find_spec("furo") is None:
+        print("the documentation site needs the extra docs: make docs, or pip install 'ccenv[docs]'", file=sys.stderr)
+        return 2
     started = time.monotonic()
     if stale := stale_notebooks():
         print(f"run again, their code has changed: {', '.join(stale)} (python docs/site/execute.py)", file=sys.stderr)

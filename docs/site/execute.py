@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -78,7 +79,15 @@ def main() -> int:
     """Run the command."""
     os.environ |= {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "110", "PYTHONWARNINGS": "ignore"}
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if importlib.util.find_spec("nbclient") is None:
+        print("running the notebooks needs the extra docs: make docs, or pip install 'ccenv[docs]'", file=sys.stderr)
+        return 2
     wanted = sys.argv[1:]
+    if unknown := set(wanted) - {file.stem for file in notebooks()}:
+        print(
+            f"no notebook {', '.join(sorted(unknown))}; there are {', '.join(file.stem for file in notebooks())}", file=sys.stderr
+        )
+        return 2
     for file in notebooks():
         if not wanted or file.stem in wanted:
             print(f"{file.relative_to(ROOT)}: {execute(file):.0f} s", flush=True)
