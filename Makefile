@@ -2,6 +2,7 @@
 # make test    install into .venv and run the tests, in two processes
 # make lint    style and types
 # make bench   the engine's speed on this machine
+# make docs    build the documentation site into build/docs/html and check it; no network once it is installed
 # make clean   remove .venv and what builds leave behind
 #
 # PYTHON=python3.12 make test uses another interpreter; PYTEST_ARGS="tests/engine -x" make test runs a part of the tests.
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST_ARGS ?=
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.dev
 	$(BIN)/ccenv demo
@@ -27,6 +28,15 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/ccenv bench speed
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/site/build.py --check
+
+$(VENV)/.docs: $(VENV)/.dev constraints-docs.txt requirements-docs.lock
+	@echo "ccenv: installing what the documentation site needs into $(VENV)"
+	@$(PIP) install --no-deps --require-hashes -r requirements-docs.lock && $(PIP) check \
+		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
+	@touch $@
 
 # Every file that pip fetches is compared with its hash in requirements.lock, the build backend's too. Only torch is not: which build
 # of it a machine gets (with or without GPU libraries) depends on where it comes from, so its hashes are not one list; its version is

@@ -27,8 +27,8 @@ def setup() -> configparser.ConfigParser:
     return parser
 
 
-def pins() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def pins(name: str = "constraints.txt") -> dict[str, str]:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
@@ -124,13 +124,13 @@ def test_every_dependency_is_justified() -> None:
 def test_the_extra_all_names_the_others() -> None:
     (line,) = setup()["options.extras_require"]["all"].split()
     assert Requirement(line).extras == set(EXTRAS) - {"dev"}
-    assert set(setup()["options.extras_require"]) == {*EXTRAS, "all"}
+    assert set(setup()["options.extras_require"]) == {*EXTRAS, "all", "docs"}
 
 
-def needed() -> set[str]:
-    """Follow the installed distributions down from setup.cfg to everything that ccenv[all,dev] pulls in."""
+def needed(*extras: str) -> set[str]:
+    """Follow the installed distributions down from setup.cfg to everything that ccenv with these extras pulls in."""
     seen: set[tuple[str, str]] = set()
-    queue = [(canonicalize_name(r.name), extra) for r in requirements(*EXTRAS) for extra in ("", *r.extras)]
+    queue = [(canonicalize_name(r.name), extra) for r in requirements(*extras) for extra in ("", *r.extras)]
     while queue:
         name, extra = queue.pop()
         if (name, extra) in seen:
@@ -145,18 +145,37 @@ def needed() -> set[str]:
 
 def test_constraints_pin_exactly_what_is_needed() -> None:
     pinned = {canonicalize_name(name) for name in pins()}
-    assert not needed() - pinned, f"not pinned in constraints.txt: {sorted(needed() - pinned)}"
-    assert not pinned - needed(), f"pinned in constraints.txt, but nothing needs it: {sorted(pinned - needed())}"
+    wanted = needed(*EXTRAS)
+    assert not wanted - pinned, f"not pinned in constraints.txt: {sorted(wanted - pinned)}"
+    assert not pinned - wanted, f"pinned in constraints.txt, but nothing needs it: {sorted(pinned - wanted)}"
 
 
-def test_constraints_are_exact_versions() -> None:
-    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+def test_constraints_of_the_documentation_pin_what_they_add() -> None:
+    """The test command does not install the extra docs; where it is installed, the list must be exact."""
+    core, pinned = ({canonicalize_name(n) for n in pins(file)} for file in ("constraints.txt", "constraints-docs.txt"))
+    asked = {canonicalize_name(requirement.name) for requirement in requirements("docs")}
+    core_asks = {canonicalize_name(requirement.name) for requirement in requirements()}
+    assert asked - core_asks <= pinned
+    assert not core & pinned, f"pinned twice: {sorted(core & pinned)}"
+    try:
+        wanted = needed("docs") - needed(*EXTRAS)
+    except metadata.PackageNotFoundError as error:
+        pytest.skip(f"the extra docs is not installed: {error}")
+    assert wanted == pinned
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-docs.txt"])
+def test_constraints_are_exact_versions(name: str) -> None:
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
         assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*", line), line
 
 
-def test_the_lock_has_a_hash_for_every_pin_but_torch() -> None:
+@pytest.mark.parametrize(
+    ("lock", "constraints"), [("requirements.lock", "constraints.txt"), ("requirements-docs.lock", "constraints-docs.txt")]
+)
+def test_the_lock_has_a_hash_for_every_pin_but_torch(lock: str, constraints: str) -> None:
     locked: dict[str, list[str]] = {}
-    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / lock).read_text(encoding="utf-8").splitlines():
         if pin := re.fullmatch(r"([A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*) \\", line):
             locked[pin[1]] = hashes = []
         elif not line.startswith("#"):
@@ -164,7 +183,7 @@ def test_the_lock_has_a_hash_for_every_pin_but_torch() -> None:
             assert found, line
             hashes.append(found[1])
     assert all(locked.values())
-    pinned = {f"{canonicalize_name(name)}=={version}" for name, version in pins().items() if name != "torch"}
+    pinned = {f"{canonicalize_name(name)}=={version}" for name, version in pins(constraints).items() if name != "torch"}
     assert {f"{canonicalize_name(pin.split('==')[0])}=={pin.split('==')[1]}" for pin in locked} == pinned
 
 

@@ -115,6 +115,36 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
+class GradientNorm:
+    """Norms of the gradients of an iteration, before anything clips them.
+
+    Args:
+        optimizers: of the model, by name; the first one is watched: PPO's only one, the actor's of SAC and TD3.
+    """
+
+    def __init__(self, optimizers: dict[str, Any]) -> None:
+        optimizer = next(iter(optimizers.values()))
+        self._square = 0.0
+        self._norms: list[float] = []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.register_post_accumulate_grad_hook(self._add)
+        optimizer.register_step_pre_hook(self._end)
+
+    def _add(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self._square += float(parameter.grad.pow(2).sum())
+
+    def _end(self, *_: object) -> None:
+        self._norms.append(self._square**0.5)
+        self._square = 0.0
+
+    def take(self) -> float:
+        """Return the mean norm since the last call, NaN where nothing was learnt since then."""
+        norms, self._norms = self._norms, []
+        return float(np.mean(norms)) if norms else float("nan")
+
+
 def action_layers(algorithm: Algorithm, tensors: dict[str, np.ndarray]) -> Layers:
     """Return the action network's weights (n_in, n_out) and biases, float64, from packed tensors.
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
+from ccenv.adversaries import make_adversary
 from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_of, scene_set
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.mlp import MAX_WIDTH
@@ -132,15 +133,21 @@ class WandbSettings(StrictModel):
 
 
 class LogSettings(StrictModel):
-    """Where progress goes besides progress.csv.
+    """Where progress goes besides progress.csv, and what evaluations during training show besides their score.
 
     Attributes:
         tensorboard: write event files into the run's folder.
         wandb: see ``WandbSettings``.
+        networks: adversaries by name; each evaluation of a sender is repeated against each of them.
+        exploitability_flow_steps: budget of an attack on the sender at each evaluation, in engine steps of flows; 0: none.
+        video: a video of one episode at each evaluation.
     """
 
     tensorboard: bool = False
     wandb: WandbSettings = WandbSettings()
+    networks: tuple[str, ...] = Field(default=(), max_length=16)
+    exploitability_flow_steps: int = Field(default=0, ge=0, le=10**9)
+    video: bool = False
 
 
 class TrainConfig(StrictModel):
@@ -230,6 +237,7 @@ class TrainConfig(StrictModel):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
+        self._check_looks()
         samples = self.num_rows * self.ppo.n_steps
         if self.algorithm == "ppo" and samples % self.ppo.batch_size:
             rows = "num_envs * flows" if self.shared_policy else "num_envs"
@@ -264,6 +272,17 @@ class TrainConfig(StrictModel):
         if self.packet is not None:
             return self.num_envs * len(controlled_flows(self.packet_settings().distribution))
         return self.num_envs * (self.environment.senders.count(EXTERNAL) if self.shared_policy else 1)
+
+    def _check_looks(self) -> None:
+        """Refuse logs of evaluations that do not take place."""
+        wanted = {name: getattr(self.log, name) for name in ("networks", "exploitability_flow_steps", "video")}
+        asked = [name for name, value in wanted.items() if value]
+        if asked and not self.evaluation.every_steps:
+            raise ValueError(f"log.{asked[0]} needs evaluations: set evaluation.every_steps")
+        if self.trains != "sender" and {"networks", "exploitability_flow_steps"} & set(asked):
+            raise ValueError(f"log.{asked[0]} is for senders, not for a {self.algorithm} {self.trains}")
+        for name in self.log.networks:
+            make_adversary(name)
 
     @property
     def iteration_steps(self) -> int:

@@ -24,7 +24,7 @@ from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.training.algorithms import ALGORITHMS, action_layers, pack_memory, unpack_memory
+from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
 from ccenv.training.config import RobustSettings, TrainConfig
@@ -73,6 +73,7 @@ class Learner:
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
+        self._gradients = GradientNorm(self._algorithm.optimizers(self._model))
         self.clock = Stopwatch()
         self.marks: dict[str, float] = {}
         if state is None:
@@ -223,6 +224,11 @@ class Learner:
             explained_variance=known.get("train/explained_variance", math.nan),
             std=known.get("train/std", math.nan),
             evaluation_score=math.nan,
+            delay=mean("delay"),
+            jain=mean("jain"),
+            entropy_loss=known.get("train/entropy_loss", math.nan),
+            clip_fraction=known.get("train/clip_fraction", math.nan),
+            gradient_norm=self._gradients.take(),
         )
         return state, progress
 

@@ -1,9 +1,10 @@
-"""Where a run's progress goes: progress.csv always, TensorBoard and Weights & Biases on demand."""
+"""Where a run's progress goes: progress.csv and evaluations.jsonl always, TensorBoard and Weights & Biases on demand."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 from dataclasses import asdict, dataclass, fields
@@ -11,11 +12,13 @@ from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from ccenv.errors import InputError, require_extra
-from ccenv.files import write_atomic
-from ccenv.foreign import read_text
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import parse_json, read_text
 from ccenv.training.config import LogSettings, TrainConfig
+from ccenv.training.view.look import Look
 
 MAX_BYTES = 64 << 20
+PROGRESS, EVALUATIONS, VIDEOS = "progress.csv", "evaluations.jsonl", "videos"
 _STEPS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -31,6 +34,9 @@ class Progress:
         policy_loss, value_loss, approx_kl, explained_variance: of the last update.
         std: standard deviation of the actions.
         evaluation_score: on the paths for selection, where an evaluation was made.
+        delay, jain: means over the episodes that ended in the iteration, as above.
+        entropy_loss, clip_fraction: of the last update, of PPO.
+        gradient_norm: mean over the minibatches of the iteration, before clipping; of SAC and TD3 the actor's.
     """
 
     steps: int
@@ -45,13 +51,18 @@ class Progress:
     explained_variance: float
     std: float
     evaluation_score: float
+    delay: float
+    jain: float
+    entropy_loss: float
+    clip_fraction: float
+    gradient_norm: float
 
 
 class Log(Protocol):
     """Somewhere to write progress."""
 
-    def write(self, progress: Progress) -> None:
-        """Write one iteration."""
+    def write(self, progress: Progress, look: Look) -> None:
+        """Write one iteration, and what its evaluation showed."""
 
     def close(self) -> None:
         """Finish."""
@@ -83,7 +94,7 @@ class CsvLog:
         self._stream = file.open("a", newline="", encoding="utf-8")
         self._writer = csv.DictWriter(self._stream, self.columns, lineterminator="\n")
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: Progress, look: Look) -> None:
         """Append a row."""
         row = {name: "" if isinstance(v, float) and math.isnan(v) else f"{v:.6g}" for name, v in asdict(progress).items()}
         self._writer.writerow({**row, "steps": progress.steps})
@@ -92,6 +103,66 @@ class CsvLog:
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
+
+
+class EvaluationLog:
+    """evaluations.jsonl: one line per evaluation during training; videos beside it, as videos/STEPS.gif.
+
+    Args:
+        folder: of the run.
+        keep_steps: what was written up to this step is kept.
+    """
+
+    def __init__(self, folder: FilePath, keep_steps: int) -> None:
+        self._folder = folder
+        self._lines = [line for line in read_evaluations(folder) if line["steps"] <= keep_steps] if keep_steps else []
+        if (folder / EVALUATIONS).is_file():
+            self._store()
+        for video in (folder / VIDEOS).glob("*.gif"):
+            if not (video.stem.isdecimal() and int(video.stem) <= keep_steps):
+                video.unlink()
+
+    def write(self, progress: Progress, look: Look) -> None:
+        """Add a line where something was evaluated."""
+        if look.video is not None:
+            make_folder(self._folder / VIDEOS)
+            write_atomic(self._folder / VIDEOS / f"{progress.steps}.gif", look.video)
+        if look.values:
+            self._lines.append({"steps": progress.steps, **look.values})
+            self._store()
+
+    def _store(self) -> None:
+        text = "".join(json.dumps(line) + "\n" for line in self._lines)
+        write_atomic(self._folder / EVALUATIONS, text.encode())
+
+    def close(self) -> None:
+        """Do nothing: every line is on disk."""
+
+
+def read_evaluations(folder: FilePath) -> list[dict[str, float]]:
+    """Read evaluations.jsonl; nothing where there is none.
+
+    Raises:
+        InputError: if a line is not an object of numbers with ``steps``.
+    """
+    file = folder / EVALUATIONS
+    if not file.is_file():
+        return []
+    lines = []
+    for number, text in enumerate(read_text(file, MAX_BYTES).splitlines(), start=1):
+        line = parse_json(text, f"{file}:{number}")
+        if not isinstance(line, dict) or not _is_count(line.get("steps")) or not all(map(_is_number, line.values())):
+            raise InputError(f"{file}:{number}: not an evaluation: an object of numbers, steps among them")
+        lines.append(line)
+    return lines
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class TensorBoardLog:
@@ -103,11 +174,17 @@ class TensorBoardLog:
 
         self._writer = SummaryWriter(str(folder), purge_step=purge_step or None)
 
-    def write(self, progress: Progress) -> None:
-        """Write one scalar per number."""
-        for name, value in asdict(progress).items():
-            if name != "steps" and not math.isnan(value):
-                self._writer.add_scalar(name, value, progress.steps)
+    def write(self, progress: Progress, look: Look) -> None:
+        """Write one scalar per number; a video goes among the images."""
+        for name, value in (_known(progress) | look.values).items():
+            self._writer.add_scalar(name, value, progress.steps)
+        if look.video is not None:
+            from tensorboard.compat.proto.summary_pb2 import Summary
+
+            picture = Summary.Image(encoded_image_string=look.video, colorspace=3)
+            summary = Summary(value=[Summary.Value(tag="episode", image=picture)])
+            self._writer._get_file_writer().add_summary(summary, progress.steps)  # type: ignore[no-untyped-call]
+        self._writer.flush()
 
     def close(self) -> None:
         """Close the writer."""
@@ -121,6 +198,7 @@ class WandbLog:
         """Start a run in the folder."""
         import wandb
 
+        self._folder = folder
         chosen = config.log.wandb
         self._run: Any = wandb.init(
             project=chosen.project,
@@ -131,14 +209,24 @@ class WandbLog:
             settings=wandb.Settings(silent=True, console="off"),
         )
 
-    def write(self, progress: Progress) -> None:
-        """Write the numbers."""
-        known = {name: value for name, value in asdict(progress).items() if not math.isnan(value)}
-        self._run.log(known, step=progress.steps)
+    def write(self, progress: Progress, look: Look) -> None:
+        """Write the numbers and the video."""
+        shown: dict[str, Any] = {"steps": progress.steps, **_known(progress), **look.values}
+        if look.video is not None:
+            import wandb
+
+            # W&B copies the file of EvaluationLog, which was written before.
+            shown["episode"] = wandb.Video(str(self._folder / VIDEOS / f"{progress.steps}.gif"), format="gif")
+        self._run.log(shown, step=progress.steps)
 
     def close(self) -> None:
         """Finish the run."""
         self._run.finish()
+
+
+def _known(progress: Progress) -> dict[str, float]:
+    """Return what was measured, by name, without the steps."""
+    return {name: value for name, value in asdict(progress).items() if name != "steps" and not math.isnan(value)}
 
 
 def check_logs(settings: LogSettings) -> None:
@@ -162,7 +250,7 @@ def open_logs(settings: LogSettings, folder: FilePath, config: TrainConfig, keep
         config: of the run.
         keep_steps: step that the run resumes from; 0: from the start.
     """
-    logs: list[Log] = [CsvLog(folder / "progress.csv", keep_steps)]
+    logs: list[Log] = [CsvLog(folder / PROGRESS, keep_steps), EvaluationLog(folder, keep_steps)]
     if settings.tensorboard:
         logs.append(TensorBoardLog(folder / "tensorboard", keep_steps))
     if settings.wandb.enabled:

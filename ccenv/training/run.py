@@ -23,6 +23,7 @@ from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_se
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
 from ccenv.training.packet_evaluation import evaluate_packet
 from ccenv.training.path_sets import PathSet
+from ccenv.training.view.look import NOTHING, check_look, look_at
 
 if TYPE_CHECKING:
     from ccenv.training.learner import Learner
@@ -103,6 +104,7 @@ def train(
     require_extra("stable_baselines3", "train")
     require_extra("torch", "train")
     check_logs(config.log)
+    check_look(config)
     _check_folder(folder)
     make_folder(folder)
     with locked(folder, "training run"):
@@ -212,12 +214,13 @@ def _after_iteration(
         return every > 0 and steps // every > (steps - config.iteration_steps) // every
 
     def after(state: TrainingState, progress: Progress) -> bool:
-        marks = dict(state.marks)
+        marks, look = dict(state.marks), NOTHING
         if due(config.evaluation.every_steps, progress.steps):
             player, n_paths = learner.player(state), config.evaluation.n_paths_during
             if config.early_stop.patience:
                 _mark_stop(config, marks, evaluate_player(config, player, n_paths, PathSet.STOP).score)
-            score = evaluate_player(config, player, n_paths, PathSet.SELECT).score
+            found = evaluate_player(config, player, n_paths, PathSet.SELECT)
+            score, look = found.score, look_at(config, player, found)
             progress = replace(progress, evaluation_score=score)
             if score > marks.get("best_score", -math.inf):
                 marks["best_score"], marks["best_steps"] = score, progress.steps
@@ -225,7 +228,7 @@ def _after_iteration(
                 _save_player(folder / BEST, config, player, {"steps": progress.steps, "select_score": score})
         learner.keep(marks)
         for log in logs:
-            log.write(progress)
+            log.write(progress, look)
         if due(config.checkpoint_every_steps, progress.steps):
             _save(config, folder, learner.state, learner.player(), RUNNING)
         if report is not None:

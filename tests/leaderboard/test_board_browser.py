@@ -1,5 +1,6 @@
 """The board in a real browser, opened from files: sorting, filtering, entry pages, keyboard, phone width, dark, no requests."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,9 +119,26 @@ def test_the_worst_trace_can_be_read_by_keyboard(browser: Chromium, played: Path
     browser.press("ArrowRight")
     second = browser.look('document.querySelector(".viewer output").textContent')
     assert "Mbit/s" in first
+    assert re.search(r"RTT [\d. +]+ ms, held [\d.]+ ms, not used [\d.]+", second)
     assert float(first.split(" s:")[0]) < float(second.split(" s:")[0])
     assert browser.look('document.querySelector(".viewer .cursor").getAttribute("visibility")') == "visible"
     assert clean(browser, played)
+
+
+def test_the_viewer_fits_a_phone(browser: Chromium, played: Path) -> None:
+    browser.open(next((played / "entries").glob("reno*.html")).as_uri(), 375)
+    assert browser.look(WIDE) == 0
+    assert browser.look('document.querySelector(".viewer .why").textContent').startswith("In the second half of the run")
+    assert browser.look('document.querySelectorAll(".viewer .curve").length') >= 7  # link, sent, delivered, queue, RTT, two moves
+
+
+def test_rows_are_cards_on_a_phone(browser: Chromium, site: Path) -> None:
+    shown = 'getComputedStyle(document.querySelector("#senders-table tbody tr")).display'
+    label = 'getComputedStyle(document.querySelector("#senders-table tbody td:nth-child(3)"), "::before").content'
+    browser.open((site / "index.html").as_uri(), 375)
+    assert (browser.look(shown), browser.look(label)) == ("grid", '"power"')
+    browser.open((site / "index.html").as_uri(), 1300)
+    assert (browser.look(shown), browser.look(label)) == ("table-row", "none")
 
 
 def test_links_lead_to_entries(browser: Chromium, site: Path) -> None:

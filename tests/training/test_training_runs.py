@@ -62,6 +62,7 @@ def test_a_run_leaves_everything(finished):
         "best",
         "checkpoint",
         "config.yaml",
+        "evaluations.jsonl",
         "policy.json",
         "policy.safetensors",
         "progress.csv",

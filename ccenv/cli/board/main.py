@@ -77,3 +77,30 @@ def build(
     else:
         print_text(", ".join(f"{count} {name}" for name, count in result.items() if name != "index"))
         print_text(f"open {result['index']}")
+
+
+@app.command()
+def publish(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that a static host serves.")],
+    *,
+    records: Annotated[bool, typer.Option(help="The records beside the pages, so that everybody can audit the board.")] = True,
+    board: BoardOption = HOME,
+    database: DatabaseOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Bring a folder for any static host up to date: pages, records, checksums. Files that are not of the board stay.
+
+    Only what differs is written, the front page last; after an interruption run it again.
+
+    Example: ccenv board publish public --board runs/leaderboard
+    """
+    from ccenv.files import locked
+    from ccenv.leaderboard.site.publish import publish as bring
+
+    home = home_of(board, database)
+    with home.open_existing() as store, locked(home.folder / "publish", "publication of this board", wait=True):
+        result = bring(store, folder, records=records)
+    if json:
+        print_json(result)
+    else:
+        print_text(f"{result['files']} files in {folder}: {result['written']} written, {result['removed']} removed")

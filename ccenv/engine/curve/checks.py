@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
 
@@ -11,10 +13,60 @@ from ccenv.engine.compiled.python_calls import raise_failure
 from ccenv.engine.curve.layout import CHOOSER_CODES, SENDER_KINDS
 from ccenv.engine.curve.network import ERROR_ADVERSARY, ERROR_SENDER
 from ccenv.engine.curve.paths import PathArrays
-from ccenv.errors import EngineError, InputError, did_you_mean
+from ccenv.errors import EngineError, InputError, did_you_mean, shown
 from ccenv.network.adversary import Adversary
 from ccenv.network.model import Model
+from ccenv.network.path import Path
 from ccenv.network.sender import Sender, bare
+
+_LIST = (list, tuple)
+
+
+def require_players(paths: Any, senders: Any, adversary: Any) -> None:
+    """Refuse paths, senders and adversaries that are none, with what to write instead.
+
+    Raises:
+        InputError: one line.
+    """
+    if isinstance(paths, Path):
+        raise InputError("paths is one path; give a list, one path per environment: CurveEngine([path], senders=[...])")
+    if not isinstance(paths, PathArrays):
+        _require_list("paths", paths, "[make_path(link_rate_mbps=10, rtt_ms=40)]")
+        for place, path in enumerate(paths):
+            if not isinstance(path, Path):
+                raise InputError(f"paths[{place}] is {shown(path)}, no path: build it with make_path(...)")
+    if senders is None:
+        raise InputError("senders is missing; give one per flow: senders=[make_sender('reno')]")
+    _require_list("senders", senders, "[make_sender('reno')]")
+    if not senders:
+        raise InputError("senders is empty; give one per flow: senders=[make_sender('reno')]")
+    for row in senders if isinstance(senders[0], _LIST) else [senders]:
+        for place, sender in enumerate(row if isinstance(row, _LIST) else [row]):
+            _require_player(f"senders[{place}]", sender, get_args(Sender), "make_sender")
+    if adversary is not None:
+        for one in adversary if isinstance(adversary, _LIST) else [adversary]:
+            _require_player("adversary", one, get_args(Adversary), "make_adversary")
+
+
+def require_count(what: str, given: Any, low: int) -> None:
+    """Raise InputError unless a value is a whole number of at least low."""
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < low:
+        raise InputError(f"{what} is {shown(given)}; it must be a whole number of at least {low}")
+
+
+def _require_player(what: str, given: Any, kinds: tuple[type, ...], build: str) -> None:
+    if isinstance(given, kinds):
+        return
+    if isinstance(given, str):
+        raise InputError(f"{what} is {shown(given)}, a name: build it with ccenv.{build}({given[:40]!r})")
+    if inspect.isclass(given):
+        raise InputError(f"{what} is the class {given.__name__}: give it to ccenv.compare, or name its file with ccenv.{build}")
+    raise InputError(f"{what} is {shown(given)}; build it with ccenv.{build}(...)")
+
+
+def _require_list(what: str, given: Any, example: str) -> None:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise InputError(f"{what} is {shown(given)}; a list is needed: {what}={example}")
 
 
 def one_density(steps_per_rtt: int | Sequence[int]) -> int:

@@ -16,18 +16,18 @@ from ccenv.engine.compiled.beliefs import (
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observations
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_HEADER, STATE_SLOTS, TICK, VIEW, record
-from ccenv.engine.curve.arguments import require_count, require_players
 from ccenv.engine.curve.checks import (
     engine_error,
     flow_matrix,
     one_density,
     require_believable,
     require_choice,
+    require_count,
+    require_players,
     require_seed,
     take_actions,
 )
-from ccenv.engine.curve.history import least_ring, needed_ring
-from ccenv.engine.curve.initial import reset_envs, reset_flows, reset_views
+from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
 from ccenv.engine.curve.paths import PathArrays

@@ -75,7 +75,7 @@ def _pages(board: Board) -> dict[str, bytes]:
         return environment.get_template(template).render(shared, root=root, **given).encode()
 
     pages = {
-        "index.html": page("index.html", "", rows=views.index_rows(board) if board.tables else []),
+        "index.html": page("index.html", "", **_index(board)),
         "adversaries.html": page("adversaries.html", ""),
         "method.html": page("method.html", "", metrics=views.metrics_of(board)),
     }
@@ -89,6 +89,13 @@ def _pages(board: Board) -> dict[str, bytes]:
     pages |= {name: folder.joinpath(name).read_bytes() for name in _STATIC}
     pages[DATA] = FORMAT.content(_data(board, damages))
     return pages
+
+
+def _index(board: Board) -> dict[str, Any]:
+    if not board.tables:
+        return {"rows": [], "raw": [], "overview": None}
+    columns = [(metric, views.shown_unit(metric)) for metric in views.raw_columns(board.tables[0])]
+    return {"rows": views.index_rows(board), "raw": columns, "overview": views.overview(board)}
 
 
 def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:

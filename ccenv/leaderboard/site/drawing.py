@@ -56,11 +56,80 @@ def scatter(points: Sequence[tuple[int, str, float, float]]) -> dict[str, Any]:
         return round(16 + 256 * (1.02 - used) / (1.02 - low), 1)
 
     step = 0.02 if low >= 0.9 else 0.1 if low >= 0.5 else 0.2
+    placed = [{"number": n, "label": name, "x": x(d), "y": y(u), "delay": d, "used": u} for n, name, d, u in points]
     return {
-        "points": [{"number": n, "label": name, "x": x(d), "y": y(u), "delay": d, "used": u} for n, name, d, u in points],
+        "points": named(placed),
         "x_ticks": [(x(value), f"{value:g}") for value in ticks(widest)],
         "y_ticks": [(y(1 - i * step), f"{1 - i * step:.2f}") for i in range(int((1 - low) / step + 1e-9) + 1)],
     }
+
+
+def overview(points: Sequence[tuple[int, str, float, float, float | None]]) -> dict[str, Any]:
+    """Place (number, label, nominal score, worst case, proved bound or None) in a 640 x 320 picture; up and right is better."""
+    right = max([1e-9, *(score for _, _, score, _, _ in points)])
+    left = min([right, *(score for _, _, score, _, _ in points)])
+    left = max(0.0, left - 0.1 * (right - left)) if right - left < 0.5 * right else min(0.0, left)
+    top = max([1e-9, *(max(worst, bound or 0.0) for _, _, _, worst, bound in points)])
+
+    def x(score: float) -> float:
+        return round(56 + 560 * (score - left) / (1.08 * (right - left) or 1.0), 1)
+
+    def y(value: float) -> float:
+        return round(16 + 256 * (1 - max(0.0, value) / (1.05 * top)), 1)
+
+    placed = [
+        {
+            "number": n,
+            "label": name,
+            "x": x(s),
+            "y": y(w),
+            "score": s,
+            "worst": w,
+            "bound": b,
+            "proved": None if b is None else y(b),
+        }
+        for n, name, s, w, b in points
+    ]
+    return {
+        "points": named(placed, radius=5),
+        "x_ticks": [(x(value), f"{value:g}") for value in ticks(right, 8) if value >= left],
+        "y_ticks": [(y(value), f"{value:g}") for value in ticks(top)],
+    }
+
+
+def named(points: list[dict[str, Any]], radius: float = 10) -> list[dict[str, Any]]:
+    """Give points the place of their names: beside, above or below, where neither a point nor another name is in the way.
+
+    Args:
+        points: each with ``label``, ``x`` and ``y``, the most important first.
+        radius: of the points.
+
+    Returns:
+        list: the points, each with ``name`` (x, y, text-anchor), None where there is no room.
+    """
+    height = 12.0
+    taken = [(p["x"] - radius, p["y"] - radius, p["x"] + radius, p["y"] + radius) for p in points]
+    for point in points:
+        width, gap = 6.6 * len(point["label"]), radius + 3
+        places = (
+            (point["x"] + gap, point["y"] + 4, "start", point["x"] + gap),
+            (point["x"] - gap, point["y"] + 4, "end", point["x"] - gap - width),
+            (point["x"], point["y"] - gap, "middle", point["x"] - width / 2),
+            (point["x"], point["y"] + gap + 9, "middle", point["x"] - width / 2),
+        )
+        point["name"] = None
+        for x, y, anchor, left in places:
+            box = (left, y - height + 2, left + width, y + 2)
+            inside = box[0] >= 50 and box[2] <= WIDTH - 2 and box[1] >= 0 and box[3] <= 274
+            if inside and not any(_meet(box, other) for other in taken):
+                point["name"] = (round(x, 1), round(y, 1), anchor)
+                taken.append(box)
+                break
+    return points
+
+
+def _meet(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def profile(curves: Mapping[str, Tasks]) -> dict[str, Any]:
@@ -113,33 +182,3 @@ def strips(own: Tasks, reference: Tasks) -> dict[str, Any]:
     height = 22 * len(rows) + 30
     marks = [(x(value), f"{value:g}") for value in ticks(high)]
     return {"rows": rows, "height": height, "ticks": marks, "bottom": 22 * len(rows) + 6}
-
-
-def trace_view(view: dict[str, Any]) -> dict[str, Any]:
-    """Place a trace's view: rates above (640 x 200), queue below (640 x 120); both share the time axis."""
-    times = np.array(view["time_s"])
-    end = float(times[-1])
-    xs = 56 + 560 * times / end
-    sent = np.sum([flow["sent_mbps"] for flow in view["flows"]], axis=0)
-    top = max(float(np.max(view["link_mbps"])) * 1.6, 1e-9)
-    deepest = max(float(np.max(view["queue_ms"])), 1e-9)
-
-    def rate_path(values: Any) -> str:
-        return line(xs, 12 + 170 * (1 - np.minimum(np.array(values), top) / top))
-
-    lines = [{"kind": "link", "label": "link rate", "path": rate_path(view["link_mbps"])}]
-    lines.append({"kind": "sent", "label": "sent by all flows", "path": rate_path(sent)})
-    for index, flow in enumerate(view["flows"]):
-        lines.append(
-            {"kind": f"flow{index % 4}", "label": f"delivered, {flow['sender']}", "path": rate_path(flow["delivered_mbps"])}
-        )
-    series = {"time_s": view["time_s"], "link": view["link_mbps"], "sent": [round(float(v), 3) for v in sent]}
-    series |= {"delivered": [f["delivered_mbps"] for f in view["flows"]], "queue_ms": view["queue_ms"], "lost": view["lost_mbps"]}
-    return {
-        "lines": lines,
-        "queue": line(xs, 212 + 90 * (1 - np.array(view["queue_ms"]) / deepest)),
-        "rate_ticks": [(round(12 + 170 * (1 - v / top), 1), f"{v:g}") for v in ticks(top, 4)],
-        "queue_ticks": [(round(212 + 90 * (1 - v / deepest), 1), f"{v:g}") for v in ticks(deepest, 3)],
-        "time_ticks": [(round(56 + 560 * v / end, 1), f"{v:g}") for v in ticks(end, 8)],
-        "series": series,
-    }

@@ -13,14 +13,17 @@ POINTS = 240
 
 
 def view_of(trace: Trace) -> dict[str, Any]:
-    """Return rates, queue and loss over time, averaged over at most POINTS equal intervals.
+    """Return rates, queue, RTT, loss and the network's moves over time, averaged over at most POINTS equal intervals.
 
     Args:
         trace: of any length and number of flows.
 
     Returns:
         dict: ``time_s`` (end of each interval), ``link_mbps``, ``queue_ms`` (backlog at the end of the interval, as time at the
-        mean link rate), ``lost_mbps``, and per flow ``sent_mbps`` and ``delivered_mbps``; rounded to four significant digits.
+        mean link rate), ``lost_mbps``; per flow ``sent_mbps``, ``delivered_mbps`` and ``rtt_ms`` (of the newest byte delivered by
+        the end of the interval: Rm, queueing and jitter); of the network ``held_ms`` (bytes that it could have delivered and
+        holds at the end of the interval, as time at the mean link rate) and ``wasted_mbps`` (capacity that it threw away or
+        that no byte was there for); ``rm_ms``, the smallest Rm. All rounded to four significant digits.
     """
     n_steps = len(trace.times_s) - 1
     edges = np.unique(np.linspace(0, n_steps, min(POINTS, n_steps) + 1).round().astype(int))
@@ -30,18 +33,42 @@ def view_of(trace: Trace) -> dict[str, Any]:
     def rates(curve: np.ndarray) -> np.ndarray:
         return np.asarray(np.diff(curve[edges], axis=0).T / spans_s)
 
+    curves = zip(trace.header.senders, rates(trace.A), rates(trace.S), _rtts_s(trace, edges[1:]), strict=True)
     flows = [
-        {"sender": name, "sent_mbps": _mbps(sent), "delivered_mbps": _mbps(delivered)}
-        for name, sent, delivered in zip(trace.header.senders, rates(trace.A), rates(trace.S), strict=True)
+        {"sender": name, "sent_mbps": _mbps(sent), "delivered_mbps": _mbps(delivered), "rtt_ms": _short(rtt_s * 1e3)}
+        for name, sent, delivered, rtt_s in curves
     ]
     mean_Bps = float(trace.link_rate_Bps[1:].mean())
+    held_bytes = np.maximum(0.0, np.minimum(trace.G, trace.E.sum(axis=1)) - trace.S.sum(axis=1))
+    wasted_Bps = link_Bps - np.diff(trace.G[edges]) / spans_s
     return {
         "time_s": _short(trace.times_s[edges[1:]]),
         "link_mbps": _mbps(link_Bps),
         "queue_ms": _short(trace.queue_bytes[edges[1:]] / mean_Bps * 1e3),
         "lost_mbps": _mbps(rates(trace.L).sum(axis=0)),
         "flows": flows,
+        "held_ms": _short(held_bytes[edges[1:]] / mean_Bps * 1e3),
+        "wasted_mbps": _mbps(np.maximum(0.0, wasted_Bps)),
+        "rm_ms": float(f"{min(flow.rtt_s for flow in trace.header.path.flows) * 1e3:.4g}"),
     }
+
+
+def _rtts_s(trace: Trace, rows: np.ndarray) -> list[np.ndarray]:
+    """Return per flow the RTT of the newest byte that was delivered by each row: Rm plus the age of the byte at that time."""
+    out = []
+    for flow, path in enumerate(trace.header.path.flows):
+        entered, delivered = trace.E[:, flow], trace.S[:, flow]
+        last = np.concatenate(([True], np.diff(entered) > 0))  # the row at which each byte was in, without the pauses
+        came_s = np.interp(delivered[rows], entered[last], trace.times_s[last])
+        out.append(path.rtt_s + np.maximum(0.0, _delivered_at(trace, flow, rows) - came_s))
+    return out
+
+
+def _delivered_at(trace: Trace, flow: int, rows: np.ndarray) -> np.ndarray:
+    """Return when the newest byte of each row was delivered: an older time where nothing was delivered since."""
+    delivered = trace.S[:, flow]
+    newest = np.maximum.accumulate(np.where(np.concatenate(([False], np.diff(delivered) > 0)), np.arange(len(delivered)), 0))
+    return np.asarray(trace.times_s[newest[rows]])
 
 
 def view_json(trace: Trace) -> bytes:

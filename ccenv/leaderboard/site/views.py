@@ -14,13 +14,16 @@ from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
 from ccenv.leaderboard.site.trace_view import view_of
+from ccenv.leaderboard.site.viewer import trace_view
 from ccenv.leaderboard.store.records import VerificationRecord
 from ccenv.metrics.table import METRICS, Metric
 from ccenv.network.trace import load_trace
 
 DASH = "\N{EN DASH}"
 DELAY, USED = "queueing_delay_mean_s", "utilisation"
+RAW = (USED, DELAY, "loss_fraction")
 _PROFILES = 6
+_POINTS = 60
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -61,6 +64,7 @@ def suite_page(table: Table) -> str:
 def index_rows(board: Board) -> list[dict[str, Any]]:
     """Return the rows of the senders' track, as little as the index needs of each."""
     table = board.tables[0]
+    raw = raw_columns(table)
     return [
         {
             "place": place,
@@ -73,9 +77,30 @@ def index_rows(board: Board) -> list[dict[str, Any]]:
             "worst": board.entry(result.player).worst,
             "proof": headline(board.entry(result.player)),
             "verdicts": board.entry(result.player).verdicts,
+            "raw": [(metric, result.summary.against[table.suite.score.adversary].get(metric.name)) for metric in raw],
         }
         for place, (first, last, result) in enumerate(table.rows, start=1)
     ]
+
+
+def raw_columns(table: Table) -> list[Metric]:
+    """Return throughput, delay and loss, as far as the suite measures them and does not rank by them."""
+    return [METRICS[name] for name in RAW if name in table.suite.metrics and name != table.suite.score.metric]
+
+
+def overview(board: Board) -> dict[str, Any] | None:
+    """Return nominal score against worst case with what is proved; None where worst cases are of another kind than bounds."""
+    table = board.tables[0]
+    points = []
+    for row in index_rows(board):
+        score, worst, proof = row["score"], row["worst"], row["proof"]
+        if score is None or worst is None or worst.case.metric != USED:
+            continue
+        bound = proof["bound"] if proof is not None and proof["envelope"] else None
+        points.append((row["place"], row["result"].player.label, score.iqm, worst.case.value, bound))
+    return (
+        None if len(points) < 2 else drawing.overview(points[:_POINTS]) | {"score": table.suite.measure(table.suite.score.metric)}
+    )
 
 
 def _card(entry: Entry) -> dict[str, Any]:
@@ -155,7 +180,7 @@ def _points(table: Table) -> list[tuple[int, str, float, float]]:
         if found:
             delay, used = (sum(values) / len(found) for values in zip(*found, strict=True))
             points.append((place, result.player.label, delay, used))
-    return points[:60]
+    return points[:_POINTS]
 
 
 def _profile(table: Table) -> dict[str, Any] | None:
@@ -230,11 +255,11 @@ def viewer(finding: Finding | None) -> dict[str, Any] | None:
     if stored is not None:
         return stored
     trace = finding.record.read(finding.case.trace)
-    return None if trace is None else drawing.trace_view(view_of(_loaded(trace)))
+    return None if trace is None else trace_view(view_of(_loaded(trace)))
 
 
 def _stored_view(content: bytes | None) -> dict[str, Any] | None:
-    return None if content is None else drawing.trace_view(parse_json(content, "view of a trace"))
+    return None if content is None else trace_view(parse_json(content, "view of a trace"))
 
 
 def _loaded(content: bytes) -> Any:

@@ -49,12 +49,15 @@ function readTrace(figure) {
   function show(index) {
     at = Math.max(0, Math.min(last, index));
     const x = 56 + (560 * series.time_s[at]) / end;
-    cursor.setAttribute("d", `M${x.toFixed(1)} 8V304`);
+    cursor.setAttribute("d", `M${x.toFixed(1)} 8V${cursor.dataset.bottom}`);
     cursor.setAttribute("visibility", "visible");
     const delivered = series.delivered.map((flow) => flow[at]).join(" + ");
     output.textContent =
       `${series.time_s[at]} s: link ${series.link[at]} Mbit/s, sent ${series.sent[at]}, delivered ${delivered}, ` +
-      `lost ${series.lost[at]}, queue ${series.queue_ms[at]} ms`;
+      `lost ${series.lost[at]}, queue ${series.queue_ms[at]} ms` +
+      (series.rtt_ms
+        ? `, RTT ${series.rtt_ms.map((flow) => flow[at]).join(" + ")} ms, held ${series.held[at]} ms, not used ${series.wasted[at]}`
+        : "");
   }
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();

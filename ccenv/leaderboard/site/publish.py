@@ -1,0 +1,135 @@
+"""A board in a folder that any static host serves: pages, the records themselves, and a list of checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import make_folder, write_atomic
+from ccenv.foreign import read_text, resolve_inside
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.serve import POLICY
+from ccenv.leaderboard.site.sources import from_store
+from ccenv.leaderboard.store.database import BoardStore
+from ccenv.leaderboard.store.exchange import export_board
+from ccenv.leaderboard.store.head import read_head, write_head
+
+SUMS = "SHA256SUMS"
+RECORDS, HEAD = "records/board.jsonl.xz", "records/head.json"
+INDEX = "index.html"
+MAX_SUMS_BYTES = 64 << 20
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n\r]+)", re.ASCII)
+
+# What hosts read that take headers from a file; others ignore it. The pages carry the same policy themselves.
+_HEADERS = f"""/*
+  Content-Security-Policy: {POLICY}; frame-ancestors 'none'
+  X-Content-Type-Options: nosniff
+  Referrer-Policy: no-referrer
+"""
+_ABSENT = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Not here</title></head><body><h1>Not here</h1><p>This board has no such page. Names of pages hold the hash of what they
+show: a sender that changed has a page of its own.</p></body></html>
+"""
+
+
+def publish(store: BoardStore, folder: FilePath, *, records: bool = True) -> dict[str, Any]:
+    """Bring a folder up to date with a board.
+
+    Only files that differ are written, each at once, the front page last. Files of an earlier publication that the board no
+    longer has are removed; whatever else is in the folder (``.git``, a domain's file) stays. After an interruption the same
+    call goes on.
+
+    Args:
+        store: of the board.
+        folder: to be served.
+        records: put the export and its head beside the pages, so that everybody can audit the board.
+
+    Returns:
+        dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
+
+    Raises:
+        MissingExtraError: without Jinja2.
+        InputError: if a file of the folder is in the way that no publication wrote, or its list of checksums is damaged.
+        CcenvError: if something cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is not a folder")
+    before = _read_sums(folder / SUMS)
+    with tempfile.TemporaryDirectory() as scratch:
+        made = FilePath(scratch) / "site"
+        build_site(from_store(store), made)
+        if records:
+            (made / "records").mkdir()
+            export_board(store, made / RECORDS)
+            _write_head(store, made / HEAD, folder / HEAD)
+        (made / "404.html").write_text(_ABSENT, encoding="utf-8")
+        (made / "_headers").write_text(_HEADERS, encoding="utf-8")
+        files = {file.relative_to(made).as_posix(): file for file in sorted(made.rglob("*")) if file.is_file()}
+        sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+        _check_free(folder, sums, before)
+        return {"folder": folder, "files": len(files), **_bring(folder, files, sums, before)}
+
+
+def _write_head(store: BoardStore, file: FilePath, published: FilePath) -> None:
+    """Write the head; the one that is published stays, with its time, while it says the same."""
+    write_head(store, file)
+    if published.is_file():
+        with suppress(InputError):
+            if read_head(published).chain == read_head(file).chain:
+                file.write_bytes(published.read_bytes())
+
+
+def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], before: dict[str, str]) -> dict[str, int]:
+    """Write what differs, then remove what is gone. The list of checksums names old and new files until all is done."""
+    make_folder(folder)
+    written = 0
+    if before != sums:
+        _write_sums(folder, before | sums)
+    for name in sorted(sums, key=lambda name: (name == INDEX, name)):
+        target = resolve_inside(folder, name, "file of the site")
+        if not target.is_file() or hashlib.sha256(target.read_bytes()).hexdigest() != sums[name]:
+            make_folder(target.parent)
+            write_atomic(target, files[name].read_bytes())
+            written += 1
+    gone = [name for name in before if name not in sums]
+    for name in gone:
+        target = resolve_inside(folder, name, "file of the site")
+        target.unlink(missing_ok=True)
+        if target.parent != folder and target.parent.is_dir() and not any(target.parent.iterdir()):
+            target.parent.rmdir()
+    _write_sums(folder, sums)
+    return {"written": written, "removed": len(gone)}
+
+
+def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:
+    """Refuse to overwrite what no publication wrote."""
+    for name in sums:
+        if name not in before and (folder / name).exists():
+            raise InputError(f"{folder / name}: is there already and no board was published here; choose another folder")
+
+
+def _write_sums(folder: FilePath, sums: dict[str, str]) -> None:
+    write_atomic(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode())
+
+
+def _read_sums(file: FilePath) -> dict[str, str]:
+    """Return name -> SHA-256 of an earlier publication, nothing where there was none."""
+    if not file.exists():
+        return {}
+    out = {}
+    for number, text in enumerate(read_text(file, MAX_SUMS_BYTES).splitlines(), start=1):
+        line = _LINE.fullmatch(text)
+        if line is None:
+            raise InputError(f"{file}:{number}: not a checksum and a name; is this the folder of a published board?")
+        try:
+            resolve_inside(file.parent, line[2], "file of the site")
+        except CcenvError as error:
+            raise InputError(f"{file}:{number}: {error}") from None
+        out[line[2]] = line[1]
+    return out

@@ -1,0 +1,1 @@
+"""What a run shows: looks at its player during training, and the run opened afterwards."""

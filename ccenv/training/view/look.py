@@ -1,0 +1,154 @@
+"""What an evaluation during training shows besides its score: each network by itself, what an attack finds, a video."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ccenv.adversaries import make_adversary
+from ccenv.attack import attack
+from ccenv.envs.adapters import draw
+from ccenv.envs.core import Core
+from ccenv.envs.settings import EXTERNAL
+from ccenv.errors import CcenvError, InputError
+from ccenv.network.learned import LearnedPlayer
+from ccenv.network.sender import MlpSender
+from ccenv.training.config import TrainConfig
+from ccenv.training.evaluation import Evaluation, evaluate_in_world
+from ccenv.training.path_sets import PathSet, path_seed
+
+SCENE = "deep"  # one that training may use: worst cases are published on others
+SEARCHES = ("corners", "cem")
+ATTACK_RTTS = 60  # warm-up and window
+FRAMES, FRAMES_PER_SECOND = 16, 4
+
+
+@dataclass(frozen=True)
+class Look:
+    """What there is to see at one step; empty where nothing was evaluated.
+
+    Attributes:
+        values: name -> number; names are grouped by slashes.
+        video: an episode as a GIF, or None.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    video: bytes | None = None
+
+
+NOTHING = Look()
+
+
+def check_look(config: TrainConfig) -> None:
+    """Check that the networks of the logs can play in the config's world, before a run writes anything.
+
+    Raises:
+        InputError: for a network that cannot, such as one for a single flow where there are two.
+    """
+    world = config.environment
+    senders = world.build_senders()
+    for name in config.log.networks:
+        try:
+            Core(1, world, senders=senders, adversary=make_adversary(name), groups=np.ones((1, len(senders)), np.bool_))
+        except CcenvError as error:
+            raise InputError(f"log.networks: {name!r} cannot play in this world: {error}") from None
+
+
+def look_at(config: TrainConfig, player: LearnedPlayer, evaluation: Evaluation) -> Look:
+    """Return what the config's logs ask for about a player.
+
+    Args:
+        config: of the run; ``log`` says what is wanted.
+        player: as it is now.
+        evaluation: its score on the paths for selection.
+
+    Returns:
+        Look: ``evaluation/...`` (means over paths); ``network/NAME/...`` (the same paths against one network each);
+        ``exploitability/worst_utilisation`` (lowest that the searches of ``ccenv attack`` found on scene ``deep`` of CCAC, legal
+        by the checker) and ``exploitability/gap`` (that below the utilisation against ``kind``).
+    """
+    values = _numbers("evaluation", evaluation)
+    if isinstance(player, MlpSender):
+        for name in config.log.networks:
+            network, n_paths = make_adversary(name), config.evaluation.n_paths_during
+            found = evaluate_in_world(config.environment, player, n_paths, path_set=PathSet.SELECT, adversary=network)
+            values |= _numbers(f"network/{name}", found)
+        if config.log.exploitability_flow_steps:
+            values |= _exploited(config, player)
+    return Look(values, _video(config, player) if config.log.video else None)
+
+
+def _numbers(group: str, evaluation: Evaluation) -> dict[str, float]:
+    names = ("score", "score_p5", "utilisation", "queue_bdp", "loss", "delay_rtts") + (
+        ("jain",) if evaluation.n_flows > 1 else ()
+    )
+    return {f"{group}/{name}": float(getattr(evaluation, name)) for name in names}
+
+
+def _exploited(config: TrainConfig, player: MlpSender) -> dict[str, float]:
+    result = attack(
+        player,
+        path=SCENE,
+        adversaries=("kind", *SEARCHES),
+        budget_flow_steps=config.log.exploitability_flow_steps,
+        seed=config.seed,
+        steps_per_rtt=config.environment.steps_per_rtt,
+        warmup_rtts=ATTACK_RTTS,
+        window_rtts=ATTACK_RTTS,
+    )
+    found = {name: finding.worst_utilisation for name, finding in result.by_adversary.items()}
+    kind = found.pop("kind")
+    worst = min(kind, *found.values())
+    return {"exploitability/worst_utilisation": worst, "exploitability/gap": kind - worst}
+
+
+def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
+    """Return one episode of the config's world, the same in every video of a run, as the pictures of ``rgb_array``."""
+    world = config.environment
+    senders = world.build_senders()
+    if isinstance(player, MlpSender):
+        senders[world.senders.index(EXTERNAL)] = player
+        adversary = world.build_adversary()
+    else:
+        adversary = player
+    core = Core(1, world, senders=senders, adversary=adversary, groups=np.ones((1, len(senders)), np.bool_), record=True)
+    core.reset(seed=path_seed(PathSet.SELECT, config.seed))
+    return _gif(_frames(core))
+
+
+def _frames(core: Core) -> Iterator[np.ndarray]:
+    last = core.episode_steps - 1  # one more would start the next episode
+    shown = {max(1, round(last * frame / FRAMES)) for frame in range(1, FRAMES + 1)}
+    for step in range(1, last + 1):
+        core.advance()
+        if step in shown:
+            yield draw(core, 0)
+
+
+def _gif(frames: Iterator[np.ndarray]) -> bytes:
+    import tempfile
+    from pathlib import Path
+
+    from matplotlib.animation import PillowWriter
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "episode.gif"
+        writer: PillowWriter | None = None
+        figure = Figure(dpi=100)
+        FigureCanvasAgg(figure)
+        for frame in frames:
+            height, width, _ = frame.shape
+            if writer is None:
+                figure.set_size_inches(width / 100, height / 100)
+                writer = PillowWriter(FRAMES_PER_SECOND)
+                writer.setup(figure, file, dpi=100)
+            figure.clear()
+            figure.figimage(frame)
+            writer.grab_frame()
+        if writer is not None:
+            writer.finish()
+        return file.read_bytes()

@@ -1,0 +1,37 @@
+"""A board in PostgreSQL, if CCENV_POSTGRES is the URL of an empty database: the operator's commands, and the trigger."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ccenv.cli.main import main
+
+URL = os.environ.get("CCENV_POSTGRES", "")
+pytestmark = pytest.mark.skipif(not URL, reason="CCENV_POSTGRES is not set: postgresql+psycopg:///NAME of an empty database")
+
+
+def test_the_operators_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlalchemy
+    from sqlalchemy import exc
+
+    monkeypatch.chdir(tmp_path)
+    board = ["--board", "operator", "--database", URL]
+    assert main(["board", "pack", "cc_qdel", "--author", "Ada Lovelace", "--out", "mine"]) == 0
+    assert main(["board", "submit", "mine", *board]) == 0
+    assert main(["board", "submit", "reno", *board]) == 0
+    assert main(["board", "evaluate", "--suite", "quick", "--budget", "0", *board]) == 0
+    assert main(["board", "round", "close", *board]) == 0
+    assert main(["board", "export", "board.jsonl.xz", *board]) == 0
+    assert main(["board", "publish", "public", *board]) == 0
+    assert main(["board", "publish", "public", *board, "--json"]) == 0
+    assert main(["board", "import", "public/records/board.jsonl.xz", "--board", "copy"]) == 0
+    audit = ["board", "audit", "--sample", "2", "--proofs", "0", "--expect-head", "public/records/head.json"]
+    assert main([*audit, "--board", "copy"]) == 0
+    assert main([*audit, *board]) == 0
+    engine = sqlalchemy.create_engine(URL)
+    with pytest.raises(exc.DBAPIError), engine.begin() as connection:
+        table = sqlalchemy.inspect(connection).get_table_names()
+        name = next(name for name in table if "record" in name)
+        connection.execute(sqlalchemy.text(f"DELETE FROM {name}"))
+    engine.dispose()
