@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.log import ordered
 from ccenv.errors import InputError
 from ccenv.live.emulator.layout import ERROR_BINS
+from ccenv.live.programs import Recording, premises_hold
 from ccenv.live.scenario import LiveScenario
 from ccenv.live.traces import token_trace
 from ccenv.network.laws import check_trace
@@ -38,6 +40,7 @@ class LiveResult:
         overruns: packets that found no room in the emulator or its devices.
         lost_rows: rows of the packet log that were not kept.
         tokens: (steps + 1,) G of ccac.
+        recordings: per flow, what its exported program saw and decided; None for other senders.
     """
 
     scenario: LiveScenario
@@ -49,9 +52,12 @@ class LiveResult:
     overruns: int
     lost_rows: int
     tokens: np.ndarray
+    recordings: tuple[Recording | None, ...]
 
     @staticmethod
-    def of(scenario: LiveScenario, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> LiveResult:
+    def of(
+        scenario: LiveScenario, header: dict[str, Any], arrays: dict[str, np.ndarray], recordings: Sequence[Recording | None]
+    ) -> LiveResult:
         """Make a result of what the worker answered."""
         run = arrays["run"][0]
         log = ordered(arrays["events"], scenario.duration_s)
@@ -74,6 +80,7 @@ class LiveResult:
             overruns=int(run["overruns"]) + int(header["device_drops"]),
             lost_rows=max(0, int(run["event_rows"]) - len(arrays["events"])),
             tokens=arrays["tokens"],
+            recordings=tuple(recordings),
         )
 
     @property
@@ -105,6 +112,7 @@ class LiveResult:
             reasons.append(f"the packet log was full; {self.lost_rows} rows are missing, so the run cannot be judged")
         else:
             reasons += self._not_legal()
+        reasons += self._broken_bounds()
         return tuple(reasons)
 
     def _not_legal(self) -> list[str]:
@@ -114,6 +122,13 @@ class LiveResult:
             return [f"no trace: {error}"]
         found = check_trace(trace, slack_bytes=packet_slack_bytes(trace))
         return [f"the network was not legal: {found[0].message}"] if found else []
+
+    def _broken_bounds(self) -> list[str]:
+        if not premises_hold(self.scenario):
+            return []
+        link, size = self.scenario.links[0].rate_Bps, self.scenario.mss_bytes
+        found = [recording.broken_bound(link, size) for recording in self.recordings if recording is not None]
+        return [f"bounds of the program do not hold: {text}" for text in found if text is not None]
 
     @property
     def valid(self) -> bool:
@@ -132,12 +147,23 @@ class LiveResult:
             "overruns": self.overruns,
             "busy_share": round(self.header["busy_share"], 4),
         }
-        return {
-            "valid": self.valid,
-            "why_not_valid": list(self.why_not_valid),
-            **self.run.summary(),
-            "emulator": emulator,
-        }
+        summary = self.run.summary()
+        link, size = self.scenario.links[0].rate_Bps, self.scenario.mss_bytes
+        for flow, recording in zip(summary["flows"], self.recordings, strict=True):
+            if recording is not None:
+                flow["program"] = recording.summary(link, size)
+        return {"valid": self.valid, "why_not_valid": list(self.why_not_valid), **summary, "emulator": emulator}
+
+    def beliefs(self, flow: int) -> np.ndarray:
+        """Return what the exported program of a flow knew and decided, records of ``ccenv.live.loader.RECORD_DTYPE``.
+
+        Raises:
+            InputError: for other senders.
+        """
+        recording = self.recordings[flow]
+        if recording is None:
+            raise InputError(f"flow {flow}: {self.scenario.flows[flow].sender} is no program that this run loaded")
+        return recording.records
 
     def trace(self) -> Trace:
         """Return the run as a trace, as the emulated link saw it: of model cbr_delay or ccac.

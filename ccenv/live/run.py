@@ -7,17 +7,21 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ccenv.files import write_atomic
 from ccenv.live.emulator.build import most_in_flight_bytes
 from ccenv.live.needs import require_live
+from ccenv.live.programs import LiveSender, Recording, objects_of, senders_of
 from ccenv.live.result import LiveResult
-from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca, load_live_scenario, read_live_scenario
-from ccenv.live.sockets import available, has_congestion_control
+from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 
+RUNS = Path("runs") / "live"
 SMALLEST_BUFFER_BYTES = 1 << 20
 # One thread until the worker is in its namespaces: a process of several cannot make a user namespace.
 _ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
@@ -51,21 +55,21 @@ def run_live(
     if changed:
         scenario = read_live_scenario({**scenario.model_dump(), **changed}, scenario.name)
     require_live()
-    names = []
-    for index, flow in enumerate(scenario.flows):
-        name = kernel_cca(flow.sender)
-        if name is not None and not has_congestion_control(name):
-            raise LiveError(f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available())}")
-        names.append(name)
-    header, arrays = _work(scenario, [name or "" for name in names])
-    return LiveResult.of(scenario, header, arrays)
+    senders = senders_of(scenario)
+    header, arrays = _work(scenario, senders)
+    recordings = [
+        Recording(sender, arrays.pop(f"records{index}"), header["cost_ns"][index]) if sender.program is not None else None
+        for index, sender in enumerate(senders)
+    ]
+    return LiveResult.of(scenario, header, arrays, recordings)
 
 
-def _work(scenario: LiveScenario, names: list[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _work(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Let a worker make the run; return its header and arrays."""
     request = {
         "scenario": scenario.model_dump(mode="json"),
-        "congestion_controls": names,
+        "congestion_controls": [sender.name for sender in senders],
+        "programs": objects_of(scenario, senders),
         "buffer_bytes": int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario))),
     }
     answer = os.memfd_create("ccenv-live")
@@ -86,7 +90,7 @@ def _work(scenario: LiveScenario, names: list[str]) -> tuple[dict[str, Any], dic
         last = told.decode(errors="replace").strip().splitlines()
         raise LiveError(f"the worker ended with code {worker.returncode}: {last[-1] if last else 'it was killed'}")
     if content.startswith(b"{"):
-        raise LiveError(json.loads(content)["error"])
+        raise _error(json.loads(content))
     with np.load(io.BytesIO(content)) as file:
         arrays = {name: file[name] for name in file.files}
     return json.loads(arrays.pop("header").tobytes()), arrays
@@ -96,3 +100,12 @@ def _content(descriptor: int) -> bytes:
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(0)
         return file.read()
+
+
+def _error(answer: dict[str, str]) -> LiveError:
+    """Return the worker's error; what the verifier said at length goes into a file."""
+    if "log" not in answer:
+        return LiveError(answer["error"])
+    folder = RUNS / time.strftime("%Y%m%d-%H%M%S")
+    write_atomic(folder / "verifier.txt", answer["log"].encode(errors="replace"))
+    return LiveError(f"{answer['error']}; the log is in {folder / 'verifier.txt'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -16,7 +17,8 @@ from ccenv.live.device import Ends
 from ccenv.live.emulator.build import fill_polls, lead_s, lock_in_memory, memory_for, start_clock
 from ccenv.live.emulator.layout import FIRST_SINK_PORT
 from ccenv.live.emulator.loop import run_until
-from ccenv.live.scenario import LiveScenario
+from ccenv.live.loader import Program, Refusal, count_time
+from ccenv.live.scenario import LiveError, LiveScenario
 from ccenv.live.sockets import Sockets
 from ccenv.live.worker import PRIORITY, Refused
 
@@ -33,8 +35,13 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         privileges: root, or user namespace.
     """
     scenario = LiveScenario.model_validate(request["scenario"])
+    timed = count_time()
+    programs = [_load(index, request) for index in range(len(scenario.flows))]
     for index, name in enumerate(request["congestion_controls"]):
         _choose(sockets, index, name)
+        program, end = programs[index], sockets.senders[index].fileno()
+        if program is not None:
+            program.open_lane(end, 0, len(program.records))
     memory = memory_for(scenario, ends.near, ends.far, ends.header_bytes)
     start_clock(memory, 1e6)
     run_until(memory, -1e7)  # compiled, or read from the cache
@@ -64,7 +71,27 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         "preempted": now.ru_nivcsw - used.ru_nivcsw,
         "wall_s": wall_s,
     }
-    return _packed(header, memory)
+    header["cost_ns"] = [{} if program is None else program.cost_ns() for program in programs]
+    records = {
+        f"records{index}": program.records[: program.written(sockets.senders[index].fileno())]
+        for index, program in enumerate(programs)
+        if program is not None
+    }
+    if timed >= 0:
+        os.close(timed)
+    return _packed(header, memory, records)
+
+
+def _load(index: int, request: dict[str, Any]) -> Program | None:
+    given = request["programs"][index]
+    if given is None:
+        return None
+    try:
+        return Program(request["congestion_controls"][index], base64.b64decode(given["object"]), given["records"])
+    except Refusal as error:
+        raise Refused(str(error).removeprefix("live: "), error.log) from None
+    except LiveError as error:
+        raise Refused(str(error).removeprefix("live: ")) from None
 
 
 def _choose(sockets: Sockets, index: int, name: str) -> None:
@@ -82,7 +109,7 @@ def _become_realtime() -> bool:
     return True
 
 
-def _packed(header: dict[str, Any], memory: Any) -> bytes:
+def _packed(header: dict[str, Any], memory: Any, records: dict[str, np.ndarray]) -> bytes:
     run = memory.run[0]
     rows = min(int(run["event_rows"]), len(memory.events))
     arrays = {
@@ -94,6 +121,7 @@ def _packed(header: dict[str, Any], memory: Any) -> bytes:
         "errors": np.flatnonzero(memory.errors),
         "error_counts": memory.errors[memory.errors > 0],
         "tokens": memory.tokens[: int(run["steps"]) + 1],
+        **records,
     }
     buffer = io.BytesIO()
     np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)

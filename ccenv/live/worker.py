@@ -20,7 +20,16 @@ _SENDERS, _RECEIVERS = 0, 1
 
 
 class Refused(Exception):
-    """Something that this machine does not allow, in words for the user."""
+    """Something that this machine does not allow, in words for the user.
+
+    Attributes:
+        log: what was said about it at length, if anything.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        """Keep the log."""
+        super().__init__(message)
+        self.log = log
 
 
 def main(answer_fd: int) -> int:
@@ -31,7 +40,7 @@ def main(answer_fd: int) -> int:
     try:
         content = _answer(request, parent)
     except Refused as error:
-        content = json.dumps({"error": str(error)}).encode()
+        content = json.dumps({"error": str(error), **({"log": error.log} if error.log else {})}).encode()
     with os.fdopen(answer_fd, "wb") as file:
         file.write(content)
     return 0

@@ -133,7 +133,8 @@ def _buffer_bytes(scenario: LiveScenario) -> float:
     return min(link.buffer_bytes, DEEPEST_S * link.rate_Bps)
 
 
-def _fastest_Bps(scenario: LiveScenario) -> float:
+def fastest_Bps(scenario: LiveScenario) -> float:
+    """Return the largest rate of the link."""
     link = scenario.links[0]
     return max([link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)])
 
@@ -141,7 +142,7 @@ def _fastest_Bps(scenario: LiveScenario) -> float:
 def most_in_flight_bytes(scenario: LiveScenario) -> float:
     """Return what all flows together can have on their way."""
     longest_s = max(f.rtt_s + f.jitter.max_s + f.receiver.aggregate_s for f in scenario.flows)
-    return _buffer_bytes(scenario) + _fastest_Bps(scenario) * longest_s
+    return _buffer_bytes(scenario) + fastest_Bps(scenario) * longest_s
 
 
 def _ring(scenario: LiveScenario) -> int:
@@ -152,7 +153,7 @@ def _ring(scenario: LiveScenario) -> int:
 
 
 def _event_rows(scenario: LiveScenario) -> int:
-    sent = 1.5 * _fastest_Bps(scenario) * scenario.duration_s / scenario.mss_bytes + most_in_flight_bytes(scenario)
+    sent = 1.5 * fastest_Bps(scenario) * scenario.duration_s / scenario.mss_bytes + most_in_flight_bytes(scenario)
     return int(min(MAX_EVENT_ROWS, EVENTS_PER_PACKET * sent + 100_000))
 
 
