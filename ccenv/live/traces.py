@@ -8,6 +8,7 @@ from ccenv.engine.packet.layout import EVENTS
 from ccenv.live.scenario import LiveScenario
 from ccenv.network.path import FlowPath, Path, RateChange, grid_of
 from ccenv.network.trace import Trace, TraceHeader
+from ccenv.simulation.packets import OF_PACKETS
 
 ON_TIME = 1e-9  # of a step: what happens at its end has happened by then
 
@@ -63,7 +64,7 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
             senders=tuple(flow.sender for flow in scenario.flows),
             adversary=scenario.flows[0].jitter.adversary,
             seed=scenario.seed,
-            notes=f"whole packets of {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
+            notes=f"{OF_PACKETS} {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
         ),
         A=counted("enqueue") + lost + free,
         L=lost + free,

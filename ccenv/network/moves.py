@@ -31,6 +31,7 @@ class MovesHeader(StrictModel):
         model: its network model.
         steps_per_rtt: K: a row is one step.
         dt_s: length of a step.
+        first_row: step after which the measured window starts.
         sender: whom they were found against.
         adversary: who found them.
         utilisation: what they left of the link there.
@@ -40,6 +41,7 @@ class MovesHeader(StrictModel):
     model: str
     steps_per_rtt: int = Field(ge=1, strict=True)
     dt_s: float = Field(gt=0, allow_inf_nan=False)
+    first_row: int = Field(ge=0, strict=True)
     sender: str
     adversary: str
     utilisation: float = Field(allow_inf_nan=False)

@@ -340,6 +340,7 @@ def run_until(m, until_s):
     while True:
         now_s = clock_s(m)
         if now_s >= until_s:
+            play_network(m, until_s)
             write_logs(m, until_s)
             return
         wait_s = min(turn(m, now_s), until_s) - clock_s(m)
