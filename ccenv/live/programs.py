@@ -66,11 +66,16 @@ def senders_of(scenario: LiveScenario) -> list[LiveSender]:
                 raise LiveError(f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available())}")
             senders.append(LiveSender(name))
         else:
-            senders.append(_program(index, flow))
+            senders.append(_program(index, flow, _grid_s(scenario)))
     return senders
 
 
-def _program(index: int, flow: FlowSpec) -> LiveSender:
+def _grid_s(scenario: LiveScenario) -> float:
+    """Return by how much the emulator's own steps delay a packet: in ccac what comes in a step is served at its end."""
+    return min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt if scenario.model == "ccac" else 0.0
+
+
+def _program(index: int, flow: FlowSpec, grid_s: float) -> LiveSender:
     try:
         program = program_named(flow.sender)
     except CcenvError as error:
@@ -86,7 +91,7 @@ def _program(index: int, flow: FlowSpec) -> LiveSender:
     require_bpf()
     # A name of this run alone: others may load the same program meanwhile.
     name = f"live{os.getpid()}_{index}"[-LONGEST_NAME:]
-    return LiveSender(name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s)
+    return LiveSender(name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + grid_s)
 
 
 def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[str, Any] | None]:
