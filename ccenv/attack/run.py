@@ -263,7 +263,8 @@ def _run(
         trace = game.trace(found.adversary)
     else:
         raise InputError(f"adversary {named.spec!r} came back with nothing to play")
-    played = found.adversary.moves if found.trace is None and isinstance(found.adversary, RecordedAdversary) else None
+    here = trace.header.path == scene.path  # a construction may have chosen another one
+    played = found.adversary.moves if here and isinstance(found.adversary, RecordedAdversary) else None
     violations = tuple(violation.message for violation in check_trace(trace))
     return Finding(
         name,

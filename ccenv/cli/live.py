@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.options import out_option, seconds_option
+from ccenv.cli.options import out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def load(
     from ccenv.export.bpf import kernel_name
     from ccenv.export.compile import compile_bpf
     from ccenv.export.named import program_named
-    from ccenv.live.loader import Program
+    from ccenv.live.system.loader import Program
     from ccenv.live.needs import require_bpf
 
     wanted = program_named(program)
@@ -147,6 +147,68 @@ def load(
         signal.pause()
     finally:
         loaded.close()
+
+
+@app.command()
+def suite(
+    *,
+    out: Annotated[Path | None, out_option("The record (.json).", "FILE")] = None,
+    sender: Annotated[list[str] | None, typer.Option(help="A part of the suite's senders. Repeatable.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run the suite live-worst-case: stored attacks against this kernel's senders and exported programs. Minutes; needs root.
+
+    Exit code 1 if a run is not valid after several tries.
+
+    Example: sudo ccenv live suite -o live-worst-case.json
+    """
+    from ccenv.live.suite import FORMAT, SENDERS, SUITE, run_suite
+
+    record = run_suite(sender or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
+    if out is not None:
+        FORMAT.write(out, record)
+    if json:
+        print_json(record)
+    else:
+        rows = [[row["sender"], row["calm"], row["live"], row["simulated"], row["valid"]] for row in record["rows"]]
+        print_table(f"{SUITE}, Linux {record['kernel']}", ["sender", "without jitter", "attacked", "simulated", "valid"], rows)
+    return _judged([f"{row['sender']}: {reason}" for row in record["rows"] for reason in row["why_not_valid"]])
+
+
+@app.command()
+def record(
+    ccas: Annotated[list[str], typer.Argument(metavar="CC...", help="Congestion controls of the kernel, one per flow.")],
+    *,
+    out: Annotated[Path, out_option("Records, one JSON line each; a line is added.", "FILE")],
+    name: Annotated[str | None, typer.Option(help="Of the record; by default its senders, rate and buffer.")] = None,
+    rate: Annotated[float, rate_option("Of the link.")] = 20.0,
+    rtt_ms: Annotated[float, typer.Option(help="Propagation round trip.")] = 40.0,
+    buffer_bdp: Annotated[float, typer.Option(help="Drop-tail buffer in units of rate * RTT.")] = 1.0,
+    duration: Annotated[float, seconds_option("--duration", "Of the run; its last three quarters are measured.")] = 60.0,
+    stagger: Annotated[float, seconds_option("--stagger", "Between the starts of two flows.")] = 0.0,
+    json: JsonOption = False,
+) -> None:
+    """Record what this machine's kernel does on a plain link, in the format that the packet engine is held to.
+
+    A run that is not valid is repeated; nothing is written if none is.
+
+    Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
+    """
+    from ccenv.live.records import append_record, make_record, record_scenario
+    from ccenv.network.path import MBPS_IN_BPS
+
+    size = buffer_bdp * rate * MBPS_IN_BPS * rtt_ms * 1e-3
+    scenario = record_scenario(ccas, rate_mbps=rate, rtt_ms=rtt_ms, buffer_bytes=size, duration_s=duration, stagger_s=stagger)
+    data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{buffer_bdp:g}", scenario, stagger)
+    append_record(out, data)
+    if json:
+        print_json(data)
+    else:
+        rows = [[c, t, p50, p95, loss] for c, t, p50, p95, loss in zip(
+            data["cc"], data["throughput_mbps"], data["rtt_p50_ms"], data["rtt_p95_ms"], data["drop_percent"], strict=True
+        )]  # fmt: skip
+        print_table(data["name"], ["sender", "payload (Mbit/s)", "RTT p50 (ms)", "p95 (ms)", "drops (%)"], rows)
+        print_text(f"added to {out}; mean queue {data['mean_queue_packets']:g} packets")
 
 
 def _judged(reasons: list[str]) -> int:

@@ -22,8 +22,8 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)")
 # Tried in a process of its own: what a worker does first.
 _TRY_DEVICES = (
     "import os, sys\n"
-    "from ccenv.live import spaces\n"
-    "from ccenv.live.device import open_ends\n"
+    "from ccenv.live.system import spaces\n"
+    "from ccenv.live.system.device import open_ends\n"
     "try:\n"
     "    os.geteuid() and spaces.become_root_inside()\n"
     "except OSError as error:\n"

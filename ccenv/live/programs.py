@@ -21,7 +21,7 @@ from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.needs import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
-from ccenv.live.sockets import available, has_congestion_control
+from ccenv.live.system.sockets import available, has_congestion_control
 from ccenv.programs import Program
 
 MOST_RECORDS = 4_000_000
@@ -115,7 +115,7 @@ class Recording:
 
     Attributes:
         sender: the program and what it was told.
-        records: ``ccenv.live.loader.RECORD_DTYPE``, one per ACK; the first one is the start of the flow.
+        records: ``ccenv.live.system.loader.RECORD_DTYPE``, one per ACK; the first one is the start of the flow.
         cost_ns: mean time per call of its hooks.
     """
 

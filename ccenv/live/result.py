@@ -155,7 +155,7 @@ class LiveResult:
         return {"valid": self.valid, "why_not_valid": list(self.why_not_valid), **summary, "emulator": emulator}
 
     def beliefs(self, flow: int) -> np.ndarray:
-        """Return what the exported program of a flow knew and decided, records of ``ccenv.live.loader.RECORD_DTYPE``.
+        """Return what the exported program of a flow knew and decided, records of ``ccenv.live.system.loader.RECORD_DTYPE``.
 
         Raises:
             InputError: for other senders.

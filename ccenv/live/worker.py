@@ -54,7 +54,7 @@ def _die_with(parent: int) -> None:
 
 
 def _answer(request: dict[str, Any], parent: int) -> bytes:
-    from ccenv.live import spaces
+    from ccenv.live.system import spaces
 
     _die_with(parent)
     inside = os.geteuid() != 0
@@ -71,9 +71,9 @@ def _answer(request: dict[str, Any], parent: int) -> bytes:
 
 
 def _run(request: dict[str, Any], privileges: str) -> bytes:
-    from ccenv.live.device import open_ends
+    from ccenv.live.system.device import open_ends
     from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT
-    from ccenv.live.sockets import Sockets
+    from ccenv.live.system.sockets import Sockets
 
     scenario = request["scenario"]
     n = len(scenario["flows"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccenv.live import spaces
+from ccenv.live.system import spaces
 
 SENDER_ADDRESS, RECEIVER_ADDRESS = "10.77.0.1", "10.77.0.2"
 QUEUE_PACKETS = 50_000  # of a device: it must never be the one that drops

@@ -9,7 +9,7 @@ import struct
 import time
 from dataclasses import dataclass, field
 
-from ccenv.live.device import RECEIVER_ADDRESS, SENDER_ADDRESS, SO_RCVBUFFORCE, SO_SNDBUFFORCE, enlarge
+from ccenv.live.system.device import RECEIVER_ADDRESS, SENDER_ADDRESS, SO_RCVBUFFORCE, SO_SNDBUFFORCE, enlarge
 
 TCP_CONGESTION, TCP_NOTSENT_LOWAT = 13, 25
 NOT_SENT_BYTES = 128 << 10  # that an application is ahead of its congestion control
