@@ -17,7 +17,7 @@ LAYERS = (
     *("parameters", "page_tables", "cluster", "workers"),
     *("programs", "network", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
-    *("agents", "adversaries", "simulation", "export"),
+    *("agents", "adversaries", "simulation", "export", "live"),
     *("smt", "synth", "attack", "comparison"),
     *("envs", "ccenv", "training", "distill"),
     *("benchmarks", "leaderboard", "cli"),

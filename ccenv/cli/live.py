@@ -131,8 +131,8 @@ def load(
     from ccenv.export.bpf import kernel_name
     from ccenv.export.compile import compile_bpf
     from ccenv.export.named import program_named
-    from ccenv.live.system.loader import Program
     from ccenv.live.needs import require_bpf
+    from ccenv.live.system.loader import Program
 
     wanted = program_named(program)
     known = kernel_name(wanted.name if name is None else name)
@@ -194,7 +194,7 @@ def record(
 
     Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
     """
-    from ccenv.live.records import append_record, make_record, record_scenario
+    from ccenv.live.kernel_records import append_record, make_record, record_scenario
     from ccenv.network.path import MBPS_IN_BPS
 
     size = buffer_bdp * rate * MBPS_IN_BPS * rtt_ms * 1e-3

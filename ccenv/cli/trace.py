@@ -46,7 +46,15 @@ def check(
         trace = load_trace(file)
         slack_bytes = packet_slack_bytes(trace) if is_of_packets(trace) else 0.0
         violations = check_trace(trace, DEFAULT_TOLERANCE if tolerance is None else tolerance, slack_bytes)
-        results.append({"file": str(file), "model": trace.header.model, "legal": not violations, "violations": violations, "slack_bytes": slack_bytes})
+        results.append(
+            {
+                "file": str(file),
+                "model": trace.header.model,
+                "legal": not violations,
+                "violations": violations,
+                "slack_bytes": slack_bytes,
+            }
+        )
         if json:
             continue
         if violations:

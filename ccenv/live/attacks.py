@@ -14,7 +14,7 @@ from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_l
 from ccenv.network.moves import SUFFIX, StoredMoves, load_moves
 from ccenv.network.path import MBPS_IN_BPS
 
-TRIES = 3  # of a run that is not valid
+TRIES = 6  # of a run that is not valid
 
 
 def shipped_moves() -> dict[str, FilePath]:

@@ -33,7 +33,7 @@ _TRY_DEVICES = (
     "except OSError as error:\n"
     "    sys.exit('/dev/net/tun cannot be opened (%s); run as root, or: sudo chmod 0666 /dev/net/tun' % error.strerror)\n"
 )
-_ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _TRY_S = 60.0
 
 

@@ -176,7 +176,9 @@ class LiveResult:
         log = self.run.packet_log
         if log is None:
             raise InputError(f"{self.scenario.name}: the run kept no packet log")
-        trace = token_trace(self.scenario, log, self.tokens) if self.scenario.model == "ccac" else packet_trace(self.scenario, log)
+        trace = (
+            token_trace(self.scenario, log, self.tokens) if self.scenario.model == "ccac" else packet_trace(self.scenario, log)
+        )
         notes = f"live, Linux {self.header['kernel']}; {trace.header.notes}"
         return replace(trace, header=trace.header.model_copy(update={"notes": notes}))
 

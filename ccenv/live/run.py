@@ -24,7 +24,7 @@ from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, rea
 RUNS = Path("runs") / "live"
 SMALLEST_BUFFER_BYTES = 1 << 20
 # One thread until the worker is in its namespaces: a process of several cannot make a user namespace.
-_ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def run_live(

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.live.system.device import Ends
 from ccenv.live.emulator.build import fill_polls, lead_s, lock_in_memory, memory_for, start_clock
 from ccenv.live.emulator.layout import FIRST_SINK_PORT
 from ccenv.live.emulator.loop import run_until
-from ccenv.live.system.loader import Program, Refusal, count_time
 from ccenv.live.scenario import LiveError, LiveScenario
+from ccenv.live.system.device import Ends
+from ccenv.live.system.loader import Program, Refusal, count_time
+from ccenv.live.system.refused import Refused
 from ccenv.live.system.sockets import Sockets
-from ccenv.live.worker import PRIORITY, Refused
 
+PRIORITY = 50  # of SCHED_FIFO
 ACCEPT_S = 0.06  # before time 0: connections are taken, the applications wait
 
 

@@ -26,7 +26,10 @@ _KEPT = (
 
 
 def run_suite(
-    senders: Sequence[str] = SENDERS, *, play: Callable[..., dict[str, Any]] = play_attack, told: Callable[[str], None] | None = None
+    senders: Sequence[str] = SENDERS,
+    *,
+    play: Callable[..., dict[str, Any]] = play_attack,
+    told: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Play the shipped attacks, one after the other, and return the record.
 
@@ -83,7 +86,9 @@ def table(record: dict[str, Any]) -> str:
     titles = ("without jitter", "under the attack", "simulated")
     rows = []
     for row in record["rows"]:
-        path = f"{row['link_rate_mbps']:g} Mbit/s, {row['rtt_ms']:g} ms, buffer {row['buffer_bdp']:g} BDP, D {row['jitter_ms']:g} ms"
+        path = (
+            f"{row['link_rate_mbps']:g} Mbit/s, {row['rtt_ms']:g} ms, buffer {row['buffer_bdp']:g} BDP, D {row['jitter_ms']:g} ms"
+        )
         shares = {title: f"{row[key]:.2f}" for title, key in zip(titles, columns, strict=True)}
         rows.append({"sender": row["sender"], "path": path, **shares, "valid": "yes" if row["valid"] else "no"})
     return markdown(rows)

@@ -14,22 +14,9 @@ import sys
 from typing import Any
 
 from ccenv.interrupts import end_with_parent
+from ccenv.live.system.refused import Refused
 
-PRIORITY = 50  # of SCHED_FIFO
 _SENDERS, _RECEIVERS = 0, 1
-
-
-class Refused(Exception):
-    """Something that this machine does not allow, in words for the user.
-
-    Attributes:
-        log: what was said about it at length, if anything.
-    """
-
-    def __init__(self, message: str, log: str = "") -> None:
-        """Keep the log."""
-        super().__init__(message)
-        self.log = log
 
 
 def main(answer_fd: int) -> int:
@@ -71,8 +58,8 @@ def _answer(request: dict[str, Any], parent: int) -> bytes:
 
 
 def _run(request: dict[str, Any], privileges: str) -> bytes:
-    from ccenv.live.system.device import open_ends
     from ccenv.live.emulator.layout import FIRST_PORT, FIRST_SINK_PORT
+    from ccenv.live.system.device import open_ends
     from ccenv.live.system.sockets import Sockets
 
     scenario = request["scenario"]

@@ -1,4 +1,4 @@
-"""Stored moves of a network: what an attack played, step by step, to be played again elsewhere. Strict data, ``NAME.moves.npz``."""
+"""Stored moves of a network, ``NAME.moves.npz``: what an attack played, step by step, to be played again elsewhere."""
 
 from __future__ import annotations
 

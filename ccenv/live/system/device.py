@@ -1,4 +1,4 @@
-"""The two ends of the emulated network: TUN devices, else pairs of Ethernet devices with packet sockets. Standard library only."""
+"""The two ends of the emulated network: TUN devices, else pairs of devices with packet sockets. Standard library only."""
 
 from __future__ import annotations
 

@@ -20,8 +20,13 @@ from ccenv.live.scenario import LiveError
 
 BPF_F_LINK, BPF_STRUCT_OPS = 1 << 13, 44
 BPF_ENABLE_STATS, BPF_STATS_RUN_TIME = 32, 0
-RECORD_DTYPE = np.dtype([*((n, ACK_DTYPE[n]) for n in ACK_DTYPE.names or ()), *((n, STATE_DTYPE[n]) for n in STATE_DTYPE.names or ()),
-                         ("shortest_rtt_us", "<u8")], align=True)  # fmt: skip
+RECORD_DTYPE = np.dtype(
+    [
+        *((name, kind[name]) for kind in (ACK_DTYPE, STATE_DTYPE) for name in kind.names or ()),
+        ("shortest_rtt_us", "<u8"),
+    ],
+    align=True,
+)
 _PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -175,9 +180,13 @@ class Program:
             program = self._library.bpf_object__find_program_by_name(self._object, f"program_{hook}".encode())
             info = np.zeros(64, np.uint64)
             length = np.array([info.nbytes], np.uint32)
-            if program and self._library.bpf_obj_get_info_by_fd(
-                self._library.bpf_program__fd(program), info.ctypes.data, length.ctypes.data
-            ) == 0:
+            if (
+                program
+                and self._library.bpf_obj_get_info_by_fd(
+                    self._library.bpf_program__fd(program), info.ctypes.data, length.ctypes.data
+                )
+                == 0
+            ):
                 time_ns, count = int(info[_RUN_TIME]), int(info[_RUN_COUNT])
                 if count:
                     found[hook] = time_ns / count
