@@ -149,7 +149,7 @@ class AttackFolder:
             self.findings[name] = finding
 
     def add(self, finding: Finding) -> None:
-        """Store a finding, its trace, and the moves of a search: they can be played against other senders, and on a real kernel."""
+        """Store a finding, its trace, and the moves of a search: they can be played again, also on a real kernel."""
         stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.adversary).strip("._")
         finding.trace.save(self.folder / f"{stem}.npz")
         entry = finding.to_dict() | {"trace": f"{stem}.npz"}

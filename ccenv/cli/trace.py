@@ -30,8 +30,8 @@ def check(
 ) -> int:
     """Check that traces obey every law of their network model.
 
-    Names each law that is broken, first the one broken earliest: where and by how much. Traces of whole packets, of `ccenv sim` and
-    `ccenv live`, may be off the laws of fluids by a packet and what a step carries; the answer says by how many bytes.
+    Names each law that is broken, first the one broken earliest: where and by how much. Traces of whole packets (of sim and live)
+    may be off the laws of fluids by a packet and what a step carries; the answer says by how many bytes.
 
     Exit code 0 if all traces are legal, 1 if one is not, 2 if one cannot be read.
 

@@ -62,8 +62,7 @@ def let_go(m, i, time_s):
 @njit(cache=True, error_model="numpy")
 def share_of(m, i, time_s, count):
     """Return the share of what is held that the adversary lets go now."""
-    run, fl = m.run[0], m.flows[i]
-    move = m.moves[i]
+    run, move = m.run[0], m.moves[i]
     if run.play_kind == SCRIPTED:
         view = m.views[i]
         view.now_s = time_s
@@ -128,55 +127,7 @@ def step_tokens(m, k, time_s):
     X = ev.enqueued_bytes + arrived_bytes
     G = admit_tokens(ev, ring, 0, k, ring_mask, ev.jitter_steps, True, ev.link_rate_now_Bps, X, unit(m.moves[0].waste))
     overflow = overflow_of(X, G, run.buffer_bytes, arrived_bytes)
-    lost = min(run.order_seen - first, int(math.ceil(overflow / run.mss_bytes - WHOLE)))
-    for j in range(first, run.order_seen):
-        packet = m.order[j & mask]
-        if j < run.order_seen - lost:
-            note(m, ENQUEUE, packet.arrival_s, packet.flow, 0, packet.tx)
-        else:
-            drop(m, packet.flow, packet.slot, packet.tx, packet.arrival_s)
-            packet.slot = -1
-    ev.enqueued_bytes = X - lost * run.mss_bytes
-    ev.served_bytes = served_by_tokens(ev, ring, 0, k, ring_mask, ev.jitter_steps, unit(m.moves[0].service))
-    while run.order_head < run.order_seen:
-        packet = m.order[run.order_head & mask]
-        if packet.slot >= 0:
-            if (run.delivered + 1 - WHOLE) * run.mss_bytes > ev.served_bytes:
-                break
-            run.delivered += 1
-            run.served_bytes += run.mss_bytes
-            fl = m.flows[packet.flow]
-            put(m.forward[packet.flow], fl.forward_tail, packet.sent_s, packet.arrival_s, time_s, packet.slot, packet.tx)
-            fl.forward_tail += 1
-            release(m, packet.flow, time_s + fl.forward_s)
-        run.order_head += 1
-    run.queue_byte_s += max(0.0, ev.enqueued_bytes - ev.tokens_bytes) * run.step_s
-
-
-@njit(cache=True, error_model="numpy")
-def step_tokens(m, k, time_s):
-    """Take step k of ccac: what arrived in it, tokens, losses, service."""
-    run, ev = m.run[0], m.env[0]
-    mask = m.order.shape[0] - 1
-    first = run.order_seen
-    while run.order_seen < run.order_tail and m.order[run.order_seen & mask].arrival_s <= time_s + ON_TIME_S:
-        run.order_seen += 1
-    arrived_bytes = (run.order_seen - first) * run.mss_bytes
-    ev.link_rate_now_Bps = rate_at(m, time_s - run.step_s + ON_TIME_S)
-    if run.play_kind == RECORDED:
-        recorded_moves(m, k - 1)
-    elif run.play_kind == SCRIPTED:
-        for i in range(run.n_flows):
-            look(ev, m.views[i], k)
-            play(
-                ev, m.curve_flows[i], i, k, True, m.views[i], m.moves[i], run.init_at, run.play_at,
-                run.words_at + i * run.words_bytes, run.view_at + i * run.view_bytes, run.move_at + i * run.move_bytes,
-            )  # fmt: skip
-    ring, ring_mask = run.ring_at, m.tokens.shape[0] - 1
-    X = ev.enqueued_bytes + arrived_bytes
-    G = admit_tokens(ev, ring, 0, k, ring_mask, ev.jitter_steps, True, ev.link_rate_now_Bps, X, unit(m.moves[0].waste))
-    overflow = overflow_of(X, G, run.buffer_bytes, arrived_bytes)
-    lost = min(run.order_seen - first, int(math.ceil(overflow / run.mss_bytes - WHOLE)))
+    lost = min(run.order_seen - first, np.int64(math.ceil(overflow / run.mss_bytes - WHOLE)))
     for j in range(first, run.order_seen):
         packet = m.order[j & mask]
         if j < run.order_seen - lost:

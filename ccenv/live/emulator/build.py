@@ -51,7 +51,8 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
 
     Args:
         scenario: what is emulated.
-        near, far: file descriptors of both ends.
+        near: file descriptor of the senders' end.
+        far: file descriptor of the receivers' end.
         header_bytes: before the IP header of a packet.
         virtual: the caller gives the time (tests).
     """
