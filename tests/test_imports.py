@@ -18,7 +18,7 @@ LAYERS = (
     *("parameters", "page_tables", "cluster", "workers", "plugins"),
     *("interface", "programs", "network", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
-    *("agents", "adversaries", "simulation", "export"),
+    *("agents", "adversaries", "simulation", "export", "live"),
     *("smt", "synth", "attack", "comparison"),
     *("envs", "training", "distill", "contract"),
     *("benchmarks", "ccenv", "leaderboard", "cli"),

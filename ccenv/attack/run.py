@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ccenv.agents.files import SenderLike, as_sender
 from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
 from ccenv.errors import InputError, require_extra, shown
+from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
 from ccenv.network.trace import Trace
@@ -38,6 +41,8 @@ class Finding:
         preconditions: of a construction: name -> whether it held, or the value measured.
         details: what helps to understand or replicate the finding.
         trace: the run.
+        moves: (steps, 4) what a search played, to be played again; None for adversaries that answer to what they see, and for
+            constructions.
     """
 
     adversary: str
@@ -50,9 +55,10 @@ class Finding:
     preconditions: dict[str, Any]
     details: dict[str, Any]
     trace: Trace
+    moves: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold; the trace is left out."""
+        """Return what JSON can hold; trace and moves are left out."""
         data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
         if "ratio" in self.details:
             data["ratio"] = self.details["ratio"]
@@ -274,6 +280,8 @@ def _run(
         trace = game.trace(found.adversary)
     else:
         raise InputError(f"adversary {named.spec!r} came back with nothing to play")
+    here = trace.header.path == scene.path  # a construction may have chosen another one
+    played = found.adversary.moves if here and isinstance(found.adversary, RecordedAdversary) else None
     violations = tuple(violation.message for violation in check_trace(trace))
     return Finding(
         name,
@@ -286,4 +294,5 @@ def _run(
         found.preconditions,
         found.details,
         trace,
+        played,
     )

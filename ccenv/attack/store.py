@@ -15,10 +15,12 @@ from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import is_empty, locked
 from ccenv.foreign import resolve_inside
+from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves
 from ccenv.network.trace import load_trace
 
 FORMAT = Format("ccenv-attack", 1, "the result of an attack", older="--fresh starts anew")
 RESULT = "attack.json"
+FILES = ("trace", "moves")  # of a finding
 
 
 class StoredFinding(StrictModel):
@@ -34,6 +36,7 @@ class StoredFinding(StrictModel):
     details: dict[str, Any] = Field(default_factory=dict)
     ratio: float | None = None
     trace: str
+    moves: str | None = None
 
 
 def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
@@ -59,9 +62,29 @@ def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], F
     for name, entry in data["findings"].items():
         stored = validate(StoredFinding, entry, f"{file}: {name}")
         trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
-        told = stored.model_dump(exclude={"trace", "ratio"})
+        told = stored.model_dump(exclude={"trace", "ratio", "moves"})
         out[name] = (entry, Finding(adversary=name, trace=trace, **told))
     return out
+
+
+def stored_moves(finding: Finding, first_row: int) -> StoredMoves:
+    """Return the moves of a finding as a file has them. Raises InputError if it has none."""
+    if finding.moves is None:
+        raise InputError(f"{finding.adversary} played no fixed moves")
+    header = finding.trace.header
+    return StoredMoves(
+        MovesHeader(
+            path=header.path,
+            model=header.model,
+            steps_per_rtt=header.steps_per_rtt,
+            dt_s=header.dt_s,
+            first_row=first_row,
+            sender=header.senders[0],
+            adversary=finding.adversary,
+            utilisation=finding.worst_utilisation,
+        ),
+        finding.moves,
+    )
 
 
 class AttackFolder:
@@ -70,19 +93,22 @@ class AttackFolder:
     Attributes:
         folder: where.
         findings: finished ones of the same attack, by adversary.
+        first_row: at which the measured window starts.
     """
 
-    def __init__(self, folder: FilePath, key: str, fresh: bool = False) -> None:
+    def __init__(self, folder: FilePath, key: str, fresh: bool = False, first_row: int = 0) -> None:
         """Remember what is wanted; nothing is written yet.
 
         Args:
             folder: where to write.
             key: hash of everything that decides the attack.
             fresh: discard what is there.
+            first_row: at which the measured window starts, for the files of moves.
 
         Raises:
             InputError: if the folder holds something else.
         """
+        self.first_row = first_row
         self.folder = folder
         self.findings: dict[str, Finding] = {}
         self._key = key
@@ -123,18 +149,22 @@ class AttackFolder:
             self.findings[name] = finding
 
     def add(self, finding: Finding) -> None:
-        """Store a finding and its trace."""
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.adversary).strip("._") + ".npz"
-        finding.trace.save(self.folder / name)
-        self._entries[finding.adversary] = finding.to_dict() | {"trace": name}
+        """Store a finding, its trace, and the moves of a search: they can be played again, also on a real kernel."""
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", finding.adversary).strip("._")
+        finding.trace.save(self.folder / f"{stem}.npz")
+        entry = finding.to_dict() | {"trace": f"{stem}.npz"}
+        if finding.moves is not None:
+            stored_moves(finding, self.first_row).save(self.folder / f"{stem}{SUFFIX}")
+            entry["moves"] = f"{stem}{SUFFIX}"
+        self._entries[finding.adversary] = entry
         self._write({})
 
     def finish(self, result: AttackResult) -> dict[str, Any]:
         """Store the result; return it with the path of the worst trace."""
         data = result.to_dict()
         for name, entry in data["by_adversary"].items():
-            entry["trace"] = str(self.folder / self._entries[name]["trace"])
-        data["trace"] = data["by_adversary"][result.worst_adversary]["trace"]
+            entry |= {kind: str(self.folder / file) for kind in FILES if (file := self._entries[name].get(kind))}
+        data |= {kind: file for kind in FILES if (file := data["by_adversary"][result.worst_adversary].get(kind))}
         self._write(data)
         return data
 

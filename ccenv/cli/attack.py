@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs") / "attack"
 EXIT_ILLEGAL = 1
+DEFAULT_STEPS = 8  # per Rm
 NEEDS_RATIO = ("starvation", "strong_starvation")
 
 
@@ -79,7 +80,8 @@ def command(
         "calm_rtts": calm_rtts,
     }
     key = hash_of({**settings, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
-    with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh) as folder:
+    first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
+    with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh, first_row) as folder:
         with progress_bar(f"attack {sender.name}") as show:
             result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
         data = folder.finish(result)
@@ -88,7 +90,8 @@ def command(
         print_json(data | {"trained_on_scenes": met})
     else:
         _print(result, met or [])
-        print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}")
+        moves = f", its moves are {data['moves']}" if "moves" in data else ""
+        print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}{moves}")
     broken = [finding for finding in result.by_adversary.values() if not finding.legal]
     if broken:
         many = f", and {len(broken) - 1} more adversaries" if len(broken) > 1 else ""

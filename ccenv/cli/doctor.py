@@ -61,7 +61,7 @@ def all_checks() -> Iterator[Check]:
     yield from _packages()
     yield _kernel_cache()
     yield _solver()
-    yield _bpf_compiler()
+    yield from _live()
 
 
 def _python() -> Check:
@@ -141,11 +141,9 @@ def _solver() -> Check:
     return Check("solver z3", OK, found) if answer == "unsat" else Check("solver z3", BROKEN, found, "reinstall z3-solver")
 
 
-def _bpf_compiler() -> Check:
-    """Look for what ``ccenv export -o NAME.o`` compiles with."""
-    from ccenv.export.compile import ADVICE, find_compiler
+def _live() -> Iterator[Check]:
+    """Look for what live runs need, and what loading exported programs needs besides."""
+    from ccenv.live import live_needs
 
-    compiler = find_compiler()
-    if compiler is None:
-        return Check("BPF compiler", MISSING, "-", f"{ADVICE}; only compiled exports need it")
-    return Check("BPF compiler", OK, f"clang {compiler.version}")
+    for need in live_needs(bpf=True):
+        yield Check(need.name, OK if need.ok else MISSING, need.found, need.advice)

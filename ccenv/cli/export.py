@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
-
-if TYPE_CHECKING:
-    from ccenv.programs import Program
 
 TARGETS = ("bpf",)
 
@@ -36,30 +33,17 @@ def command(
     from ccenv.errors import unknown_name
     from ccenv.export import ExportError, export_bpf
     from ccenv.export.compile import compile_bpf
+    from ccenv.export.named import program_named
     from ccenv.files import write_atomic
 
     if target not in TARGETS:
         raise unknown_name("export target", target, TARGETS)
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
-    text = export_bpf(_program_of(program), name=name, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
+    text = export_bpf(program_named(program), name=name, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
     write_atomic(out, content)
     if json:
         print_json({"file": out, "target": target, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
     else:
         print_text(f"wrote {out}")
-
-
-def _program_of(spec: str) -> Program:
-    from ccenv.agents import AGENTS, make_sender
-    from ccenv.export import ExportError
-    from ccenv.network.sender import ProgramSender
-
-    sender = make_sender(spec)
-    if not isinstance(sender, ProgramSender):
-        known = [name for tag in ("synthesized", "distilled") for name in AGENTS.names(tag)]
-        raise ExportError(f"{spec!r} is no belief program; programs: {', '.join(known)}")
-    if sender.start is not None:
-        raise ExportError(f"{spec!r} is two programs, first {sender.start.name}, then {sender.program.name}; export one of them")
-    return sender.program

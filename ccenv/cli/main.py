@@ -62,6 +62,9 @@ GROUPS: tuple[Group, ...] = (
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),
     Group("export", "ccenv.cli.export", "Write a belief program as C for the congestion controls of a kernel."),
+    Group(
+        "live", "ccenv.cli.live", "Run kernels' and exported senders of the real TCP stack through an emulated network.", "app"
+    ),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
     Group("which", "ccenv.cli.which", "Which sender for which kind of network: a table with intervals."),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 from ccenv.export.bpf import ExportError
@@ -31,8 +29,8 @@ def find_compiler() -> Compiler | None:
     if path is None:
         return None
     try:
-        version = _VERSION.search(_run([path, "--version"]).stdout)
-        targets = _run([path, "--print-targets"]).stdout
+        version = _VERSION.search(_run([path, "--version"]).stdout.decode(errors="replace"))
+        targets = _run([path, "--print-targets"]).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
         return None
     if version is None or int(version[1]) < OLDEST_CLANG or "bpf " not in targets:
@@ -40,8 +38,12 @@ def find_compiler() -> Compiler | None:
     return Compiler(path, int(version[1]))
 
 
-def compile_bpf(text: str) -> bytes:
-    """Compile what ``export_bpf`` returned; return the BPF object with its type information.
+def compile_bpf(text: str, record: bool = False) -> bytes:
+    """Compile what ``export_bpf`` returned; return the BPF object with its type information. Writes no file.
+
+    Args:
+        text: the C.
+        record: let it record what it sees and decides at each ACK, for ``ccenv.live``.
 
     Raises:
         ExportError: if there is no compiler, or it refuses the text.
@@ -49,19 +51,15 @@ def compile_bpf(text: str) -> bytes:
     compiler = find_compiler()
     if compiler is None:
         raise ExportError(f"an object needs a compiler for BPF; {ADVICE}, or write C: -o NAME.c")
-    with tempfile.TemporaryDirectory(prefix="ccenv-export-") as folder:
-        source, target = Path(folder) / "program.bpf.c", Path(folder) / "program.bpf.o"
-        source.write_text(text, encoding="ascii")
-        try:
-            done = _run([compiler.path, *_OPTIONS, "-c", source.name, "-o", target.name], folder)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise ExportError(f"{compiler.path} did not compile: {error}") from None
-        if done.returncode != 0:
-            raise ExportError(f"{compiler.path} refused the text: {done.stderr.strip()}")
-        return target.read_bytes()
+    command = [compiler.path, *_OPTIONS, *(["-DRECORD"] if record else []), "-x", "c", "-c", "-", "-o", "-"]
+    try:
+        done = _run(command, text.encode("ascii"))
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ExportError(f"{compiler.path} did not compile: {error}") from None
+    if done.returncode != 0:
+        raise ExportError(f"{compiler.path} refused the text: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
 
 
-def _run(command: list[str], folder: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT_S, check=False
-    )
+def _run(command: list[str], given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, input=given, capture_output=True, timeout=_TIME_LIMIT_S, check=False)

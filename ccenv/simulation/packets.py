@@ -23,6 +23,7 @@ from ccenv.version import VERSION
 LOG_FORMAT, LOG_VERSION = "ccenv-packet-log", 1
 FINEST = 64  # steps per smallest Rm
 ROUNDING = 1e-9  # of a step: what happens at a grid time has happened by then
+OF_PACKETS = "whole packets of"  # in the notes of a trace
 NO_BUDGET = 0.999  # of loss: random losses keep to none
 
 
@@ -98,7 +99,7 @@ def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
             senders=tuple(flow.sender for flow in scenario.flows),
             adversary=", ".join(sorted({flow.jitter.adversary or flow.jitter.kind for flow in scenario.flows})),
             seed=scenario.seed,
-            notes=f"whole packets of {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
+            notes=f"{OF_PACKETS} {scenario.mss_bytes:g} bytes, as they reach the bottleneck",
         ),
         A=per_flow("enqueue") + lost + free,
         L=lost + free,
@@ -109,6 +110,11 @@ def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
         rate_Bps=nothing,
         cwnd_bytes=nothing,
     )
+
+
+def is_of_packets(trace: Trace) -> bool:
+    """Tell whether a trace says that it is one of whole packets."""
+    return OF_PACKETS in trace.header.notes
 
 
 def packet_slack_bytes(trace: Trace) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -56,11 +56,20 @@ class Scenario(NetworkSpec):
     reference: Reference | None = None
 
 
+ScenarioT = TypeVar("ScenarioT", bound=Scenario)
+
+
 def read_scenario(data: Any, where: str = "scenario") -> Scenario:
-    """Validate a scenario.
+    """Validate a scenario: :func:`read_scenario_as` for :class:`Scenario`."""
+    return read_scenario_as(Scenario, data, where)
+
+
+def read_scenario_as(kind: type[ScenarioT], data: Any, where: str) -> ScenarioT:
+    """Validate a scenario of a kind.
 
     Args:
-        data: a mapping with the fields of ``Scenario``; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
+        kind: the model: Scenario, or one with more fields.
+        data: a mapping with its fields; times may end in ``_ms`` instead of ``_s``, rates in ``_mbps`` instead
             of ``_Bps``; a link's buffer may be ``buffer_packets`` or ``buffer_bdp`` (of its rate and the smallest rtt); replayed
             delays may be ``delays_file``, a text file with one number of milliseconds per line, in or below the folder in
             which the command runs.
@@ -74,7 +83,7 @@ def read_scenario(data: Any, where: str = "scenario") -> Scenario:
     converted = _to_si(data, where, "")
     _set_buffers(converted, where)
     _read_delays(converted, where)
-    scenario = validate(Scenario, converted, where)
+    scenario = validate(kind, converted, where)
     if scenario.warmup_s >= scenario.duration_s:
         raise InputError(f"{where}: warmup_s {scenario.warmup_s:g} is not below duration_s {scenario.duration_s:g}")
     given = scenario.reference.throughput_mbps if scenario.reference else ()

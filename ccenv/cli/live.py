@@ -1,0 +1,240 @@
+"""``ccenv live``: scenarios, attacks and records on the real TCP stack of this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ccenv.cli.options import out_option, rate_option, seconds_option
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from ccenv.live import LiveResult
+
+EXIT_NOT_VALID = 1
+DOCS = "Run again or see docs/live.md"
+
+
+class _Scenarios(TyperGroup):
+    """``ccenv live NAME`` runs a scenario where NAME is no command of its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Scenarios,
+    help="Run senders of the real TCP stack through an emulated network (Linux): `ccenv live SCENARIO`.\n\n"
+    "Example: ccenv live reno_hold --json",
+)
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="YAML file or shipped name (ccenv list configs).")],
+    *,
+    seed: Annotated[int | None, typer.Option(help="Of the emulator's random numbers, instead of the scenario's.")] = None,
+    duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
+    beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
+    control: Annotated[bool, typer.Option("--control", help="First without jitter; two flows again in swapped roles.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw it into a .png or .svg file.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz) for `ccenv trace check`.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run a scenario in real time; `ccenv live SCENARIO` is short for it.
+
+    Exit code 1 if the run is not valid: packets were written late, and it says nothing about its senders.
+
+    Example: ccenv live reno_hold --json
+    """
+    from ccenv.live import load_live_scenario, run_live
+    from ccenv.live.beside import beside as run_beside
+    from ccenv.live.controls import controls_of
+
+    wanted = load_live_scenario(scenario)
+    changed = {name: value for name, value in (("seed", seed), ("duration_s", duration)) if value is not None}
+    if changed:
+        from ccenv.live import read_live_scenario
+
+        wanted = read_live_scenario({**wanted.model_dump(), **changed}, wanted.name)
+    controls = [(name, run_live(one).summary()) for name, one in controls_of(wanted)] if control else []
+    result = run_live(wanted)
+    if trace is not None:
+        result.trace().save(trace)
+    if plot is not None:
+        result.run.plot(plot)
+    summary = result.summary()
+    if beside:
+        summary["beside"] = run_beside(wanted)
+    if control:
+        summary["control"] = [{"run": name, **one} for name, one in controls]
+    if json:
+        print_json(summary)
+    else:
+        _print(result, summary)
+    return _judged(summary["why_not_valid"])
+
+
+@app.command()
+def attack(
+    sender: Annotated[str, typer.Argument(metavar="NAME", help="A kernel's congestion control or a program: reno, cc_qdel.")],
+    *,
+    moves: Annotated[str | None, typer.Option(help="A file of `ccenv attack`, instead of the shipped one.")] = None,
+    calm: Annotated[bool, typer.Option(help="Also run without the moves.")] = True,
+    json: JsonOption = False,
+) -> int:
+    """Play an attack that was found in the engine against the real stack.
+
+    Exit code 1 if no run of a few is valid.
+
+    Example: ccenv live attack reno
+    """
+    from ccenv.live.attacks import moves_against, play_attack
+    from ccenv.live.beside import COUNTERPARTS
+    from ccenv.live.scenario import KERNEL
+
+    file = moves_against(sender, moves)
+    data = play_attack(f"{KERNEL}{sender}" if sender in COUNTERPARTS else sender, file, calm=calm)
+    if json:
+        print_json(data)
+    else:
+        columns = [key for key in ("calm", "live", "simulated") if key in data]
+        title = f"{sender}: share of a link of {data['link_rate_mbps']:g} Mbit/s, moves of {data['found_by']}"
+        print_table(title, ["without jitter" if c == "calm" else c for c in columns], [[data[c] for c in columns]])
+    return _judged(data["why_not_valid"])
+
+
+@app.command()
+def load(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
+    rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
+    jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
+    json: JsonOption = False,
+) -> None:
+    """Register a program as a congestion control of this kernel until Ctrl-C. Needs root and a compiler.
+
+    Others may then choose it by name. It is gone when this command ends, also where that is killed.
+
+    Example: sudo ccenv live load cc_probe_drain
+    """
+    import signal
+
+    from ccenv.export import export_bpf
+    from ccenv.export.bpf import kernel_name
+    from ccenv.export.compile import compile_bpf
+    from ccenv.export.named import program_named
+    from ccenv.live.needs import require_bpf
+    from ccenv.live.system.loader import Program
+
+    wanted = program_named(program)
+    known = kernel_name(wanted.name if name is None else name)
+    text = export_bpf(wanted, name=known, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
+    require_bpf()
+    loaded = Program(known, compile_bpf(text))
+    try:
+        if json:
+            print_json({"loaded": known, "program": wanted.name})
+        else:
+            print_text(f"loaded {known}; Ctrl-C unloads it")
+        signal.pause()
+    finally:
+        loaded.close()
+
+
+@app.command()
+def suite(
+    *,
+    out: Annotated[Path | None, out_option("The record (.json).", "FILE")] = None,
+    sender: Annotated[list[str] | None, typer.Option(help="A part of the suite's senders. Repeatable.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """Run the suite live-worst-case: stored attacks against this kernel's senders and exported programs. Minutes; needs root.
+
+    Exit code 1 if a run is not valid after several tries.
+
+    Example: sudo ccenv live suite -o live-worst-case.json
+    """
+    from ccenv.live.suite import FORMAT, SENDERS, SUITE, run_suite
+
+    record = run_suite(sender or SENDERS, told=lambda name: print(f"ccenv: {SUITE}: {name}", file=sys.stderr))
+    if out is not None:
+        FORMAT.write(out, record)
+    if json:
+        print_json(record)
+    else:
+        rows = [[row["sender"], row["calm"], row["live"], row["simulated"], row["valid"]] for row in record["rows"]]
+        print_table(f"{SUITE}, Linux {record['kernel']}", ["sender", "without jitter", "attacked", "simulated", "valid"], rows)
+    return _judged([f"{row['sender']}: {reason}" for row in record["rows"] for reason in row["why_not_valid"]])
+
+
+@app.command()
+def record(
+    ccas: Annotated[list[str], typer.Argument(metavar="CC...", help="Congestion controls of the kernel, one per flow.")],
+    *,
+    out: Annotated[Path, out_option("Records, one JSON line each; a line is added.", "FILE")],
+    name: Annotated[str | None, typer.Option(help="Of the record; by default its senders, rate and buffer.")] = None,
+    rate: Annotated[float, rate_option("Of the link.")] = 20.0,
+    rtt_ms: Annotated[float, typer.Option(help="Propagation round trip.")] = 40.0,
+    buffer_bdp: Annotated[float, typer.Option(help="Drop-tail buffer in units of rate * RTT.")] = 1.0,
+    duration: Annotated[float, seconds_option("--duration", "Of the run; its last three quarters are measured.")] = 60.0,
+    stagger: Annotated[float, seconds_option("--stagger", "Between the starts of two flows.")] = 0.0,
+    json: JsonOption = False,
+) -> None:
+    """Record what this machine's kernel does on a plain link, in the format that the packet engine is held to.
+
+    A run that is not valid is repeated; nothing is written if none is.
+
+    Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
+    """
+    from ccenv.live.kernel_records import append_record, make_record, record_scenario
+    from ccenv.network.path import MBPS_IN_BPS
+
+    size = buffer_bdp * rate * MBPS_IN_BPS * rtt_ms * 1e-3
+    scenario = record_scenario(ccas, rate_mbps=rate, rtt_ms=rtt_ms, buffer_bytes=size, duration_s=duration, stagger_s=stagger)
+    data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{buffer_bdp:g}", scenario, stagger)
+    append_record(out, data)
+    if json:
+        print_json(data)
+    else:
+        rows = [[c, t, p50, p95, loss] for c, t, p50, p95, loss in zip(
+            data["cc"], data["throughput_mbps"], data["rtt_p50_ms"], data["rtt_p95_ms"], data["drop_percent"], strict=True
+        )]  # fmt: skip
+        print_table(data["name"], ["sender", "payload (Mbit/s)", "RTT p50 (ms)", "p95 (ms)", "drops (%)"], rows)
+        print_text(f"added to {out}; mean queue {data['mean_queue_packets']:g} packets")
+
+
+def _judged(reasons: list[str]) -> int:
+    if reasons:
+        print(f"ccenv: live: not valid: {reasons[0]}. {DOCS}", file=sys.stderr)
+    return EXIT_NOT_VALID if reasons else 0
+
+
+def _print(result: LiveResult, summary: dict[str, Any]) -> None:
+    columns = ["flow", "throughput (Mbit/s)", "loss", "mean RTT (ms)", "time-outs"]
+    simulated = summary.get("beside", {}).get("flows")
+    rows = [
+        [f["name"], f["throughput_mbps"], f["loss"], None if f["rtt"] is None else 1e3 * f["rtt"], f["timeouts"]]
+        for f in summary["flows"]
+    ]
+    if simulated:
+        columns.insert(2, "simulated (Mbit/s)")
+        for row, flow in zip(rows, simulated, strict=True):
+            row.insert(2, flow["throughput_mbps"])
+    print_table(f"{summary['name']}: {summary['duration_s']:g} s, live", columns, rows)
+    emulator, link = summary["emulator"], summary["links"][0]
+    error = emulator["release_error_us"]
+    print_text(
+        f"link used {link['utilisation']:.3f}; {emulator['device']}, {emulator['privileges']}, Linux {emulator['kernel']}; "
+        f"release error p50 {error['p50']:g} us, p99 {error['p99']:g} us, max {error['max']:g} us"
+    )
+    for one in summary.get("control", ()):
+        rates = ", ".join(f"{flow['name']} {flow['throughput_mbps']:.4g} Mbit/s" for flow in one["flows"])
+        print_text(f"control, {one['run']}: {rates}{'' if one['valid'] else ' (not valid)'}")

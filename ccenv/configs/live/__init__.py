@@ -1,0 +1,1 @@
+"""Simulations: ccenv sim NAME."""

@@ -1,0 +1,17 @@
+"""Live runs: senders of real kernels on an emulated network that is the same legal adversary (docs/live.md). Linux only."""
+
+from ccenv.live.needs import Needs, live_needs
+from ccenv.live.result import LiveResult
+from ccenv.live.run import run_live
+from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
+
+__all__ = [
+    "LiveError",
+    "LiveResult",
+    "LiveScenario",
+    "Needs",
+    "live_needs",
+    "load_live_scenario",
+    "read_live_scenario",
+    "run_live",
+]

@@ -1,0 +1,92 @@
+"""The same scenario in the engines of ccenv: the packet engine, and for ccac the curve engine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ccenv.agents.files import load_sender
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.errors import InputError
+from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, adversary_of
+from ccenv.network.path import FlowPath, Path, RateChange
+from ccenv.network.sender import Sender
+from ccenv.simulation import Scenario, simulate
+
+# What simulates a congestion control of the kernel.
+COUNTERPARTS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1", "vegas": "vegas", "illinois": "illinois", "westwood": "westwood"}
+_LIVE_FIELDS = ("model", "steps_per_rtt", "device", "quick_ack", "packets_per_burst", "realtime")
+
+
+def counterpart(sender: str) -> str:
+    """Return what simulates the sender of a live scenario. Raises LiveError if nothing does."""
+    if not sender.startswith(KERNEL):
+        return sender
+    name = sender.removeprefix(KERNEL)
+    if name not in COUNTERPARTS:
+        known = ", ".join(KERNEL + known for known in COUNTERPARTS)
+        raise LiveError(f"nothing simulates {sender!r}, so it cannot run beside; simulated are {known}")
+    return COUNTERPARTS[name]
+
+
+def beside(scenario: LiveScenario) -> dict[str, Any]:
+    """Run a live scenario in the engine that simulates it; return its engine, flows and links as a summary has them.
+
+    Raises:
+        LiveError: for a kernel sender that nothing simulates.
+        InputError: for a network that no engine runs.
+    """
+    return _curve(scenario) if scenario.model == "ccac" else _packet(scenario)
+
+
+def _packet(scenario: LiveScenario) -> dict[str, Any]:
+    data = scenario.model_dump(exclude=set(_LIVE_FIELDS))
+    for flow in data["flows"]:
+        flow["sender"] = counterpart(flow["sender"])
+    summary = simulate(Scenario.model_validate(data)).summary()
+    return {"engine": "packet", "flows": summary["flows"], "links": summary["links"]}
+
+
+def _curve(scenario: LiveScenario) -> dict[str, Any]:
+    link = scenario.links[0]
+    for flow in scenario.flows:
+        if flow.workload.kind != "bulk" or flow.loss_rate or flow.start_s or not math.isinf(flow.stop_s):
+            raise InputError(f"{scenario.name}: beside a live run of ccac all flows send all the time, without random loss")
+    path = Path(
+        link_rate_Bps=link.rate_Bps,
+        buffer_bytes=link.buffer_bytes,
+        mss_bytes=scenario.mss_bytes,
+        red=None,
+        link_rate_min_Bps=None,
+        link_rate_max_Bps=None,
+        rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
+        flows=tuple(FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s) for flow in scenario.flows),
+    )
+    senders: list[Sender] = [load_sender(counterpart(flow.sender)) for flow in scenario.flows]
+    engine = CurveEngine(
+        [path],
+        model="ccac",
+        senders=senders,
+        adversary=adversary_of(scenario.flows[0].jitter),
+        steps_per_rtt=scenario.steps_per_rtt,
+        seed=scenario.seed,
+    )
+    dt_s = float(engine.env("dt_s")[0])
+    first, last = round(scenario.warmup_s / dt_s), math.floor(scenario.duration_s / dt_s + 1e-9)
+    engine.advance(first)
+    before = engine.totals()
+    engine.advance(last - first)
+    after = engine.totals()
+    grown = {name: (after[name] - before[name])[0] for name in ("A", "L", "S", "capacity")}
+    seconds = (last - first) * dt_s
+    flows = [
+        {
+            "name": flow.name or sender.name,
+            "sender": sender.name,
+            "throughput_mbps": float(grown["S"][i]) / seconds / 125_000,
+            "loss": float(grown["L"][i]) / float(grown["A"][i]) if grown["A"][i] > 0 else None,
+        }
+        for i, (flow, sender) in enumerate(zip(scenario.flows, senders, strict=True))
+    ]
+    used = float(grown["S"].sum() / grown["capacity"])
+    return {"engine": "curve", "flows": flows, "links": [{"name": link.name, "utilisation": used}]}

@@ -1,0 +1,1 @@
+"""The emulated network of live runs: one compiled loop between two devices."""

@@ -1,0 +1,186 @@
+"""The emulator's memory: one record for the run, one per flow, rings of packets as arrays of records."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+CBR_DELAY, CCAC = 0, 1
+MODELS = {"cbr_delay": CBR_DELAY, "ccac": CCAC}
+NOBODY, SCRIPTED, RECORDED, POLICY = range(4)  # who plays the network
+
+SLOT_BYTES = 2048  # of a packet with its headers
+INFO_BYTES = 256  # of TCP_INFO
+ERROR_BINS = 200_001  # of release errors, 1 us each; the last one holds what is above
+FIRST_PORT = 20_000  # of the senders
+FIRST_SINK_PORT = 30_000
+
+RUN_DTYPE = np.dtype(
+    [
+        ("n_flows", "<i8"),
+        ("model", "<i8"),
+        ("seed", "<f8"),
+        ("mss_bytes", "<f8"),
+        ("link_rate_Bps", "<f8"),
+        ("link_delay_s", "<f8"),
+        ("buffer_bytes", "<f8"),
+        ("near_fd", "<i8"),  # device of the senders
+        ("far_fd", "<i8"),  # device of the receivers
+        ("header_bytes", "<i8"),  # before the IP header
+        ("base_ns", "<i8"),  # clock at time 0
+        ("virtual", "<i8"),  # 1: the caller gives the time, for tests
+        ("play_kind", "<i8"),
+        ("play_s", "<f8"),  # between two decisions of an adversary
+        ("play_steps", "<i8"),  # decisions taken
+        ("steps", "<i8"),  # of the grid of ccac, taken
+        ("step_s", "<f8"),
+        ("end_s", "<f8"),  # no decision, step or row of the log after it
+        # packets
+        ("n_free", "<i8"),
+        ("overruns", "<i8"),  # packets that found no room in a ring
+        ("written", "<i8"),
+        ("late_max_s", "<f8"),
+        # link
+        ("busy_until_s", "<f8"),
+        ("accepted", "<i8"),
+        ("begun", "<i8"),
+        ("departed", "<i8"),
+        ("next_change", "<i8"),
+        ("arrived_bytes", "<f8"),
+        ("dropped_bytes", "<f8"),
+        ("served_bytes", "<f8"),
+        ("queue_byte_s", "<f8"),
+        # arrivals of ccac, in order
+        ("order_head", "<i8"),  # not delivered yet
+        ("order_seen", "<i8"),  # not yet part of a step
+        ("order_tail", "<i8"),
+        ("delivered", "<i8"),  # packets
+        # logs
+        ("log_s", "<f8"),
+        ("log_rows", "<i8"),
+        ("event_rows", "<i8"),
+        # addresses
+        ("slab_at", "<i8"),
+        ("clock_at", "<i8"),
+        ("wait_at", "<i8"),
+        ("poll_at", "<i8"),
+        ("info_at", "<i8"),
+        ("zeros_at", "<i8"),
+        ("view_at", "<i8"),
+        ("view_bytes", "<i8"),
+        ("move_at", "<i8"),
+        ("move_bytes", "<i8"),
+        ("words_at", "<i8"),
+        ("words_bytes", "<i8"),
+        ("ring_at", "<i8"),  # of tokens
+        ("init_at", "<i8"),  # of a scripted adversary
+        ("play_at", "<i8"),
+    ]
+)
+
+FLOW_DTYPE = np.dtype(
+    [
+        ("sender_fd", "<i8"),
+        ("sink_fd", "<i8"),
+        ("start_s", "<f8"),
+        ("stop_s", "<f8"),
+        ("size_bytes", "<f8"),  # of payload; infinite: always more
+        ("access_s", "<f8"),
+        ("return_s", "<f8"),
+        ("forward_s", "<f8"),  # between the link and the box
+        ("loss_rate", "<f8"),
+        ("boxed", "<i8"),  # an adversary holds its packets
+        # state
+        ("open", "<i8"),
+        ("offered_bytes", "<f8"),
+        ("first_seq", "<i8"),
+        ("transmissions", "<i8"),
+        ("last_delivered", "<i8"),
+        ("access_head", "<i8"),
+        ("access_tail", "<i8"),
+        ("forward_head", "<i8"),  # not written yet
+        ("forward_due", "<i8"),  # not released yet
+        ("forward_tail", "<i8"),
+        ("beside_head", "<i8"),
+        ("beside_tail", "<i8"),
+        ("back_head", "<i8"),
+        ("back_tail", "<i8"),
+        ("finished_s", "<f8"),
+        # counts
+        ("payload_bytes", "<f8"),  # newly received in order
+        ("segment_bytes", "<f8"),  # payload of a full packet
+        ("dropped_bytes", "<f8"),
+        ("random_lost_bytes", "<f8"),
+        ("rtt_sum_s", "<f8"),
+        ("rtt_samples", "<f8"),
+        ("one_way_sum_s", "<f8"),
+        ("one_way_samples", "<f8"),
+    ]
+)
+
+# A packet on its way: when it came, when it entered the box, when it is due at the other end.
+PACKET_DTYPE = np.dtype([("sent_s", "<f8"), ("entered_s", "<f8"), ("due_s", "<f8"), ("slot", "<i8"), ("tx", "<i8")])
+SERVICE_DTYPE = np.dtype([("begin_s", "<f8"), ("finish_s", "<f8")])
+ORDER_DTYPE = np.dtype([("sent_s", "<f8"), ("arrival_s", "<f8"), ("slot", "<i8"), ("tx", "<i8"), ("flow", "<i8")])
+POLL_DTYPE = np.dtype([("fd", "<i4"), ("events", "<i2"), ("revents", "<i2")])
+
+
+class Memory(NamedTuple):
+    """What the compiled loop works on; every ring has a power of two of places.
+
+    Attributes:
+        run: (1,) RUN_DTYPE.
+        flows: (N,) FLOW_DTYPE.
+        paths: (N,) FLOW_DTYPE of the packet engine: its jitter boxes and ACK aggregation.
+        access, forward, beside, back: (N, ring) PACKET_DTYPE.
+        service: (ring,) SERVICE_DTYPE: what the link has accepted.
+        order: (ring,) ORDER_DTYPE: what has arrived, for ccac.
+        slab: (slots, SLOT_BYTES) packets.
+        free: (slots,) slots that hold nothing; the first run.n_free.
+        calls: addresses of calls.NAMES.
+        clock, wait: (2,) seconds and nanoseconds.
+        polls: (2 + 2 N,) POLL_DTYPE.
+        info: TCP_INFO and its length.
+        zeros: what applications write.
+        changes: (n, 2) time and rate of the link.
+        errors: (ERROR_BINS,) packets by release error.
+        flow_log: (rows, N) records of the packet engine's FLOW_LOG.
+        link_log: (rows, 1) records of its LINK_LOG.
+        events: (rows, EVENT_STRIDE) packet log.
+        env, curve_flows: records of the curve engine, for ccac and for policies.
+        views, moves: (N,) records of an adversary.
+        words: (N, slots) its states.
+        recorded: (steps, 2 + 2 N) recorded moves.
+        tokens: (ring,) G by step, for ccac: a ring that holds the whole run.
+    """
+
+    run: np.ndarray
+    flows: np.ndarray
+    paths: np.ndarray
+    access: np.ndarray
+    forward: np.ndarray
+    beside: np.ndarray
+    back: np.ndarray
+    service: np.ndarray
+    order: np.ndarray
+    slab: np.ndarray
+    free: np.ndarray
+    calls: np.ndarray
+    clock: np.ndarray
+    wait: np.ndarray
+    polls: np.ndarray
+    info: np.ndarray
+    zeros: np.ndarray
+    changes: np.ndarray
+    errors: np.ndarray
+    flow_log: np.ndarray
+    link_log: np.ndarray
+    events: np.ndarray
+    env: np.ndarray
+    curve_flows: np.ndarray
+    views: np.ndarray
+    moves: np.ndarray
+    words: np.ndarray
+    recorded: np.ndarray
+    tokens: np.ndarray

@@ -1,0 +1,350 @@
+"""The loop: packets in, the network, packets out, the applications, the logs. Compiled.
+
+One thread does everything: nobody else holds a socket while an acknowledgement comes, and only this thread needs to be on time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ccenv.engine.packet.layout import ACK_EVENT, AGGREGATIONS
+from ccenv.engine.packet.receiver import ack_arrival_s
+from ccenv.live.emulator.box import play_network
+from ccenv.live.emulator.calls import (
+    CLOCK,
+    CLOCK_MONOTONIC,
+    CLOSE,
+    GETSOCKOPT,
+    POLLIN,
+    POLLOUT,
+    PPOLL,
+    READ,
+    RECV,
+    SEND,
+    WRITE,
+    as_int,
+    call_c,
+)
+from ccenv.live.emulator.layout import ERROR_BINS, FIRST_PORT, INFO_BYTES, SLOT_BYTES
+from ccenv.live.emulator.link import count_services, give_back, leave_access, note, put, send
+
+NO_AGGREGATION = AGGREGATIONS["none"]
+IPV4, TCP = 4, 6
+SYN = 2
+CHUNK_BYTES = 16_384  # that an application writes at a time
+SINK_BYTES = 1 << 20
+QUIET = 0x4000 | 0x40  # MSG_NOSIGNAL, MSG_DONTWAIT
+DISCARD = 0x20 | 0x40  # MSG_TRUNC, MSG_DONTWAIT
+IPPROTO_TCP, TCP_INFO = 6, 11
+BURST = 64  # packets read from a device before the others have their turn
+LONGEST_WAIT_S = 0.1
+# Places in TCP_INFO, in units of four bytes.
+INFO_RTT, INFO_CWND, INFO_RETRANSMITTED = 17, 20, 25
+INFO_UNACKED, INFO_SACKED, INFO_LOST, INFO_RESENT = 6, 7, 8, 9
+INFO_PACING, INFO_SEGMENTS_OUT, INFO_TIMEOUTS = 26, 39, 60
+
+
+@njit(cache=True, error_model="numpy")
+def clock_s(m):
+    """Return the time of the run."""
+    run = m.run[0]
+    call_c(m.calls[CLOCK], CLOCK_MONOTONIC, run.clock_at, 0, 0, 0)
+    return (m.clock[0] * 1_000_000_000 + m.clock[1] - run.base_ns) * 1e-9
+
+
+@njit(cache=True, error_model="numpy")
+def word_at(m, slot, at, n_bytes):
+    """Return a number of a packet, most significant byte first."""
+    value = 0
+    for j in range(n_bytes):
+        value = (value << 8) | m.slab[slot, at + j]
+    return value
+
+
+@njit(cache=True, error_model="numpy")
+def flow_of(m, slot, length, port_at):
+    """Return the flow of a packet by its sender's port, or -1 if it is none of a flow."""
+    at = m.run[0].header_bytes
+    if length < at + 40 or m.slab[slot, at] >> 4 != IPV4 or m.slab[slot, at + 9] != TCP:
+        return -1
+    tcp = at + (m.slab[slot, at] & 15) * 4
+    i = word_at(m, slot, tcp + port_at, 2) - FIRST_PORT
+    return i if 0 <= i < m.run[0].n_flows and tcp + 20 <= length else -1
+
+
+@njit(cache=True, error_model="numpy")
+def read_packet(m, fd):
+    """Read a packet into a slot; return the slot and the packet's length; without a packet the length is 0 or less."""
+    run = m.run[0]
+    slot = m.free[run.n_free - 1]
+    length = call_c(m.calls[READ], fd, run.slab_at + slot * SLOT_BYTES, SLOT_BYTES, 0, 0)
+    if length > 0:
+        run.n_free -= 1
+    return slot, length
+
+
+@njit(cache=True, error_model="numpy")
+def take_forward(m, slot, length, now_s):
+    """Take a packet that a sender has sent: data go to the link, what holds no data passes beside it."""
+    run = m.run[0]
+    i = flow_of(m, slot, length, 0)
+    if i < 0:
+        give_back(m, slot)
+        return
+    fl = m.flows[i]
+    at = run.header_bytes
+    tcp = at + (m.slab[slot, at] & 15) * 4
+    total = word_at(m, slot, at + 2, 2)
+    payload = total - (tcp - at) - (m.slab[slot, tcp + 12] >> 4) * 4
+    ring = m.forward.shape[1]
+    if m.slab[slot, tcp + 13] & SYN:
+        fl.first_seq = word_at(m, slot, tcp + 4, 4)
+    if payload > 0:
+        if fl.forward_tail - fl.forward_head + fl.access_tail - fl.access_head < ring and order_room(m):
+            send(m, i, slot, now_s)
+        else:
+            run.overruns += 1
+            give_back(m, slot)
+    elif fl.beside_tail - fl.beside_head < ring:
+        put(m.beside[i], fl.beside_tail, now_s, now_s, now_s + fl.access_s + fl.forward_s, slot, 0)
+        fl.beside_tail += 1
+    else:
+        run.overruns += 1
+        give_back(m, slot)
+
+
+@njit(cache=True, error_model="numpy")
+def order_room(m):
+    """Tell whether the link's rings have room for a packet."""
+    run = m.run[0]
+    return run.order_tail - run.order_head < m.order.shape[0] and run.accepted - run.departed < m.service.shape[0]
+
+
+@njit(cache=True, error_model="numpy")
+def take_back(m, slot, length, now_s):
+    """Take a packet that a receiver has sent: it comes to the sender after the return path and what collects ACKs there."""
+    run = m.run[0]
+    i = flow_of(m, slot, length, 2)
+    if i < 0:
+        give_back(m, slot)
+        return
+    fl, path = m.flows[i], m.paths[i]
+    if fl.back_tail - fl.back_head >= m.back.shape[1]:
+        run.overruns += 1
+        give_back(m, slot)
+        return
+    at = run.header_bytes
+    tcp = at + (m.slab[slot, at] & 15) * 4
+    received = (word_at(m, slot, tcp + 8, 4) - fl.first_seq - 1) & 0xFFFFFFFF
+    if fl.first_seq >= 0:  # numbers of 32 bits, counted on
+        grown = (received - np.int64(fl.payload_bytes)) & 0xFFFFFFFF
+        if grown < 0x80000000:
+            fl.payload_bytes += grown
+    due_s = now_s + fl.return_s
+    if path.ack_aggregation != NO_AGGREGATION and due_s >= 0.0:
+        due_s = ack_arrival_s(path, due_s, run.seed)
+        newest = m.back[i, (fl.back_tail - 1) & (m.back.shape[1] - 1)]
+        if path.ack_merge == 1 and fl.back_head < fl.back_tail and newest.due_s == due_s:
+            give_back(m, newest.slot)
+            fl.back_tail -= 1
+    put(m.back[i], fl.back_tail, now_s, now_s, due_s, slot, fl.last_delivered)
+    fl.back_tail += 1
+    if fl.size_bytes < math.inf and fl.payload_bytes >= fl.size_bytes and fl.finished_s == math.inf:
+        fl.finished_s = due_s
+
+
+@njit(cache=True, error_model="numpy")
+def read_devices(m, now_s):
+    """Read what waits at both ends."""
+    run = m.run[0]
+    for _ in range(BURST):
+        if run.n_free == 0:
+            run.overruns += 1
+            break
+        slot, length = read_packet(m, run.near_fd)
+        if length <= 0:
+            break
+        take_forward(m, slot, length, now_s)
+    for _ in range(BURST):
+        if run.n_free == 0:
+            run.overruns += 1
+            break
+        slot, length = read_packet(m, run.far_fd)
+        if length <= 0:
+            break
+        take_back(m, slot, length, now_s)
+
+
+@njit(cache=True, error_model="numpy")
+def write_packet(m, fd, slot, due_s, now_s):
+    """Write a packet to a device; note by how much it is late."""
+    run = m.run[0]
+    at_s = now_s if run.virtual == 1 else clock_s(m)
+    length = run.header_bytes + word_at(m, slot, run.header_bytes + 2, 2)
+    call_c(m.calls[WRITE], fd, run.slab_at + slot * SLOT_BYTES, length, 0, 0)
+    late_s = at_s - due_s
+    run.late_max_s = max(run.late_max_s, late_s)
+    m.errors[min(ERROR_BINS - 1, max(0, int(late_s * 1e6)))] += 1
+    run.written += 1
+    give_back(m, slot)
+
+
+@njit(cache=True, error_model="numpy")
+def write_due(m, now_s):
+    """Write what is due at both ends; return when the next packet is."""
+    run = m.run[0]
+    mask = m.forward.shape[1] - 1
+    next_s = math.inf
+    for i in range(run.n_flows):
+        fl = m.flows[i]
+        while fl.beside_head < fl.beside_tail and m.beside[i, fl.beside_head & mask].due_s <= now_s:
+            packet = m.beside[i, fl.beside_head & mask]
+            write_packet(m, run.far_fd, packet.slot, packet.due_s, now_s)
+            fl.beside_head += 1
+        while fl.forward_head < fl.forward_due and m.forward[i, fl.forward_head & mask].due_s <= now_s:
+            packet = m.forward[i, fl.forward_head & mask]
+            fl.last_delivered = packet.tx
+            write_packet(m, run.far_fd, packet.slot, packet.due_s, now_s)
+            fl.forward_head += 1
+        while fl.back_head < fl.back_tail and m.back[i, fl.back_head & mask].due_s <= now_s:
+            packet = m.back[i, fl.back_head & mask]
+            note(m, ACK_EVENT, packet.due_s, i, -1, packet.tx)
+            write_packet(m, run.near_fd, packet.slot, packet.due_s, now_s)
+            fl.back_head += 1
+        if fl.beside_head < fl.beside_tail:
+            next_s = min(next_s, m.beside[i, fl.beside_head & mask].due_s)
+        if fl.forward_head < fl.forward_due:
+            next_s = min(next_s, m.forward[i, fl.forward_head & mask].due_s)
+        if fl.back_head < fl.back_tail:
+            next_s = min(next_s, m.back[i, fl.back_head & mask].due_s)
+    return next_s
+
+
+@njit(cache=True, error_model="numpy")
+def run_applications(m, now_s):
+    """Write and read what the applications do; return when one begins or ends."""
+    run = m.run[0]
+    next_s = math.inf
+    for i in range(run.n_flows):
+        fl = m.flows[i]
+        poll = m.polls[2 + i]
+        poll.events = 0
+        if fl.open == 1 and now_s >= fl.stop_s:
+            call_c(m.calls[CLOSE], fl.sender_fd, 0, 0, 0, 0)
+            fl.open = 0
+            poll.fd = -1
+        if fl.open == 1:
+            next_s = min(next_s, fl.stop_s)
+            if now_s < fl.start_s:
+                next_s = min(next_s, fl.start_s)
+            elif fl.offered_bytes < fl.size_bytes:
+                n = CHUNK_BYTES
+                if fl.size_bytes - fl.offered_bytes < n:
+                    n = np.int64(fl.size_bytes - fl.offered_bytes)
+                sent = call_c(m.calls[SEND], fl.sender_fd, run.zeros_at, n, QUIET, 0)
+                if sent > 0:
+                    fl.offered_bytes += sent
+                    if sent == n:  # again at once, after the packets had their turn
+                        next_s = min(next_s, now_s)
+                if fl.offered_bytes < fl.size_bytes:
+                    poll.events = POLLOUT
+        if m.polls[2 + run.n_flows + i].revents != 0:
+            call_c(m.calls[RECV], fl.sink_fd, 0, SINK_BYTES, DISCARD, 0)
+    return next_s
+
+
+@njit(cache=True, error_model="numpy")
+def sample(m, i, log):
+    """Write what the kernel says of flow i into a row of the log; a closed flow keeps its last counts."""
+    run, fl = m.run[0], m.flows[i]
+    if fl.open == 1:
+        words = m.info.view(np.uint32)
+        words[INFO_BYTES // 4] = INFO_BYTES
+        words[INFO_TIMEOUTS] = 0
+        got = call_c(m.calls[GETSOCKOPT], fl.sender_fd, IPPROTO_TCP, TCP_INFO, run.info_at, run.info_at + INFO_BYTES)
+        if as_int(got) == 0:
+            full = run.mss_bytes / fl.segment_bytes
+            pacing = float(m.info.view(np.uint64)[INFO_PACING // 2])
+            log.cwnd_bytes = words[INFO_CWND] * run.mss_bytes
+            log.rate_Bps = pacing * full if pacing < 1.8e19 else np.inf
+            inflight = float(words[INFO_UNACKED]) + words[INFO_RESENT] - words[INFO_SACKED] - words[INFO_LOST]
+            log.inflight_bytes = max(0.0, inflight) * run.mss_bytes
+            log.rtt_s = words[INFO_RTT] * 1e-6
+            log.resent_bytes = words[INFO_RETRANSMITTED] * run.mss_bytes
+            log.found_lost_bytes = log.resent_bytes
+            log.timeouts = float(words[INFO_TIMEOUTS] & 0xFFFF)
+    log.sent_bytes = fl.transmissions * run.mss_bytes
+    log.dropped_bytes = fl.dropped_bytes
+    log.random_lost_bytes = fl.random_lost_bytes
+    log.goodput_bytes = fl.payload_bytes * run.mss_bytes / fl.segment_bytes
+    log.rtt_sum_s = fl.rtt_sum_s
+    log.rtt_samples = fl.rtt_samples
+    log.one_way_sum_s = fl.one_way_sum_s
+    log.one_way_samples = fl.one_way_samples
+
+
+@njit(cache=True, error_model="numpy")
+def write_logs(m, now_s):
+    """Write the rows of the log up to now; return the time of the next one."""
+    run = m.run[0]
+    while run.log_rows < m.flow_log.shape[0]:
+        row_s = run.log_rows * run.log_s
+        if row_s > now_s:
+            return row_s
+        for i in range(run.n_flows):
+            if run.log_rows > 0:
+                previous, log = m.flow_log[run.log_rows - 1, i], m.flow_log[run.log_rows, i]
+                log.cwnd_bytes = previous.cwnd_bytes
+                log.rate_Bps = previous.rate_Bps
+                log.rtt_s = previous.rtt_s
+                log.resent_bytes = previous.resent_bytes
+                log.found_lost_bytes = previous.found_lost_bytes
+                log.timeouts = previous.timeouts
+            sample(m, i, m.flow_log[run.log_rows, i])
+        count_services(m, row_s)
+        entry = m.link_log[run.log_rows, 0]
+        entry.queue_bytes = (run.accepted - run.begun) * run.mss_bytes
+        if run.order_tail > 0:
+            entry.queue_bytes = max(0.0, m.env[0].enqueued_bytes - m.env[0].tokens_bytes)
+        entry.queue_byte_s = run.queue_byte_s
+        entry.arrived_bytes = run.arrived_bytes
+        entry.dropped_bytes = run.dropped_bytes
+        entry.served_bytes = run.served_bytes
+        entry.rate_Bps = run.link_rate_Bps
+        run.log_rows += 1
+    return math.inf
+
+
+@njit(cache=True, error_model="numpy")
+def turn(m, now_s):
+    """Do once everything that can be done now; return when there is something to do next."""
+    read_devices(m, now_s)
+    next_s = leave_access(m, now_s)
+    next_s = min(next_s, play_network(m, now_s))
+    next_s = min(next_s, write_due(m, now_s))
+    next_s = min(next_s, write_logs(m, now_s))
+    return min(next_s, run_applications(m, now_s))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_until(m, until_s):
+    """Run in real time; return when the time has come."""
+    run = m.run[0]
+    m.polls[0].events = POLLIN
+    m.polls[1].events = POLLIN
+    for i in range(run.n_flows):
+        m.polls[2 + run.n_flows + i].events = POLLIN
+    while True:
+        now_s = clock_s(m)
+        if now_s >= until_s:
+            play_network(m, until_s)
+            write_logs(m, until_s)
+            return
+        wait_s = min(turn(m, now_s), until_s) - clock_s(m)
+        wait_s = min(LONGEST_WAIT_S, max(0.0, wait_s))
+        m.wait[0] = 0
+        m.wait[1] = np.int64(wait_s * 1e9)
+        call_c(m.calls[PPOLL], run.poll_at, m.polls.shape[0], run.wait_at, 0, 0)

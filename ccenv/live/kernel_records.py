@@ -1,0 +1,137 @@
+"""Records of this machine's kernel on plain links, one line of JSON each: what the packet engine is held to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.packet.layout import EVENTS
+from ccenv.errors import InputError
+from ccenv.files import write_atomic
+from ccenv.live.attacks import TRIES, valid_run
+from ccenv.live.result import LiveResult
+from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
+from ccenv.network.path import MBPS_IN_BPS
+
+SETTLING_SHARE, SETTLED_AFTER_S = 0.25, 0.3  # of a run, not measured
+MAX_BYTES = 64 << 20
+HEADERS_SHARE = 1448 / 1500  # records count payload
+
+
+def record_scenario(
+    ccas: Sequence[str], *, rate_mbps: float, rtt_ms: float, buffer_bytes: float, duration_s: float, stagger_s: float = 0.0
+) -> LiveScenario:
+    """Return the scenario of a record: the kernel's own delayed ACKs and bursts, no jitter.
+
+    Args:
+        ccas: congestion controls of the kernel, one per flow.
+        rate_mbps: of the link.
+        rtt_ms: propagation round trip.
+        buffer_bytes: of the drop-tail queue.
+        duration_s: of the run.
+        stagger_s: between the starts of two flows.
+    """
+    if not ccas:
+        raise InputError("a record needs at least one congestion control")
+    return read_live_scenario(
+        {
+            "name": "record",
+            "duration_s": duration_s,
+            "warmup_s": measured_from_s(duration_s),
+            "quick_ack": False,
+            "packets_per_burst": 0,
+            "links": [{"rate_mbps": rate_mbps, "buffer_bytes": buffer_bytes}],
+            "flows": [
+                {"sender": f"{KERNEL}{name}", "rtt_ms": rtt_ms, "start_s": index * stagger_s} for index, name in enumerate(ccas)
+            ],
+        }
+    )
+
+
+def measured_from_s(duration_s: float) -> float:
+    """Return when the measured window of a record begins."""
+    return SETTLING_SHARE * duration_s + SETTLED_AFTER_S
+
+
+def make_record(name: str, scenario: LiveScenario, stagger_s: float = 0.0, tries: int = TRIES) -> dict[str, Any]:
+    """Run a scenario of :func:`record_scenario` and return its record.
+
+    Raises:
+        LiveError: if no run of ``tries`` is valid.
+    """
+    result = valid_run(scenario, tries)
+    if not result.valid:
+        raise LiveError(f"no valid run in {tries}: {result.why_not_valid[0]}")
+    return record_of(name, result, stagger_s)
+
+
+def record_of(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[str, Any]:
+    """Return what a record says of a run."""
+    scenario, summary = result.scenario, result.summary()
+    rtts_ms = [_rtts_ms(result, flow) for flow in range(len(scenario.flows))]
+    return {
+        "name": name,
+        "rate_mbps": round(scenario.links[0].rate_Bps / MBPS_IN_BPS, 6),
+        "rtt_ms": round(1e3 * scenario.flows[0].rtt_s, 6),
+        "flow_delays": [],
+        "buffer_bytes": round(scenario.links[0].buffer_bytes),
+        "cc": [flow.sender.removeprefix(KERNEL) for flow in scenario.flows],
+        "duration_s": scenario.duration_s,
+        "measured_s": f"{scenario.warmup_s:g}:{scenario.duration_s:g}",
+        "stagger_s": stagger_s,
+        "ack_thinning": "",
+        "throughput_mbps": [round(HEADERS_SHARE * flow["throughput_mbps"], 2) for flow in summary["flows"]],
+        "rtt_p50_ms": [_percentile(values, 50) for values in rtts_ms],
+        "rtt_p95_ms": [_percentile(values, 95) for values in rtts_ms],
+        "mean_queue_packets": round(summary["links"][0]["queue_packets"] or 0.0, 3),
+        "drop_percent": [round(100 * (flow["loss"] or 0.0), 4) for flow in summary["flows"]],
+        "release_error_p99_ms": round(1e3 * result.release_error_s(99), 3),
+    }
+
+
+def _rtts_ms(result: LiveResult, flow: int) -> np.ndarray:
+    """Return the round trips of the packets of a flow that were delivered in the measured window, (n,)."""
+    log = result.run.packet_log
+    if log is None:
+        raise InputError("the run kept no packet log")
+    log = log[log["flow"] == flow]
+    sent = log[log["event"] == EVENTS.index("send")]
+    there = log[log["event"] == EVENTS.index("deliver")]
+    there = there[there["time_s"] >= result.scenario.warmup_s]
+    sent_s = np.full(int(sent["transmission"].max(initial=-1)) + 1, np.nan)
+    sent_s[sent["transmission"]] = sent["time_s"]
+    one_way_s: np.ndarray = there["time_s"] - sent_s[there["transmission"]]
+    return 1e3 * (one_way_s + result.scenario.return_s(flow))
+
+
+def _percentile(values: np.ndarray, percent: float) -> float | None:
+    return round(float(np.percentile(values, percent)), 3) if len(values) else None
+
+
+def append_record(file: FilePath, record: dict[str, Any]) -> None:
+    """Add a record to a file of them, at once or not at all.
+
+    Raises:
+        InputError: if the file holds something else, or a record of this name.
+    """
+    records = read_records(file) if file.exists() else []
+    if record["name"] in {one["name"] for one in records}:
+        raise InputError(f"{file}: has a record {record['name']!r} already; give another --name")
+    write_atomic(file, "".join(json.dumps(one, allow_nan=False) + "\n" for one in [*records, record]).encode())
+
+
+def read_records(file: FilePath) -> list[dict[str, Any]]:
+    """Return the records of a file. Raises InputError if a line is none."""
+    from ccenv.foreign import parse_json, read_text
+
+    found = []
+    for number, line in enumerate(read_text(file, MAX_BYTES).splitlines(), 1):
+        data = parse_json(line, f"{file}, line {number}")
+        if not isinstance(data, dict) or not isinstance(data.get("name"), str) or not isinstance(data.get("cc"), list):
+            raise InputError(f"{file}, line {number}: no record of a kernel")
+        found.append(data)
+    return found

@@ -1,0 +1,157 @@
+"""What live runs need of a machine, and what is missing here; for ``ccenv doctor``, messages and tests. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ccenv.export.compile import ADVICE, find_compiler
+from ccenv.live.scenario import LiveError
+
+BTF = Path("/sys/kernel/btf/vmlinux")
+OLDEST_KERNEL = (6, 4)  # links of struct_ops end with the process that holds them
+CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF = 12, 21, 38, 39
+LIBRARY = "libbpf.so.1"
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+# Tried in a process of its own: what a worker does first.
+_TRY_DEVICES = (
+    "import os, sys\n"
+    "from ccenv.live.system import spaces\n"
+    "from ccenv.live.system.device import open_ends\n"
+    "try:\n"
+    "    os.geteuid() and spaces.become_root_inside()\n"
+    "except OSError as error:\n"
+    "    sys.exit('user namespaces are off here (%s); run as root' % error.strerror)\n"
+    "try:\n"
+    "    print(open_ends(sys.argv[1], mtu=1500, burst_packets=1, quick_ack=True, in_space=lambda n: None).kind)\n"
+    "except OSError as error:\n"
+    "    sys.exit('/dev/net/tun cannot be opened (%s); run as root, or: sudo chmod 0666 /dev/net/tun' % error.strerror)\n"
+)
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_TRY_S = 60.0
+
+
+class Needs(NamedTuple):
+    """One need: its name, whether it is met, what was found, and what to do where it is not."""
+
+    name: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+def live_needs(bpf: bool = False) -> list[Needs]:
+    """Return what a live run needs, and with ``bpf`` what exported programs need besides.
+
+    Args:
+        bpf: also what loading of exported programs needs.
+    """
+    needs = [_system()]
+    if needs[0].ok:
+        needs += [_device("auto")]
+    return needs + (bpf_needs() if bpf else [])
+
+
+def bpf_needs() -> list[Needs]:
+    """Return what it takes to compile and load an exported program."""
+    return [_kernel(), _capabilities(), _library(), _compiler()]
+
+
+def require_live() -> None:
+    """Raise LiveError where no live run is possible on this system at all; devices are tried by the run itself."""
+    need = _system()
+    if not need.ok:
+        raise LiveError(f"{need.found}; {need.advice}")
+
+
+def require_bpf() -> None:
+    """Raise LiveError with the first thing that is missing to compile and load an exported program."""
+    for need in bpf_needs():
+        if not need.ok:
+            raise LiveError(f"{need.found}; {need.advice}" if need.advice else need.found)
+
+
+def _system() -> Needs:
+    good = sys.platform == "linux"
+    return Needs("live system", good, platform.system(), "" if good else "live runs need Linux")
+
+
+@cache
+def _device(kind: str) -> Needs:
+    """Try to open both ends, in a process that ends with them."""
+    done = subprocess.run(
+        [sys.executable, "-c", _TRY_DEVICES, kind],
+        capture_output=True, text=True, errors="replace", timeout=_TRY_S, check=False, env={**os.environ, **_ONE_THREAD},
+    )  # fmt: skip
+    inside = "root" if os.geteuid() == 0 else "a user namespace"
+    if done.returncode == 0:
+        names = {"tun": "TUN", "packet": "packet sockets (no access to /dev/net/tun)"}
+        return Needs("live device", True, f"{names.get(done.stdout.strip(), 'devices')}, as {inside}")
+    told = (done.stderr.strip().splitlines() or ["no devices"])[-1]
+    reason, _, advice = told.partition("; ")
+    return Needs("live device", False, reason, advice)
+
+
+def release() -> tuple[int, int]:
+    """Return the version of this kernel."""
+    found = _RELEASE.match(platform.release())
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _kernel() -> Needs:
+    oldest = ".".join(map(str, OLDEST_KERNEL))
+    good = sys.platform == "linux" and release() >= OLDEST_KERNEL and BTF.exists()
+    if good:
+        return Needs("BPF kernel", True, f"{platform.release()}, with BTF")
+    found = f"this kernel is {platform.release()}" + ("" if BTF.exists() else " without BTF")
+    return Needs("BPF kernel", False, found, f"loading programs needs Linux {oldest} and BTF ({BTF})")
+
+
+def capabilities() -> int:
+    """Return the effective capabilities of this process as bits; 0 where the system has none."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(found[1], 16) if found else 0
+
+
+def in_first_namespace() -> bool:
+    """Tell whether this process is in the system's own user namespace: there alone capabilities count for BPF."""
+    try:
+        return Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]
+    except OSError:
+        return False
+
+
+def _capabilities() -> Needs:
+    held = capabilities()
+    missing = [name for name, bit in (("CAP_BPF", CAP_BPF), ("CAP_PERFMON", CAP_PERFMON)) if not held >> bit & 1]
+    if not missing and in_first_namespace():
+        return Needs("BPF privileges", True, "CAP_BPF and CAP_PERFMON")
+    found = f"{' and '.join(missing)} not held" if missing else "in a user namespace, where capabilities do not count for BPF"
+    return Needs("BPF privileges", False, found, "run as root, or let root load: sudo ccenv live load PROGRAM")
+
+
+def _library() -> Needs:
+    import ctypes
+
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return Needs("BPF loader", False, f"no {LIBRARY}", "apt install libbpf1")
+    return Needs("BPF loader", True, LIBRARY)
+
+
+def _compiler() -> Needs:
+    compiler = find_compiler()
+    if compiler is None:
+        return Needs("BPF compiler", False, "no compiler for BPF", ADVICE)
+    return Needs("BPF compiler", True, f"clang {compiler.version}")

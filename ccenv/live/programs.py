@@ -1,0 +1,181 @@
+"""Senders that are belief programs: exported and compiled for a run, and what they recorded."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
+from ccenv.engine.packet.spec import FlowSpec
+from ccenv.errors import CcenvError
+from ccenv.export import export_bpf
+from ccenv.export.bpf import LONGEST_NAME
+from ccenv.export.compile import compile_bpf
+from ccenv.export.named import program_named
+from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
+from ccenv.live.emulator.build import fastest_Bps
+from ccenv.live.needs import bpf_needs, require_bpf
+from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
+from ccenv.live.system.sockets import available, has_congestion_control
+from ccenv.programs import Program
+
+MOST_RECORDS = 4_000_000
+LEAST_BUFFER_PACKETS = 8  # for which a loss proves a busy link
+
+
+@dataclass(frozen=True)
+class LiveSender:
+    """The sender of a flow.
+
+    Attributes:
+        name: of its congestion control in the kernel.
+        program: the program, where this run loads it.
+        rtt_s: Rm as it was told; None: it measures.
+        jitter_s: D that it assumes.
+    """
+
+    name: str
+    program: Program | None = None
+    rtt_s: float | None = None
+    jitter_s: float = 0.0
+
+    def twin(self) -> Twin:
+        """Return the integer reference of the program."""
+        if self.program is None:
+            raise LiveError(f"{self.name} is no program that the run loaded: it has no twin")
+        return Twin(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s)
+
+
+def senders_of(scenario: LiveScenario) -> list[LiveSender]:
+    """Return what the flows of a scenario send with.
+
+    Raises:
+        LiveError: if the kernel does not have a congestion control, or a program cannot be loaded here.
+        ExportError: if a sender is no program, or it cannot be exported.
+    """
+    senders = []
+    for index, flow in enumerate(scenario.flows):
+        name = kernel_cca(flow.sender)
+        if name is not None:
+            if not has_congestion_control(name):
+                raise LiveError(f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available())}")
+            senders.append(LiveSender(name))
+        else:
+            senders.append(_program(index, flow, _grid_s(scenario)))
+    return senders
+
+
+def _grid_s(scenario: LiveScenario) -> float:
+    """Return by how much the emulator's own steps delay a packet: in ccac what comes in a step is served at its end."""
+    return min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt if scenario.model == "ccac" else 0.0
+
+
+def _program(index: int, flow: FlowSpec, grid_s: float) -> LiveSender:
+    try:
+        program = program_named(flow.sender)
+    except CcenvError as error:
+        raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
+    missing = [need for need in bpf_needs() if not need.ok]
+    if missing and missing[0].name == "BPF privileges":
+        if program.name in available():
+            return LiveSender(program.name)
+        raise LiveError(
+            f"flow {index}: loading {program.name} needs CAP_BPF and CAP_PERFMON; run `sudo ccenv live load {program.name}` in "
+            "another terminal, or as root"
+        )
+    require_bpf()
+    # A name of this run alone: others may load the same program meanwhile.
+    name = f"live{os.getpid()}_{index}"[-LONGEST_NAME:]
+    return LiveSender(name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + grid_s)
+
+
+def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[str, Any] | None]:
+    """Export and compile the programs of a run; return per flow what the worker loads."""
+    packets = 1.5 * fastest_Bps(scenario) * scenario.duration_s / scenario.mss_bytes + 10_000
+    records = int(min(MOST_RECORDS, packets))
+    out: list[dict[str, Any] | None] = []
+    for sender in senders:
+        if sender.program is None:
+            out.append(None)
+            continue
+        text = export_bpf(sender.program, name=sender.name, rtt_s=sender.rtt_s, jitter_s=sender.jitter_s)
+        content = compile_bpf(text, record=True)
+        out.append({"object": base64.b64encode(content).decode("ascii"), "records": records})
+    return out
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What an exported program saw and decided in a run.
+
+    Attributes:
+        sender: the program and what it was told.
+        records: ``ccenv.live.system.loader.RECORD_DTYPE``, one per ACK; the first one is the start of the flow.
+        cost_ns: mean time per call of its hooks.
+    """
+
+    sender: LiveSender
+    records: np.ndarray
+    cost_ns: dict[str, float]
+
+    def difference(self) -> str | None:
+        """Compute everything again with the integer reference; return the first difference, or None.
+
+        This takes some 0.1 ms per ACK and window.
+        """
+        acks = np.zeros(len(self.records), ACK_DTYPE)
+        for name in ACK_DTYPE.names or ():
+            acks[name] = self.records[name]
+        states = self.sender.twin().run(acks)
+        for name in STATE_DTYPE.names or ():
+            different = np.flatnonzero(states[name] != self.records[name])
+            if len(different):
+                at = int(different[0])
+                return f"{name} differs first at ACK {at}: {self.records[name][at]} in the kernel, {states[name][at]} in the twin"
+        return None
+
+    def bounds(self, link_rate_Bps: float, mss_bytes: float) -> dict[str, np.ndarray]:
+        """Return C_L, C_U and the rate after each ACK as shares of the link's rate, and slack: one packet per Rm as a share."""
+        unit = 1 << self.sender.twin().constants.fraction_bits
+        rtt_s = np.maximum(self.records["shortest_rtt_us"], 1) * 1e-6
+        link = link_rate_Bps / mss_bytes * rtt_s / STEPS_PER_RTT * unit
+        upper = np.where(self.records["C_U"] == UNBOUNDED, math.inf, self.records["C_U"] / link)
+        slack = unit / STEPS_PER_RTT / link
+        return {"C_L": self.records["C_L"] / link, "C_U": upper, "rate": self.records["rate"] / link, "slack": slack}
+
+    def summary(self, link_rate_Bps: float, mss_bytes: float) -> dict[str, Any]:
+        """Return what a summary says of a program."""
+        if not len(self.records):
+            return {"acks": 0}
+        shares = self.bounds(link_rate_Bps, mss_bytes)
+        upper = float(shares["C_U"].min())
+        return {
+            "acks": len(self.records) - 1,
+            "C_L_max_share": float(shares["C_L"].max()),
+            "C_U_min_share": None if math.isinf(upper) else upper,
+            "cost_ns": {name: round(value, 1) for name, value in self.cost_ns.items()},
+        }
+
+    def broken_bound(self, link_rate_Bps: float, mss_bytes: float) -> str | None:
+        """Say which bound excludes the link's rate by more than a packet per Rm; None where both hold."""
+        if not len(self.records):
+            return None
+        shares = self.bounds(link_rate_Bps, mss_bytes)
+        over, under = shares["C_L"] - shares["slack"], shares["C_U"] + shares["slack"]
+        if over.max() > 1.0:
+            return f"C_L came to {shares['C_L'].max():.4g} of the link's rate"
+        if under.min() < 1.0:
+            return f"C_U came to {shares['C_U'].min():.4g} of the link's rate"
+        return None
+
+
+def premises_hold(scenario: LiveScenario) -> bool:
+    """Tell whether a scenario is what the bounds of a program speak about: one flow, a constant link, losses by a full queue."""
+    link, flow = scenario.links[0], scenario.flows[0]
+    deep = link.buffer_bytes >= LEAST_BUFFER_PACKETS * scenario.mss_bytes
+    return len(scenario.flows) == 1 and not link.rate_steps and flow.loss_rate == 0 and deep and flow.told_rtt_s is None

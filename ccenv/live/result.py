@@ -1,0 +1,187 @@
+"""What a live run gave: the time series and summary of a packet run, how punctual the emulator was, and a trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
+from ccenv.engine.packet.log import ordered
+from ccenv.errors import InputError
+from ccenv.live.emulator.layout import ERROR_BINS
+from ccenv.live.programs import Recording, premises_hold
+from ccenv.live.scenario import LiveScenario
+from ccenv.live.traces import token_trace
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import Trace
+from ccenv.simulation.packets import packet_slack_bytes, packet_trace
+from ccenv.simulation.result import Result
+
+PUNCTUAL_SHARE = 0.25  # of the smallest delay that means something: a release error above it spoils the run
+PERCENTILES = (50.0, 99.0)
+
+
+@dataclass(frozen=True)
+class LiveResult:
+    """The outcome of ``run_live``.
+
+    Attributes:
+        scenario: what was run.
+        run: time series and packet log, as of a packet run (``ccenv.simulation.Result``).
+        header: how it was run: device, privileges, realtime, kernel.
+        error_us: release errors that occurred, in whole microseconds; the last bin holds what is above.
+        error_counts: packets with each.
+        late_max_s: the largest release error.
+        overruns: packets that found no room in the emulator or its devices.
+        lost_rows: rows of the packet log that were not kept.
+        tokens: (steps + 1,) G of ccac.
+        recordings: per flow, what its exported program saw and decided; None for other senders.
+    """
+
+    scenario: LiveScenario
+    run: Result
+    header: dict[str, Any]
+    error_us: np.ndarray
+    error_counts: np.ndarray
+    late_max_s: float
+    overruns: int
+    lost_rows: int
+    tokens: np.ndarray
+    recordings: tuple[Recording | None, ...]
+
+    @staticmethod
+    def of(
+        scenario: LiveScenario, header: dict[str, Any], arrays: dict[str, np.ndarray], recordings: Sequence[Recording | None]
+    ) -> LiveResult:
+        """Make a result of what the worker answered."""
+        run = arrays["run"][0]
+        log = ordered(arrays["events"], scenario.duration_s)
+        result = Result(
+            scenario,
+            arrays["flow_log"],
+            arrays["link_log"],
+            arrays["flows"]["finished_s"],
+            int(run["written"]),
+            float(header["wall_s"]),
+            log,
+        )
+        return LiveResult(
+            scenario=scenario,
+            run=result,
+            header=header,
+            error_us=arrays["errors"],
+            error_counts=arrays["error_counts"],
+            late_max_s=float(run["late_max_s"]),
+            overruns=int(run["overruns"]) + int(header["device_drops"]),
+            lost_rows=max(0, int(run["event_rows"]) - len(arrays["events"])),
+            tokens=arrays["tokens"],
+            recordings=tuple(recordings),
+        )
+
+    @property
+    def limit_s(self) -> float:
+        """The largest release error of a valid run: a quarter of a step of the beliefs' grid, and of D."""
+        flows = self.scenario.flows
+        shortest_s = min(flow.rtt_s for flow in flows) / STEPS_PER_RTT
+        return PUNCTUAL_SHARE * min([shortest_s, *(flow.jitter.max_s for flow in flows if flow.jitter.max_s > 0)])
+
+    def release_error_s(self, percent: float) -> float:
+        """Return a percentile of the release errors: how late packets were written."""
+        total = int(self.error_counts.sum())
+        if total == 0:
+            return math.nan
+        place = int(np.searchsorted(np.cumsum(self.error_counts), percent / 100 * total))
+        bin_us = int(self.error_us[min(place, len(self.error_us) - 1)])
+        return self.late_max_s if bin_us >= ERROR_BINS - 1 else bin_us * 1e-6
+
+    @cached_property
+    def why_not_valid(self) -> tuple[str, ...]:
+        """Why the run says nothing about its senders; empty for a valid run."""
+        reasons = []
+        if self.late_max_s > self.limit_s:
+            late_ms, limit_ms = 1e3 * self.late_max_s, 1e3 * self.limit_s
+            reasons.append(f"packets were written up to {late_ms:.3g} ms late (limit {limit_ms:.3g} ms); the machine was busy")
+        if self.overruns:
+            reasons.append(f"{self.overruns} packets found no room in the emulator")
+        if self.lost_rows:
+            reasons.append(f"the packet log was full; {self.lost_rows} rows are missing, so the run cannot be judged")
+        else:
+            reasons += self._not_legal()
+        reasons += self._broken_bounds()
+        return tuple(reasons)
+
+    def _not_legal(self) -> list[str]:
+        try:
+            trace = self.trace()
+        except InputError as error:
+            return [f"no trace: {error}"]
+        found = check_trace(trace, slack_bytes=packet_slack_bytes(trace))
+        return [f"the network was not legal: {found[0].message}"] if found else []
+
+    def _broken_bounds(self) -> list[str]:
+        if not premises_hold(self.scenario):
+            return []
+        link, size = self.scenario.links[0].rate_Bps, self.scenario.mss_bytes
+        found = [recording.broken_bound(link, size) for recording in self.recordings if recording is not None]
+        return [f"bounds of the program do not hold: {text}" for text in found if text is not None]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the network was what the scenario says."""
+        return not self.why_not_valid
+
+    def summary(self) -> dict[str, Any]:
+        """Return the keys of ``Result.summary()`` and ``emulator``, ``valid``, ``why_not_valid``."""
+        errors_us = {f"p{percent:g}": round(1e6 * self.release_error_s(percent), 1) for percent in PERCENTILES}
+        emulator = {
+            **{name: self.header[name] for name in ("device", "privileges", "realtime", "kernel")},
+            "model": self.scenario.model,
+            "packets": self.run.events,
+            "release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1)},
+            "limit_us": round(1e6 * self.limit_s, 1),
+            "overruns": self.overruns,
+            "busy_share": round(self.header["busy_share"], 4),
+        }
+        summary = self.run.summary()
+        link, size = self.scenario.links[0].rate_Bps, self.scenario.mss_bytes
+        for flow, recording in zip(summary["flows"], self.recordings, strict=True):
+            if recording is not None:
+                flow["program"] = recording.summary(link, size)
+        return {"valid": self.valid, "why_not_valid": list(self.why_not_valid), **summary, "emulator": emulator}
+
+    def beliefs(self, flow: int) -> np.ndarray:
+        """Return what the exported program of a flow knew and decided, records of ``ccenv.live.system.loader.RECORD_DTYPE``.
+
+        Raises:
+            InputError: for other senders.
+        """
+        recording = self.recordings[flow]
+        if recording is None:
+            raise InputError(f"flow {flow}: {self.scenario.flows[flow].sender} is no program that this run loaded")
+        return recording.records
+
+    def trace(self) -> Trace:
+        """Return the run as a trace, as the emulated link saw it: of model cbr_delay or ccac.
+
+        Raises:
+            InputError: where no grid fits the RTTs, or the packet log was too short.
+        """
+        if self.lost_rows:
+            raise InputError(f"{self.scenario.name}: the packet log was full; {self.lost_rows} rows are missing")
+        log = self.run.packet_log
+        if log is None:
+            raise InputError(f"{self.scenario.name}: the run kept no packet log")
+        trace = (
+            token_trace(self.scenario, log, self.tokens) if self.scenario.model == "ccac" else packet_trace(self.scenario, log)
+        )
+        notes = f"live, Linux {self.header['kernel']}; {trace.header.notes}"
+        return replace(trace, header=trace.header.model_copy(update={"notes": notes}))
+
+    def names(self) -> list[str]:
+        """Return the flows' names."""
+        return self.run.names()

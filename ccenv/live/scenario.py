@@ -1,0 +1,144 @@
+"""Scenarios of live runs: those of ``ccenv sim``, with kernel senders, a model, and how the devices are set up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ccenv.adversaries import make_adversary
+from ccenv.config import find_data
+from ccenv.engine.packet.spec import FlowSpec, JitterSpec
+from ccenv.errors import CcenvError, InputError, shown
+from ccenv.foreign import read_yaml
+from ccenv.network.adversary import Adversary, ExternalAdversary
+from ccenv.network.moves import SUFFIX, load_moves
+from ccenv.network.path import MBPS_IN_BPS
+from ccenv.simulation.scenario import Scenario, read_scenario_as
+
+CONFIGS = "ccenv.configs.live"
+KERNEL = "kernel:"
+MOST_FLOWS = 16
+LARGEST_PACKET, SMALLEST_PACKET = 1500, 576
+FASTEST_BPS = 1000 * MBPS_IN_BPS
+LONGEST_S = 600.0
+_NAME = re.compile(r"[A-Za-z0-9_]{1,15}", re.ASCII)
+
+
+class LiveError(CcenvError):
+    """A live run that this machine cannot make, or a scenario that is not emulated."""
+
+    def __init__(self, message: str) -> None:
+        """Say that it is about a live run."""
+        super().__init__(f"live: {message}")
+
+
+class LiveScenario(Scenario):
+    """A scenario on the real TCP stack. A sender is ``kernel:NAME`` or a belief program.
+
+    Attributes:
+        model: cbr_delay (a link, then a jitter box per flow) or ccac (the link itself may keep tokens and data for up to D).
+        steps_per_rtt: K: steps per smallest rtt of ccac, and of recorded moves.
+        device: how packets reach the emulator: TUN devices, packet sockets, or what can be had.
+        quick_ack: the receiver acknowledges every packet, as that of the packet engine; otherwise as the kernel does.
+        packets_per_burst: segments that the sending stack puts into one packet of its own; 0: the kernel's choice.
+        realtime: ask for real-time priority.
+    """
+
+    model: Literal["cbr_delay", "ccac"] = "cbr_delay"
+    steps_per_rtt: int = Field(default=8, ge=1, le=64)
+    device: Literal["auto", "tun", "packet"] = "auto"
+    quick_ack: bool = True
+    packets_per_burst: int = Field(default=1, ge=0, le=64)
+    realtime: bool = True
+
+
+def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:
+    """Validate a scenario and that all of it is emulated.
+
+    Raises:
+        InputError: as ``ccenv.simulation.read_scenario``.
+        LiveError: for a part that is not emulated; names it.
+    """
+    scenario = read_scenario_as(LiveScenario, data, where)
+    _check_network(scenario)
+    for index, flow in enumerate(scenario.flows):
+        _check_flow(index, flow)
+    return scenario
+
+
+def load_live_scenario(name: str) -> LiveScenario:
+    """Load a shipped live scenario or a YAML file. Raises InputError, UnknownNameError or LiveError."""
+    file = find_data(CONFIGS, name, ".yaml", "live scenario")
+    return read_live_scenario(_with_moves(read_yaml(file), file.parent), file.name)
+
+
+def _with_moves(data: Any, folder: Any) -> Any:
+    """Name files of moves that lie beside the scenario by their full path."""
+    for flow in data.get("flows", ()) if isinstance(data, Mapping) and isinstance(data.get("flows"), list) else ():
+        jitter = flow.get("jitter") if isinstance(flow, dict) else None
+        spec = jitter.get("adversary") if isinstance(jitter, dict) else None
+        if isinstance(spec, str) and spec.endswith(SUFFIX) and (folder / spec).is_file():
+            jitter["adversary"] = str(folder / spec)
+    return data
+
+
+def adversary_of(jitter: JitterSpec) -> Adversary:
+    """Return the adversary of a jitter box: scripted, learned, or the moves of a file."""
+    spec = jitter.adversary
+    player = load_moves(spec).adversary if spec.endswith(SUFFIX) else make_adversary(spec)
+    if isinstance(player, ExternalAdversary):
+        raise InputError(f"adversary {shown(spec)} gets its moves from outside; a live run has none")
+    return player
+
+
+def kernel_cca(sender: str) -> str | None:
+    """Return the name of a kernel's congestion control, or None for other senders. Raises LiveError for a name none can have."""
+    if not sender.startswith(KERNEL):
+        return None
+    name = sender.removeprefix(KERNEL)
+    if not _NAME.fullmatch(name):
+        raise LiveError(f"{shown(sender)}: the kernel's names have 1 to 15 letters, digits and _")
+    return name
+
+
+def _not_emulated(where: str, value: object, known: str) -> LiveError:
+    return LiveError(f"{where} {shown(value)} is not emulated; {known}")
+
+
+def _check_network(scenario: LiveScenario) -> None:
+    if len(scenario.links) > 1:
+        raise _not_emulated("links: a network of", len(scenario.links), "one link is")
+    if len(scenario.flows) > MOST_FLOWS:
+        raise _not_emulated("flows: a number of", len(scenario.flows), f"at most {MOST_FLOWS} are")
+    link = scenario.links[0]
+    if link.discipline != "drop_tail":
+        raise _not_emulated("links.0.discipline", link.discipline, "drop_tail is")
+    fastest = max([link.rate_Bps, *(step.rate_Bps for step in link.rate_steps)])
+    if fastest > FASTEST_BPS:
+        raise _not_emulated("links.0: a rate in Mbit/s of", fastest / MBPS_IN_BPS, f"at most {FASTEST_BPS / MBPS_IN_BPS:g} is")
+    if scenario.duration_s > LONGEST_S:
+        raise _not_emulated("duration_s", scenario.duration_s, f"at most {LONGEST_S:g} is")
+    if not (SMALLEST_PACKET <= scenario.mss_bytes <= LARGEST_PACKET and scenario.mss_bytes == int(scenario.mss_bytes)):
+        raise _not_emulated("mss_bytes", scenario.mss_bytes, f"whole numbers from {SMALLEST_PACKET} to {LARGEST_PACKET} are")
+    players = {(flow.jitter.adversary, flow.jitter.max_s) for flow in scenario.flows}
+    boxed = {flow.jitter.kind == "adversary" for flow in scenario.flows}
+    if scenario.model == "ccac" and (boxed != {True} or len(players) > 1):
+        raise LiveError("model ccac needs jitter of kind adversary, the same for all flows: the link itself is its box")
+    if len({adversary for adversary, _ in players} - {""}) > 1:
+        raise LiveError("flows with different adversaries are not emulated; one adversary for all boxes is")
+
+
+def _check_flow(index: int, flow: FlowSpec) -> None:
+    at = f"flows.{index}"
+    if flow.receiver.ack_every != 1:
+        raise _not_emulated(
+            f"{at}.receiver.ack_every", flow.receiver.ack_every, "1 is, or quick_ack: false for the kernel's own delayed ACKs"
+        )
+    if flow.workload.kind not in ("bulk", "finite"):
+        raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
+    kernel_cca(flow.sender)
+    if flow.jitter.kind == "adversary":
+        adversary_of(flow.jitter)

@@ -1,0 +1,1 @@
+"""What live runs do with the system: namespaces, devices, sockets, programs in the kernel."""

@@ -1,0 +1,198 @@
+"""The emulator over sockets, in given times: link, boxes, tokens, the way back. Needs no rights and no devices."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire import Wire, late_s, packet, reference, scenario
+
+from ccenv.adversaries import ADVERSARIES
+from ccenv.live.emulator.loop import SYN
+from ccenv.live.scenario import LiveScenario
+from ccenv.network.laws import check_trace
+from ccenv.simulation.packets import packet_slack_bytes
+
+if sys.platform != "linux":
+    pytest.skip("live runs are for Linux", allow_module_level=True)
+
+D_S = 0.04
+SCRIPTED = ADVERSARIES.names("scripted")
+BOXES = {
+    "none": {},
+    "constant": {"kind": "constant", "max_s": D_S},
+    "batch": {"kind": "batch", "max_s": D_S},
+    "interval": {"kind": "interval", "max_s": D_S, "interval_s": 0.03},
+    "early": {"kind": "early", "max_s": D_S, "at_s": 0.1, "every_s": 0.2},
+    "replay": {"kind": "replay", "max_s": D_S, "interval_s": 0.02, "delays_s": [0.0, 0.03, 0.01]},
+}
+wires: list[Wire] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while wires:
+        wires.pop().close()
+
+
+def wire(wanted: LiveScenario) -> Wire:
+    wires.append(Wire(wanted))
+    return wires[-1]
+
+
+def steady(every_s: float, until_s: float = 0.9) -> list[float]:
+    return [k * every_s for k in range(int(until_s / every_s))]
+
+
+def assert_legal(one: Wire) -> None:
+    trace = one.trace()
+    assert trace.A[-1].sum() > 0
+    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 4000), min_size=1, max_size=60), st.booleans())
+def test_link_is_the_plain_one(gaps_us: list[int], with_steps: bool) -> None:
+    """Service, drops and a rate that changes: all delivery times are those of a link in plain Python."""
+    steps = [{"time_s": 0.02, "rate_mbps": 3}, {"time_s": 0.05, "rate_mbps": 24}] if with_steps else []
+    one = wire(scenario(link={"rate_steps": steps, "buffer_packets": 5}))
+    arrivals_s = list(np.cumsum(gaps_us) * 1e-6)
+    one.play(arrivals_s)
+    expected = [(at_s, number) for number, at_s in enumerate(reference(one.scenario, arrivals_s)) if at_s < math.inf]
+    assert [number for _, number in one.delivered()] == [number for _, number in expected]
+    assert np.allclose([at_s for at_s, _ in one.delivered()], [at_s for at_s, _ in expected], atol=1e-9)
+    assert one.free_slots() == len(one.memory.free)
+
+
+def test_full_queue_drops() -> None:
+    one = wire(scenario(link={"buffer_packets": 5}))
+    one.play([0.0] * 30)
+    assert [number for _, number in one.delivered()] == list(range(6))  # five wait, one is served
+    assert one.memory.run["dropped_bytes"][0] == 24 * 1500
+    assert_legal(one)
+
+
+@pytest.mark.parametrize("kind", BOXES)
+def test_boxes_hold_in_order_and_at_most_d(kind: str) -> None:
+    one = wire(scenario(BOXES[kind]))
+    arrivals_s = steady(0.0021)
+    one.play(arrivals_s)
+    late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
+    assert [number for _, number in one.delivered()] == list(range(len(arrivals_s)))
+    assert late.min() >= -1e-9
+    assert late.max() <= D_S + 1e-9
+    assert (late.max() > 0.01) == (kind != "none")
+    assert_legal(one)
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+@pytest.mark.parametrize("model", ["cbr_delay", "ccac"])
+def test_every_scripted_adversary_is_legal(model: str, name: str) -> None:
+    """All packets come, in order and in time, and the checker accepts the trace; with a queue that overflows."""
+    jitter = {"kind": "adversary", "max_s": D_S, "adversary": name}
+    one = wire(scenario(jitter, model=model, link={"buffer_packets": 8}))
+    arrivals_s = sorted(steady(0.0013, 0.8) + [0.3] * 80)
+    one.play(arrivals_s)
+    numbers = [number for _, number in one.delivered()]
+    assert numbers == sorted(numbers)
+    dropped = int(one.memory.run["dropped_bytes"][0] / 1500)
+    assert dropped > 0
+    assert len(numbers) == len(arrivals_s) - dropped
+    if model == "cbr_delay":
+        late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
+        assert -1e-9 <= late.min() <= late.max() <= D_S + 1e-9
+    assert_legal(one)
+
+
+def test_an_adversary_that_lets_nothing_go_holds_for_d() -> None:
+    one = wire(scenario({"kind": "adversary", "max_s": D_S, "adversary": "slowest"}))
+    arrivals_s = steady(0.0051)
+    one.play(arrivals_s)
+    late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
+    assert np.allclose(late, D_S, atol=1e-9)
+
+
+def test_two_flows_share_the_link() -> None:
+    one = wire(scenario(flows=2, duration_s=0.5))
+    for number in range(10):
+        one.send(packet(0, number))
+        one.send(packet(1, number))
+        one.run(one.now_s + 0.0005)
+    one.run(0.5)
+    assert len(one.there) == 20
+    assert one.memory.flows["transmissions"].tolist() == [10, 10]
+    assert_legal(one)
+
+
+def test_the_way_back_takes_what_is_left_of_the_round_trip() -> None:
+    one = wire(scenario(link={"delay_s": 0.01}))
+    one.run(0.1)
+    one.send_back(packet(0, 0, back=True, payload=0, ack=77))
+    one.run(0.2)
+    assert [at_s for at_s, _ in one.here] == pytest.approx([0.1 + 0.03])
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_acks_are_collected(merge: bool) -> None:
+    receiver = {"aggregation": "interval", "aggregate_s": 0.05, "merge": merge}
+    one = wire(scenario(flow={"receiver": receiver}))
+    for number in range(20):
+        one.run(0.01 * number)
+        one.send_back(packet(0, number, back=True, payload=0))
+    one.run(0.5)
+    times_s = np.array([at_s for at_s, _ in one.here])
+    assert np.allclose(times_s / 0.05, np.round(times_s / 0.05), atol=1e-6)
+    assert len(times_s) == (len(set(np.round(times_s, 6))) if merge else 20)
+
+
+def test_data_wait_and_what_holds_none_passes_beside() -> None:
+    """The handshake of a flow does not wait in the queue of others: its RTT is Rm."""
+    one = wire(scenario())
+    for number in range(15):
+        one.send(packet(0, number))
+    one.send(packet(0, 99, payload=0, flags=SYN))
+    one.run(0.0)
+    assert [number for _, number in one.delivered()] == [99]
+    assert one.memory.flows["first_seq"][0] == 99
+    assert one.memory.flows["transmissions"][0] == 15
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x45", b"\x60" + bytes(60), packet(9, 0), b"\x45" + bytes(19), b"\x4f" + bytes(39), packet(0, 0)[:39], bytes(1600)],
+)
+def test_what_is_no_packet_of_a_flow_is_thrown_away(content: bytes) -> None:
+    one = wire(scenario())
+    if content:
+        one.send(content)
+        one.send_back(content)
+    one.run(0.1)
+    assert (one.there, one.here) == ([], [])
+    assert one.free_slots() == len(one.memory.free)
+
+
+def test_random_loss_is_that_of_the_seed() -> None:
+    runs = []
+    for seed in (1, 1, 2):
+        one = wire(scenario(flow={"loss_rate": 0.2}, seed=seed))
+        one.play(steady(0.002))
+        runs.append([number for _, number in one.delivered()])
+        assert_legal(one)
+    assert runs[0] == runs[1] != runs[2]
+    assert 0.1 < 1 - len(runs[0]) / 450 < 0.3
+
+
+def test_a_slow_reader_is_late_and_says_so() -> None:
+    one = wire(scenario())
+    one.send(packet(0, 0))
+    one.run(0.0)
+    one.now_s = 0.5
+    one.run(0.5)
+    assert one.memory.run["late_max_s"][0] == pytest.approx(0.499)
+    assert one.memory.errors.sum() == 1

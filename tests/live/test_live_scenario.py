@@ -1,0 +1,248 @@
+"""Live scenarios: what is emulated, what is refused by name, stored moves, and what a run says about itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccenv.attack import attack
+from ccenv.attack.store import stored_moves
+from ccenv.engine.packet.layout import EVENT_STRIDE, FLOW_LOG, LINK_LOG
+from ccenv.errors import CcenvError, InputError, UnknownNameError
+from ccenv.live import LiveError, LiveResult, load_live_scenario, read_live_scenario
+from ccenv.live.attacks import attack_scenario, moves_against, shipped_moves
+from ccenv.live.beside import beside
+from ccenv.live.controls import controls_of
+from ccenv.live.emulator.layout import FLOW_DTYPE, RUN_DTYPE
+from ccenv.live.kernel_records import append_record, read_records
+from ccenv.live.scenario import kernel_cca
+from ccenv.live.suite import PLACE, SENDERS, SUITE, run_suite, shipped_record, table
+from ccenv.network.moves import load_moves
+
+LINK: dict[str, Any] = {"rate_mbps": 24, "buffer_bdp": 1}
+FLOW: dict[str, Any] = {"sender": "kernel:reno", "rtt_ms": 40}
+BOX = {"kind": "adversary", "max_s": 0.04, "adversary": "square"}
+
+
+def data(link: dict[str, Any] | None = None, flow: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"links": [{**LINK, **(link or {})}], "flows": [{**FLOW, **(flow or {})}], "duration_s": 2, **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (data(link={"discipline": "codel"}), "links.0.discipline 'codel' is not emulated; drop_tail is"),
+        (data(flow={"receiver": {"ack_every": 2}}), "flows.0.receiver.ack_every 2 is not emulated"),
+        (
+            data(flow={"workload": {"kind": "web", "size_bytes": 1e4, "every_s": 1}}),
+            "flows.0.workload.kind 'web' is not emulated",
+        ),
+        (data(link={"rate_mbps": 5000}), "at most 1000 is"),
+        (data(mss_bytes=9000), "mss_bytes 9000.0 is not emulated"),
+        (data(mss_bytes=1000.5), "mss_bytes 1000.5 is not emulated"),
+        (data(duration_s=1e4), "duration_s 10000.0 is not emulated"),
+        (data(model="ccac"), "model ccac needs jitter of kind adversary"),
+        (data(flow={"sender": "kernel:"}), "the kernel's names have 1 to 15 letters"),
+        (data(flow={"sender": "kernel:no/such"}), "the kernel's names have 1 to 15 letters"),
+        ({**data(), "links": [LINK, {**LINK, "name": "b"}]}, "one link is"),
+        ({**data(), "flows": [FLOW] * 17}, "at most 16 are"),
+        (
+            {**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "jitter": {**BOX, "adversary": "batch"}}]},
+            "different adversaries",
+        ),
+    ],
+)
+def test_what_is_not_emulated_is_named(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(LiveError) as caught:
+        read_live_scenario(given)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("live: ")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        data(model="strong"),
+        data(device="wire"),
+        data(packets_per_burst=-1),
+        data(steps_per_rtt=0),
+        data(flow={"jitter": {**BOX, "adversary": "nobody"}}),
+    ],
+)
+def test_bad_values_are_input_errors(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        read_live_scenario(given)
+
+
+def test_shipped_scenarios_load() -> None:
+    assert kernel_cca(load_live_scenario("reno_hold").flows[0].sender) == "reno"
+    with pytest.raises(UnknownNameError):
+        load_live_scenario("reno_hodl")
+
+
+def test_controls_are_without_jitter_and_with_swapped_roles() -> None:
+    two = read_live_scenario({**data(), "flows": [{**FLOW, "jitter": BOX}, {**FLOW, "sender": "kernel:cubic", "jitter": BOX}]})
+    (calm, without), (swapped, other) = controls_of(two)
+    assert (calm, swapped) == ("without jitter", "roles swapped")
+    assert [flow.jitter.kind for flow in without.flows] == ["none", "none"]
+    assert [flow.sender for flow in other.flows] == ["kernel:cubic", "kernel:reno"]
+    assert len(controls_of(read_live_scenario(data()))) == 1
+
+
+def test_beside_runs_the_engine_that_simulates_it() -> None:
+    packets = beside(read_live_scenario(data()))
+    assert packets["engine"] == "packet"
+    assert packets["flows"][0]["sender"] == "reno"
+    tokens = beside(read_live_scenario(data(flow={"jitter": BOX}, model="ccac")))
+    assert tokens["engine"] == "curve"
+    assert 0.2 < tokens["links"][0]["utilisation"] <= 1.1
+    with pytest.raises(LiveError, match="nothing simulates 'kernel:nobody'"):
+        beside(read_live_scenario(data(flow={"sender": "kernel:nobody"})))
+
+
+def test_an_attack_stores_moves_that_play_the_same(tmp_path: Path) -> None:
+    """What is read back leaves as much of the link as the attack said; the live scenario is that of the attack."""
+    result = attack("reno", path="shallow", adversaries=["cem"], budget_flow_steps=300_000)
+    stored = stored_moves(result.worst, 480)
+    file = tmp_path / "cem.moves.npz"
+    stored.save(file)
+    again = load_moves(file)
+    assert np.array_equal(again.moves, stored.moves)
+    assert again.header == stored.header
+    scenario = attack_scenario("kernel:reno", file)
+    assert (scenario.model, scenario.warmup_s, scenario.duration_s) == ("ccac", pytest.approx(2.4), pytest.approx(4.8))
+    assert beside(scenario)["links"][0]["utilisation"] == pytest.approx(result.worst_utilisation, abs=1e-9)
+    calm = attack_scenario("kernel:reno", file, calm=True)
+    assert (calm.model, calm.flows[0].jitter.kind) == ("cbr_delay", "none")
+
+
+@pytest.mark.parametrize("damage", ["shape", "range", "header", "truncated", "extra", "text"])
+def test_forged_moves_are_refused(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "x.moves.npz"
+    good = shipped_moves()["reno"]
+    with np.load(good) as content:
+        arrays = {name: content[name] for name in content.files}
+    if damage == "shape":
+        arrays["moves"] = arrays["moves"][:, :3].copy()
+    elif damage == "range":
+        arrays["moves"] = arrays["moves"] + 1.5
+    elif damage == "header":
+        arrays["header"] = np.frombuffer(b'{"format": "ccenv-moves", "version": 2}', np.uint8)
+    elif damage == "extra":
+        arrays["more"] = arrays["moves"]
+    np.savez(file, **arrays)
+    if damage == "truncated":
+        file.write_bytes(file.read_bytes()[:-40])
+    elif damage == "text":
+        file.write_text("moves", encoding="utf-8")
+    with pytest.raises(CcenvError) as caught:
+        load_moves(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_sender_of_the_suite_has_moves() -> None:
+    for sender in SENDERS:
+        scenario = attack_scenario(sender, moves_against(sender))
+        assert scenario.flows[0].jitter.max_s > 0
+    with pytest.raises(UnknownNameError):
+        moves_against("nobody")
+
+
+def test_the_suite_makes_a_record() -> None:
+    row = shipped_record()["rows"][0]
+    record = run_suite(SENDERS[:2], play=lambda sender, file: {**row, "sender": sender})
+    assert [one["sender"] for one in record["rows"]] == list(SENDERS[:2])
+    assert record["suite"] == SUITE
+    assert "| kernel:cubic |" in table(record)
+    with pytest.raises(UnknownNameError):
+        run_suite(["nobody"])
+
+
+def test_the_page_shows_the_record() -> None:
+    record = shipped_record()
+    assert [row["sender"] for row in record["rows"]] == list(SENDERS)
+    page = Path(__file__).parents[2] / "docs" / "live.md"
+    assert PLACE.parts(page) is not None
+    assert table(record) in page.read_text(encoding="utf-8")
+
+
+def result(late_s: float = 1e-4, overruns: int = 0, rows: int = 0) -> LiveResult:
+    """Return the result of a run without packets."""
+    wanted = read_live_scenario(data())
+    run = np.zeros(1, RUN_DTYPE)
+    run["late_max_s"], run["overruns"], run["event_rows"] = late_s, overruns, rows
+    flows = np.zeros(1, FLOW_DTYPE)
+    flows["finished_s"] = np.inf
+    arrays = {
+        "run": run,
+        "flows": flows,
+        "flow_log": np.zeros((201, 1), [(name, "<f8") for name in FLOW_LOG]),
+        "link_log": np.zeros((201, 1), [(name, "<f8") for name in LINK_LOG]),
+        "events": np.zeros((0, EVENT_STRIDE)),
+        "errors": np.array([10, 50, 900]),
+        "error_counts": np.array([50, 49, 1]),
+        "tokens": np.zeros(1),
+    }
+    header = {
+        "device": "tun",
+        "privileges": "root",
+        "realtime": True,
+        "kernel": "6.18",
+        "busy_share": 0.1,
+        "wall_s": 2.0,
+        "device_drops": 0,
+    }
+    return LiveResult.of(wanted, header, arrays, [None])
+
+
+def test_a_punctual_run_is_valid() -> None:
+    punctual = result()
+    assert punctual.valid
+    summary = punctual.summary()
+    assert (summary["valid"], summary["why_not_valid"]) == (True, [])
+    assert summary["emulator"]["release_error_us"] == {"p50": 10.0, "p99": 50.0, "max": 100.0}
+    assert punctual.limit_s == pytest.approx(0.00125)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        ({"late_s": 0.018}, "packets were written up to 18 ms late (limit 1.25 ms); the machine was busy"),
+        ({"overruns": 3}, "3 packets found no room"),
+        ({"rows": 5}, "the packet log was full; 5 rows are missing"),
+    ],
+)
+def test_a_spoilt_run_says_why(spoilt: dict[str, Any], words: str) -> None:
+    run = result(**spoilt)
+    assert not run.valid
+    assert words in " ".join(run.why_not_valid)
+
+
+def test_only_programs_have_beliefs() -> None:
+    with pytest.raises(InputError, match="no program that this run loaded"):
+        result().beliefs(0)
+
+
+def test_records_are_added_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.jsonl"
+    append_record(file, {"name": "a", "cc": ["reno"]})
+    append_record(file, {"name": "b", "cc": ["cubic"]})
+    assert [one["name"] for one in read_records(file)] == ["a", "b"]
+    with pytest.raises(InputError, match="has a record 'a' already"):
+        append_record(file, {"name": "a", "cc": ["reno"]})
+    assert len(read_records(file)) == 2
+    file.write_text('{"name": 3}\n', encoding="utf-8")
+    with pytest.raises(InputError, match="line 1"):
+        append_record(file, {"name": "c", "cc": ["bbr"]})
+
+
+@pytest.mark.skipif(sys.platform == "linux", reason="where live runs are possible they are tested")
+def test_other_systems_are_told() -> None:
+    from ccenv.live import run_live
+
+    with pytest.raises(LiveError, match="live runs need Linux"):
+        run_live("reno_hold")
