@@ -32,7 +32,7 @@ class Shape:
         return self.period_rtts * self.values_per_rtt
 
     def moves(self, game: Game, values: np.ndarray) -> np.ndarray:
-        """Return complete moves (B, n_steps, N_MOVES) from patterns (B, n_values, number of open moves)."""
+        """Return complete moves (B, n_steps, 2 + 2 N) from patterns (B, n_values, number of open moves)."""
         K = game.scene.steps_per_rtt
         return game.moves(values[:, np.arange(self.period_rtts * K) * self.values_per_rtt // K])
 

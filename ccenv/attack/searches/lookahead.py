@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from ccenv.attack.game import KIND, N_MOVES, Found, Game
+from ccenv.attack.game import Found, Game
+from ccenv.attack.goals import UTILISATION
 from ccenv.engine.curve.engine import CurveEngine, Snapshot
 from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
@@ -88,17 +89,18 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         look: width, interval and horizon.
 
     Returns:
-        (n_steps, N_MOVES): the worst complete sequence.
+        (n_steps, 2 + 2 N): the worst complete sequence.
     """
     K = game.scene.steps_per_rtt
     options = plans(game)
     n = look.width * len(options)
     engine = game.engine(ExternalAdversary(), n)
-    moves = np.tile(KIND, (n, 1))
-    prefixes = np.empty((n, game.n_steps, N_MOVES))
-    prefixes[:] = KIND
+    moves = np.tile(game.kind, (n, 1))
+    prefixes = np.empty((n, game.n_steps, len(game.kind)))
+    prefixes[:] = game.kind
     now, later = (np.tile(options[:, part], (look.width, 1)) for part in (0, 1))
     served = np.zeros((game.n_steps + 1, n))  # of each prefix; rows between decisions are filled in proof timing only
+    counts = engine.totals()  # of each prefix where what is counted begins
 
     def play(values: np.ndarray, steps: int) -> None:
         moves[:, game.open_moves] = values
@@ -106,7 +108,7 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         game.count(engine, steps)
 
     if game.calm_steps:
-        play(np.array(KIND)[list(game.open_moves)], game.calm_steps)
+        play(game.kind[list(game.open_moves)], game.calm_steps)
     step = game.calm_steps
     served[step] = engine.flow("S")[:, 0]
     while step < game.n_steps:
@@ -124,13 +126,17 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         reach = min(step + max(steps, look.horizon_rtts * K), game.n_steps)
         if reach > step + steps:
             play(later, reach - step - steps)
-        rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
+        if game.scene.goal == UTILISATION and game.scene.path.n_flows == 1:
+            rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
+        else:
+            rank = game.goal.outcome({name: now_count - counts[name] for name, now_count in engine.totals().items()})
         engine.restore(after)
         kept = _distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
         sources = np.repeat(kept, len(options))
         fork(engine, sources)
         prefixes, served = prefixes[sources], served[:, sources]
         step += steps
+        counts = engine.totals() if step <= game.first_row else {name: array[sources] for name, array in counts.items()}
     finalists = prefixes[:: len(options)]
     return np.asarray(finalists[int(np.argmin(game.play(finalists)))])
 

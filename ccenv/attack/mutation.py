@@ -1,0 +1,66 @@
+"""Local search over complete sequences of moves: what another search found, changed a little, again and again.
+
+Every generation holds children of the worst sequence so far; a child differs in one to three blocks of steps. The lengths of the blocks are
+spread evenly in the logarithm, from one step to 40 Rm, so that single moments and whole phases both change. The worst child
+becomes the next parent if it is at least as bad (Beyer, Schwefel: Evolution Strategies, Natural Computing 2002, (1 + lambda)).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ccenv.attack.game import Game
+
+CHILDREN = 16
+MOST_BLOCKS = 3
+LONGEST_RTTS = 40
+MOST_SHIFT_RTTS = 1
+SET_ALL, SET_ONE, COPY, SHIFT = range(4)
+
+
+def mutate(game: Game, moves: np.ndarray, budget_flow_steps: int, draw: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Make a sequence of moves worse for the sender.
+
+    Args:
+        game: what is played; its flow-steps are counted.
+        moves: (n_steps, 2 + 2 N).
+        budget_flow_steps: of all runs; below two generations the moves stay as they are.
+        draw: random numbers.
+
+    Returns:
+        tuple: the moves, and what the goal counts under them.
+    """
+    size = game.n_steps * game.scene.path.n_flows
+    parent, best = moves, np.inf
+    for _ in range(max(1, budget_flow_steps // (size * (CHILDREN + 1)))):
+        children = np.stack(
+            [parent, *(child(game, parent, draw) for _ in range(CHILDREN if size * CHILDREN < budget_flow_steps else 0))]
+        )
+        outcome = game.play(children)
+        worst = len(outcome) - 1 - int(np.argmin(outcome[::-1]))  # of equals a child: flat ground must be crossed
+        parent, best = children[worst], float(outcome[worst])
+    return parent, best
+
+
+def child(game: Game, parent: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Return a copy in which a few blocks of steps are set to corners, to what stands elsewhere, or shifted in time."""
+    K, first = game.scene.steps_per_rtt, game.calm_steps
+    columns = np.array(game.open_moves)
+    out = parent.copy()
+    n = game.n_steps - first
+    for _ in range(int(draw.integers(1, MOST_BLOCKS + 1))):
+        length = min(n, int(np.exp(draw.uniform(0.0, np.log(LONGEST_RTTS * K)))))
+        start = first + int(draw.integers(0, n))
+        end = min(start + length, game.n_steps)
+        kind = int(draw.integers(0, 4))
+        if kind == SET_ALL:
+            out[start:end, columns] = draw.integers(0, 2, len(columns))
+        elif kind == SET_ONE:
+            out[start:end, columns[int(draw.integers(0, len(columns)))]] = draw.integers(0, 2)
+        elif kind == COPY:
+            source = first + int(draw.integers(0, n - (end - start) + 1))
+            out[start:end] = parent[source : source + end - start]
+        else:
+            shift = int(draw.integers(-MOST_SHIFT_RTTS * K, MOST_SHIFT_RTTS * K + 1))
+            out[start:] = np.roll(out[start:], shift, axis=0)
+    return out
