@@ -35,7 +35,7 @@ for _name, _summary in (
 
 PANELS: dict[str, tuple[str, ...]] = {
     "v1": ("corners", "slow_link", "random_search", "cem", "greedy", "beam"),
-    "v2": ("corners", "slow_link", "greedy", "beam", "cem", "two_phase", "policy_cem"),
+    "v2": ("corners", "slow_link", "beam", "cem", "two_phase", "policy_cem"),
 }
 """The panels by version: adversaries that need no extra. Records name the adversaries that they were made with."""
 

@@ -1,4 +1,4 @@
-"""Cross-entropy search over several distributions at once: all play an equal part of a budget, the worse half is dropped, and so on.
+"""Cross-entropy search over several distributions at once: all play an equal part, the worse half is dropped, and so on.
 
 A distribution is one shape of what is searched for (patterns of a period, policies of a size): independent normal distributions,
 one per number (Rubinstein, Kroese: The Cross-Entropy Method, 2004, algorithm 4.2). Successive halving: Karnin, Koren, Somekh,

@@ -1,8 +1,8 @@
 """Local search over complete sequences of moves: what another search found, changed a little, again and again.
 
-Every generation holds children of the worst sequence so far; a child differs in one to three blocks of steps. The lengths of the blocks are
-spread evenly in the logarithm, from one step to 40 Rm, so that single moments and whole phases both change. The worst child
-becomes the next parent if it is at least as bad (Beyer, Schwefel: Evolution Strategies, Natural Computing 2002, (1 + lambda)).
+Every generation holds children of the worst sequence so far; a child differs in one to three blocks of steps. The logarithms of
+their lengths are uniform, from one step to 40 Rm, so that single moments and whole phases both change. The worst child becomes
+the next parent if it is at least as bad (Beyer, Schwefel: Evolution Strategies, Natural Computing 2002, (1 + lambda)).
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ def mutate(game: Game, moves: np.ndarray, budget_flow_steps: int, draw: np.rando
     Args:
         game: what is played; its flow-steps are counted.
         moves: (n_steps, 2 + 2 N).
-        budget_flow_steps: of all runs; below two generations the moves stay as they are.
+        budget_flow_steps: of all runs; below one generation the moves stay as they are.
         draw: random numbers.
 
     Returns:
         tuple: the moves, and what the goal counts under them.
     """
-    size = game.n_steps * game.scene.path.n_flows
-    parent, best = moves, np.inf
-    for _ in range(max(1, budget_flow_steps // (size * (CHILDREN + 1)))):
-        children = np.stack(
-            [parent, *(child(game, parent, draw) for _ in range(CHILDREN if size * CHILDREN < budget_flow_steps else 0))]
-        )
-        outcome = game.play(children)
+    of_run = game.n_steps * game.scene.path.n_flows
+    generations = budget_flow_steps // (of_run * (CHILDREN + 1))
+    parent, best = moves, np.inf if generations else float(game.play(moves[None])[0])
+    for _ in range(generations):
+        family = np.stack([parent, *(child(game, parent, draw) for _ in range(CHILDREN))])
+        outcome = game.play(family)
         worst = len(outcome) - 1 - int(np.argmin(outcome[::-1]))  # of equals a child: flat ground must be crossed
-        parent, best = children[worst], float(outcome[worst])
+        parent, best = family[worst], float(outcome[worst])
     return parent, best
 
 

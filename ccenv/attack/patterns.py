@@ -51,9 +51,10 @@ def shapes(game: Game) -> list[Shape]:
 
 def affordable(game: Game, budget_flow_steps: int, name: str) -> int:
     """Return how many runs a budget pays for. Raises InputError if not even one."""
-    runs = budget_flow_steps // game.n_steps
+    of_run = game.n_steps * game.scene.path.n_flows
+    runs = budget_flow_steps // of_run
     if runs < 1:
         raise InputError(
-            f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps, one run takes {game.n_steps}: raise the budget"
+            f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps, one run takes {of_run}: raise the budget"
         )
     return runs

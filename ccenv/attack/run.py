@@ -9,6 +9,7 @@ from typing import Any
 
 from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
+from ccenv.attack.goals import UTILISATION, goal_of
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
 from ccenv.errors import InputError
@@ -37,6 +38,7 @@ class Finding:
         preconditions: of a construction: name -> whether it held, or the value measured.
         details: what helps to understand or replicate the finding.
         trace: the run.
+        value: what the goal measures on the trace; None where that is the utilisation.
     """
 
     adversary: str
@@ -49,10 +51,13 @@ class Finding:
     preconditions: dict[str, Any]
     details: dict[str, Any]
     trace: Trace
+    value: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; the trace is left out."""
         data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
+        if self.value is not None:
+            data["value"] = self.value
         if "ratio" in self.details:
             data["ratio"] = self.details["ratio"]
         if self.violations:
@@ -82,12 +87,17 @@ class AttackResult:
 
     @property
     def worst(self) -> Finding:
-        """The finding with the lowest utilisation among the legal ones (all of them, unless the engine is broken)."""
-        return min(self.by_adversary.values(), key=lambda f: (not f.legal, f.worst_utilisation))
+        """The finding that serves the goal best among the legal ones (all of them, unless the engine is broken)."""
+        goal = goal_of(self.scene.goal)
+
+        def badness(finding: Finding) -> float:
+            return goal.badness(finding.worst_utilisation if finding.value is None else finding.value)
+
+        return min(self.by_adversary.values(), key=lambda f: (not f.legal, badness(f)))
 
     @property
     def worst_utilisation(self) -> float:
-        """The lowest utilisation found."""
+        """The lowest utilisation found; with another goal that of the run that serves it best."""
         return self.worst.worst_utilisation
 
     @property
@@ -113,6 +123,7 @@ class AttackResult:
             "sender": self.sender,
             "worst_utilisation": self.worst_utilisation,
             "worst_adversary": self.worst_adversary,
+            **({} if self.worst.value is None else {"goal": scene.goal, "worst_value": self.worst.value}),
             "legal": self.legal,
             "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
             "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),
@@ -140,6 +151,7 @@ def attack(
     window_rtts: int = DEFAULT_RTTS,
     calm_rtts: int = 0,
     claim: Claim = ANY_WINDOW,
+    goal: str = UTILISATION,
     report: Callable[[int, int], None] | None = None,
     finished: Callable[[Finding], None] | None = None,
     known: dict[str, Finding] | None = None,
@@ -148,7 +160,7 @@ def attack(
 
     Args:
         sender: a sender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or Python file, a run's folder.
-        path: of one flow, or a name of PATHS.
+        path: one of PATHS by name, or any other; several flows are as many such senders.
         model: network model.
         adversaries: searches, scripted adversaries, constructions, by name with optional parameters.
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
@@ -161,6 +173,7 @@ def attack(
         window_rtts: Rm measured.
         calm_rtts: Rm at the start in which the network is kind.
         claim: in proof timing, which windows count; by default all of T = 10 samples.
+        goal: what adversaries aim at, a name of ``ccenv.attack.goals.GOALS``; goals for several flows need a path with several.
         report: called with the flow-steps spent and allowed.
         finished: called with each finding.
         known: findings of an earlier, interrupted call with the same arguments, by name.
@@ -169,7 +182,7 @@ def attack(
         AttackResult: with the trace of each finding.
 
     Raises:
-        UnknownNameError: for an unknown sender, path, model or adversary.
+        UnknownNameError: for an unknown sender, path, model, goal or adversary.
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
@@ -189,6 +202,7 @@ def attack(
         calm_rtts=calm_rtts,
         seed=seed,
         claim=claim,
+        goal=goal,
     )
     searches = _searches(adversaries)
     findings: dict[str, Finding] = {}
@@ -257,6 +271,7 @@ def _run(
         trace = game.trace(found.adversary)
     else:
         raise InputError(f"adversary {named.spec!r} came back with nothing to play")
+    first_row = game.first_row if found.first_row is None else found.first_row
     violations = tuple(violation.message for violation in check_trace(trace))
     return Finding(
         name,
@@ -269,4 +284,5 @@ def _run(
         found.preconditions,
         found.details,
         trace,
+        None if scene.goal == UTILISATION else game.goal.measure(trace, min(first_row, trace.n_steps - 1)),
     )

@@ -15,6 +15,8 @@ from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.parameters import number
 
+MOST_OPEN = 4  # moves: 16 corners, 256 plans
+
 
 def fork(engine: CurveEngine, sources: np.ndarray) -> None:
     """Let environment b of an engine go on from where environment sources[b] is."""
@@ -29,6 +31,8 @@ def fork(engine: CurveEngine, sources: np.ndarray) -> None:
 
 def plans(game: Game) -> np.ndarray:
     """Return what is tried at each decision: a corner for now and a corner for later, (n, 2, open moves)."""
+    if len(game.open_moves) > MOST_OPEN:
+        raise InputError(f"{len(game.open_moves)} open moves have too many corners to look ahead; at most {MOST_OPEN}")
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(game.open_moves))))
     return np.array([(now, later) for now in corners for later in corners])
 
@@ -52,7 +56,8 @@ class Look:
         rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt
         decisions = math.ceil(rtts / self.interval_rtts) + 1  # one more where the window begins
         played = decisions * (self.interval_rtts + self.horizon_rtts) * game.scene.steps_per_rtt
-        return self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
+        steps = self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
+        return steps * game.scene.path.n_flows
 
     def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
         """Return the same search or one that a budget pays for: fewer prefixes, then rarer decisions.
@@ -81,8 +86,8 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
 
     At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
     are ranked by what is delivered until the end of the horizon: since the measured window began, or before that since the
-    decision; in proof timing by the worst window so far or the one that ends with the horizon. The first corner of the best
-    plans is then played.
+    decision; in proof timing by the worst window so far or the one that ends with the horizon; for other goals by what the
+    goal counts. The first corner of the best plans is then played.
 
     Args:
         game: the game; its flow-steps are counted.

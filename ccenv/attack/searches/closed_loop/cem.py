@@ -1,8 +1,8 @@
 """Cross-entropy method over small policies that see the state of path and sender (``ccenv/Network-v0``), evaluated in the kernel.
 
 A policy answers what the sender does, so that a few dozen numbers describe what no periodic pattern repeats. Several sizes and
-paces share the budget by successive halving (``ccenv.attack.halving``), each from a narrow and a wide beginning; the last part of the
-budget changes the moves of the worst policy (``ccenv.attack.mutation``).
+paces share the budget by successive halving (``ccenv.attack.halving``), each from a narrow and a wide beginning; the last part
+of the budget changes the moves of the worst policy (``ccenv.attack.mutation``).
 """
 
 from __future__ import annotations

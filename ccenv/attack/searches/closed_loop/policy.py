@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ class PolicyShape:
         inputs, scale = _inputs(game), _scale(game)
         widths = [len(inputs), self.hidden, len(game.open_moves)] if self.hidden else [len(inputs), len(game.open_moves)]
         weights, biases, at = [], [], 0
-        for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
+        for n_in, n_out in itertools.pairwise(widths):
             weights.append(values[at : at + n_in * n_out].reshape(n_in, n_out))
             biases.append(values[at + n_in * n_out : at + (n_in + 1) * n_out])
             at += (n_in + 1) * n_out
@@ -68,7 +69,7 @@ class PolicyShape:
 
 
 def policy_shapes(game: Game) -> list[PolicyShape]:
-    """Return the shapes that are tried: without and with a hidden layer, deciding every Rm, every half and every quarter of it."""
+    """Return the shapes that are tried: without and with a hidden layer, deciding every Rm, half Rm and quarter of an Rm."""
     K = game.scene.steps_per_rtt
     steps = sorted({max(1, K // parts) for parts in (1, 2, 4)}, reverse=True)
     return [PolicyShape(hidden, every) for hidden in (0, 4) for every in steps]
