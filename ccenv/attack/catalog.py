@@ -24,7 +24,11 @@ for _name, _summary in (
     ("two_phase", "two patterns, one after the other, then changed piece by piece (parameter population)"),
 ):
     SEARCHES.add(_name, f"ccenv.attack.searches.{_name}:search", tags=("search",), summary=_summary)
-for _name, _summary in (("cem", "cross-entropy method over small policies on the network's observation (parameter population)"),):
+for _name, _summary in (
+    ("cem", "cross-entropy method over small policies on the network's observation (parameter population)"),
+    ("cma_es", "CMA-ES over the same policies (parameter population; extra attack)"),
+    ("ppo", "a policy trained by PPO on the same observation (parameters environments, hidden; extra train)"),
+):
     SEARCHES.add(f"policy_{_name}", f"ccenv.attack.searches.closed_loop.{_name}:search", tags=("search",), summary=_summary)
 for _name, _summary in (
     ("slow_link", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),

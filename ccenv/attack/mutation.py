@@ -18,26 +18,29 @@ MOST_SHIFT_RTTS = 1
 SET_ALL, SET_ONE, COPY, SHIFT = range(4)
 
 
-def mutate(game: Game, moves: np.ndarray, budget_flow_steps: int, draw: np.random.Generator) -> tuple[np.ndarray, float]:
+def mutate(
+    game: Game, moves: np.ndarray, outcome: float, budget_flow_steps: int, draw: np.random.Generator
+) -> tuple[np.ndarray, float]:
     """Make a sequence of moves worse for the sender.
 
     Args:
         game: what is played; its flow-steps are counted.
         moves: (n_steps, 2 + 2 N).
+        outcome: what the goal counts under them.
         budget_flow_steps: of all runs; below one generation the moves stay as they are.
         draw: random numbers.
 
     Returns:
-        tuple: the moves, and what the goal counts under them.
+        tuple: the worst moves, and what the goal counts under them.
     """
     of_run = game.n_steps * game.scene.path.n_flows
     generations = budget_flow_steps // (of_run * (CHILDREN + 1))
-    parent, best = moves, np.inf if generations else float(game.play(moves[None])[0])
+    parent, best = moves, outcome
     for _ in range(generations):
         family = np.stack([parent, *(child(game, parent, draw) for _ in range(CHILDREN))])
-        outcome = game.play(family)
-        worst = len(outcome) - 1 - int(np.argmin(outcome[::-1]))  # of equals a child: flat ground must be crossed
-        parent, best = family[worst], float(outcome[worst])
+        outcomes = game.play(family)
+        worst = len(family) - 1 - int(np.argmin(outcomes[::-1]))  # of equals a child: flat ground must be crossed
+        parent, best = family[worst], float(outcomes[worst])
     return parent, best
 
 

@@ -19,6 +19,7 @@ from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 
 METRICS = ["utilisation", "power", "starvation_ratio"]
+SCENARIO = {"name": "x", "model": "ccac", "link_rate_mbps": 1, "rtt_ms": 1}
 
 
 def small_attack(**changes: Any) -> SuiteBase:
@@ -58,7 +59,11 @@ def test_records_are_of_the_worst_legal_trace(tmp_path: Path) -> None:
         ({"budget_flow_steps": None}, "budget_flow_steps belongs to engine 'attack'"),
         ({"engine": "curve"}, "budget_flow_steps belongs to engine 'attack'"),
         ({"duration_rtts": 20.5}, "duration_rtts as a whole number"),
-        ({"scenarios": [{"name": "x", "model": "ccac", "link_rate_mbps": 1, "rtt_ms": 1, "n_flows": 2}]}, "one flow"),
+        ({"scenarios": [SCENARIO | {"n_flows": 1, "competitors": ["cubic"]}]}, "no competitors"),
+        ({"scenarios": [SCENARIO | {"goal": "fairness"}]}, "'fairness' needs n_flows of at least 2, not 1"),
+        ({"scenarios": [SCENARIO | {"goal": "fairness", "n_flows": 2}]}, "needs the metric 'jain_index'"),
+        ({"scenarios": [SCENARIO | {"goal": "farness"}]}, "Did you mean 'fairness'"),
+        ({"engine": "curve", "budget_flow_steps": None, "scenarios": [SCENARIO | {"goal": "delay"}]}, "for engine 'attack'"),
     ],
 )
 def test_refusals(changes: dict[str, Any], message: str) -> None:

@@ -79,7 +79,7 @@ class TwoPhase:
     """
 
     population: int
-    weight: float = 3.0
+    weight: float = 5.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence."""
@@ -93,7 +93,7 @@ class TwoPhase:
         which = halve(arms, runs // population, population, elite_of(population, ELITE_SHARE), draw)
         phases, best = every[which], arms[which]
         moves = phases.moves(game, best.best_values[None])[0]
-        moves, outcome = mutate(game, moves, budget_flow_steps - (game.flow_steps - before), draw)
+        moves, outcome = mutate(game, moves, best.best, budget_flow_steps - (game.flow_steps - before), draw)
         details = {
             "first_period_rtts": phases.first.period_rtts,
             "second_period_rtts": phases.second.period_rtts,

@@ -20,7 +20,7 @@ MIDDLE = 0.5  # an output of zero is the middle of a move's range
 PATH_SCALE = (4.0, 1.0, 1.0, 4.0, 1.0, 6.0, 1.0)
 FLOW_SCALE = (2.0, 2.0, 2.0, 0.2, 1.0, 1.0, 2.0, 4.0, 1.0, 4.0, 1.0, 1.0)
 CONSTANT = (BUFFER, LARGEST_JITTER, BDP_SEGMENTS)  # inputs that stay the same in all runs of a scene
-MUTATION_SHARE = 0.3  # of the budget: for what no policy of this size can do
+MUTATION_SHARE = 0.4  # of the budget: for what no policy of this size can do
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def require_playable(game: Game, name: str) -> None:
 def finish(
     game: Game, name: str, shape: PolicyShape, values: np.ndarray, best: float, left: int, draw: np.random.Generator, **more: Any
 ) -> Found:
-    """Write down a policy's moves, change them with what is left of a budget, and return the worst sequence.
+    """Change what a policy does with what is left of a budget (``changed``); the details describe the policy too.
 
     Args:
         game: what is played.
@@ -108,7 +108,16 @@ def finish(
         draw: random numbers.
         more: further details.
     """
-    moves = game.moves_of(shape.adversary(game, values))
-    moves, outcome = mutate(game, moves, left - game.n_steps * game.scene.path.n_flows, draw)
-    details = {**asdict(shape), "before_mutation": best, "after_mutation": outcome, **more}
-    return Found(RecordedAdversary(name, moves), details=details)
+    found = changed(game, name, shape.adversary(game, values), best, left, draw)
+    found.details = {**asdict(shape), **found.details, **more}
+    return found
+
+
+def changed(game: Game, name: str, policy: MlpAdversary, best: float, left: int, draw: np.random.Generator) -> Found:
+    """Write down a policy's moves, change them with what is left of a budget, and return the worst sequence, or the policy."""
+    details = {"before_mutation": best, "after_mutation": best}
+    of_run = game.n_steps * game.scene.path.n_flows
+    if left < 2 * of_run:
+        return Found(policy, details=details)
+    moves, outcome = mutate(game, game.moves_of(policy), best, left - of_run, draw)
+    return Found(RecordedAdversary(name, moves), details=details | {"after_mutation": outcome})
