@@ -21,6 +21,8 @@ for _name, _summary in (
     ("greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
     ("evolution", "whole scenarios, path and moves, with novelty (parameter population)"),
     ("beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),
+    ("solver", "the solver's worst continuation, again and again (parameters steps, asks, time_limit_s; extra verify)"),
+    ("mutation", "a far beam, then changed piece by piece (parameters width, interval_rtts, horizon_rtts)"),
     ("two_phase", "two patterns, one after the other, then changed piece by piece (parameter population)"),
 ):
     SEARCHES.add(_name, f"ccenv.attack.searches.{_name}:search", tags=("search",), summary=_summary)
@@ -39,7 +41,7 @@ for _name, _summary in (
 
 PANELS: dict[str, tuple[str, ...]] = {
     "v1": ("corners", "slow_link", "random_search", "cem", "greedy", "beam"),
-    "v2": ("corners", "slow_link", "beam", "cem", "two_phase", "policy_cem"),
+    "v2": ("corners", "slow_link", "cem", "two_phase", "mutation", "policy_cem"),
 }
 """The panels by version: adversaries that need no extra. Records name the adversaries that they were made with."""
 

@@ -81,7 +81,7 @@ class Look:
         return look
 
 
-def look_ahead(game: Game, look: Look) -> np.ndarray:
+def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
     """Build moves decision by decision; keep the worst prefixes.
 
     At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
@@ -94,7 +94,7 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         look: width, interval and horizon.
 
     Returns:
-        (n_steps, 2 + 2 N): the worst complete sequence.
+        tuple: the worst complete sequence (n_steps, 2 + 2 N), and what the goal counts under it.
     """
     K = game.scene.steps_per_rtt
     options = plans(game)
@@ -143,7 +143,9 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         step += steps
         counts = engine.totals() if step <= game.first_row else {name: array[sources] for name, array in counts.items()}
     finalists = prefixes[:: len(options)]
-    return np.asarray(finalists[int(np.argmin(game.play(finalists)))])
+    outcome = game.play(finalists)
+    worst = int(np.argmin(outcome))
+    return finalists[worst].copy(), float(outcome[worst])
 
 
 def _rank(game: Game, served: np.ndarray, at_reach: np.ndarray, step: int, done: int, reach: int) -> np.ndarray:
@@ -198,7 +200,7 @@ class LookAhead:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst complete sequence of moves that it came upon."""
         look = self.look.within(game, budget_flow_steps, self.name)
-        return Found(RecordedAdversary(self.name, look_ahead(game, look)), details=asdict(look))
+        return Found(RecordedAdversary(self.name, look_ahead(game, look)[0]), details=asdict(look))
 
 
 def built(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:

@@ -40,7 +40,7 @@ class PolicyCem:
     """
 
     population: int
-    weight: float = 14.0
+    weight: float = 15.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence of moves that a policy made, or that came of it."""

@@ -29,7 +29,7 @@ class PolicyCmaEs:
     """
 
     population: int
-    weight: float = 14.0
+    weight: float = 15.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence of moves that a policy made, or that came of it."""

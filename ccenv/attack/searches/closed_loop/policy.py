@@ -20,7 +20,7 @@ MIDDLE = 0.5  # an output of zero is the middle of a move's range
 PATH_SCALE = (4.0, 1.0, 1.0, 4.0, 1.0, 6.0, 1.0)
 FLOW_SCALE = (2.0, 2.0, 2.0, 0.2, 1.0, 1.0, 2.0, 4.0, 1.0, 4.0, 1.0, 1.0)
 CONSTANT = (BUFFER, LARGEST_JITTER, BDP_SEGMENTS)  # inputs that stay the same in all runs of a scene
-MUTATION_SHARE = 0.4  # of the budget: for what no policy of this size can do
+MUTATION_SHARE = 0.5  # of the budget: for what no policy of this size can do
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ class PolicyPpo:
 
     environments: int
     hidden: int
-    weight: float = 14.0
+    weight: float = 15.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence of moves that the policy made, or that came of it."""
