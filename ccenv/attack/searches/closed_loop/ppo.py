@@ -7,6 +7,7 @@ the last part of the budget changes the moves that it makes (``ccenv.attack.muta
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ccenv.attack.patterns import affordable
 from ccenv.attack.searches.closed_loop.policy import MIDDLE, MUTATION_SHARE, changed, require_playable
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, fill_network_observation
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
-from ccenv.errors import require_extra
+from ccenv.errors import InputError, require_extra
 from ccenv.network.adversary import ExternalAdversary, MlpAdversary
 from ccenv.parameters import number
 
@@ -144,8 +145,7 @@ class PolicyPpo:
         before = game.flow_steps
         n_envs = max(1, min(self.environments, runs // 4))
         of_update = n_envs * DECISIONS_PER_UPDATE
-        flow_steps = of_update * game.scene.steps_per_rtt * game.scene.path.n_flows
-        updates = max(1, int((1 - MUTATION_SHARE) * budget_flow_steps) // flow_steps)
+        updates = self._updates(game, budget_flow_steps, of_update)
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # results must not depend on how many there are
         try:
@@ -163,6 +163,19 @@ class PolicyPpo:
         found = changed(game, "policy_ppo", policy, best, left, generator(seed, "ppo_policy"))
         found.details = {"hidden": self.hidden, "updates": updates, **found.details}
         return found
+
+    @staticmethod
+    def _updates(game: Game, budget_flow_steps: int, of_update: int) -> int:
+        """Return how many updates the training's part of a budget pays for. Raises InputError if not even one."""
+        n_flows = game.scene.path.n_flows
+        steps = math.ceil(of_update * game.scene.steps_per_rtt * game.n_steps / (game.n_steps - game.calm_steps)) * n_flows
+        calm = of_update // DECISIONS_PER_UPDATE * game.calm_steps * n_flows  # of an episode that has just begun
+        updates = (int((1 - MUTATION_SHARE) * budget_flow_steps) - game.n_steps * n_flows - calm) // steps
+        if updates < 1:
+            raise InputError(
+                f"adversary 'policy_ppo' has a budget of {budget_flow_steps} flow-steps, not enough for an update: raise the budget"
+            )
+        return int(updates)
 
 
 def _played(game: Game, model: Any) -> MlpAdversary:
