@@ -23,8 +23,17 @@ for _name, _summary in (
     ("greedy", "decision by decision on snapshots, one-step (parameters interval_rtts, horizon_rtts)"),
     ("evolution", "whole scenarios, path and moves, with novelty (parameter population)"),
     ("beam", "as greedy, but several prefixes live on (parameters width, interval_rtts, horizon_rtts)"),
+    ("solver", "the solver's worst continuation, again and again (parameters steps, asks, time_limit_s; extra verify)"),
+    ("mutation", "a far beam, then changed piece by piece (parameters width, interval_rtts, horizon_rtts)"),
+    ("two_phase", "two patterns, one after the other, then changed piece by piece (parameter population)"),
 ):
     SEARCHES.add(_name, f"ccenv.attack.searches.{_name}:search", tags=("search",), summary=_summary)
+for _name, _summary in (
+    ("cem", "cross-entropy method over small policies on the network's observation (parameter population)"),
+    ("cma_es", "CMA-ES over the same policies (parameter population; extra attack)"),
+    ("ppo", "a policy trained by PPO on the same observation (parameters environments, hidden; extra train)"),
+):
+    SEARCHES.add(f"policy_{_name}", f"ccenv.attack.searches.closed_loop.{_name}:search", tags=("search",), summary=_summary)
 for _name, _summary in (
     ("slow_link", "theorem 2 of [Starvation]: jitter emulates a slower link (parameters slowest_share, rates)"),
     ("strong_starvation", "theorem 3 of [Starvation], model strong: delays peeled off D by D (parameters ratio, rtts)"),
@@ -32,8 +41,14 @@ for _name, _summary in (
 ):
     SEARCHES.add(_name, f"ccenv.attack.emulation.{_name}:search", tags=("emulation",), summary=_summary)
 
-PANEL: tuple[str, ...] = ("corners", "slow_link", "random_search", "cem", "greedy", "beam")
-"""The adversaries of an attack if nobody names others: those that need no extra, and one flow on a given path."""
+PANELS: dict[str, tuple[str, ...]] = {
+    "v1": ("corners", "slow_link", "random_search", "cem", "greedy", "beam"),
+    "v2": ("corners", "slow_link", "cem", "two_phase", "mutation", "policy_cem"),
+}
+"""The panels by version: adversaries that need no extra. Records name the adversaries that they were made with."""
+
+PANEL: tuple[str, ...] = PANELS["v2"]
+"""The adversaries of an attack if nobody names others."""
 
 
 class Search(Protocol):

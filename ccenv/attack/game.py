@@ -1,4 +1,4 @@
-"""The game that searches play: one flow on one path, moves in, utilisation out; every engine step is counted."""
+"""The game that searches play: moves in, what the goal counts out; every engine step is counted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.attack.goals import UTILISATION, Goal, goal_of
 from ccenv.attack.windows import ANY_WINDOW, Claim, SampleLog, samples_of
-from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.curve.engine import CurveEngine, Snapshot
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
-from ccenv.network.adversary import Adversary, RecordedAdversary
+from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path, grid_of
 from ccenv.network.sender import ExternalSender, Sender
 from ccenv.network.trace import Trace
 
-WASTE, RATE, SERVICE, LOSS = range(4)  # columns of the moves of one flow
-N_MOVES = 4
-MOVE_NAMES = ("waste", "rate", "service", "loss")
-KIND = (1.0, 1.0, 1.0, 0.0)  # everything delivered at once, nothing kept, the fastest link, no loss
+SERVICE = FIRST_SERVICE  # of flow 0
+KIND = (1.0, 1.0, 1.0, 0.0)  # of one flow: everything delivered at once, nothing kept, the fastest link, no loss
 MOST_STEPS = 100_000  # of one run: a search holds the moves of several hundred runs at a time
 CHUNK = 256  # environments per engine: larger ones gain nothing and need memory
 
@@ -32,8 +31,8 @@ class Scene:
     """Everything that decides a game besides the moves.
 
     Attributes:
-        sender: the sender under attack.
-        path: of one flow.
+        sender: the sender under attack; all flows of the path are such senders.
+        path: of one flow or several.
         model: network model.
         timing: ``engine``, or ``smt`` for proof timing (K = 1, losses told by an oracle).
         steps_per_rtt: K.
@@ -42,6 +41,7 @@ class Scene:
         calm_rtts: Rm at the start in which the network is kind.
         seed: of the sender's random numbers.
         claim: in proof timing, which windows count.
+        goal: what adversaries aim at, a name of ``ccenv.attack.goals.GOALS``.
     """
 
     sender: Sender
@@ -54,13 +54,17 @@ class Scene:
     calm_rtts: int = 0
     seed: int = 0
     claim: Claim = ANY_WINDOW
+    goal: str = UTILISATION
 
     def __post_init__(self) -> None:
         """Check what the engine does not."""
         if isinstance(self.sender, ExternalSender):
             raise InputError("an external sender cannot be attacked: its rate comes from outside")
-        if self.path.n_flows != 1:
-            raise InputError(f"the path has {self.path.n_flows} flows; searches attack one flow alone")
+        least = goal_of(self.goal).least_flows
+        if self.path.n_flows < least:
+            raise InputError(f"goal {self.goal!r} needs at least {least} flows; the path has {self.path.n_flows}")
+        if self.timing == "smt" and (self.path.n_flows > 1 or self.goal != UTILISATION):
+            raise InputError("timing 'smt' has one flow and the goal 'utilisation'")
         get_model(self.model)
         if self.timing == "smt" and self.steps_per_rtt != 1:
             raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
@@ -120,6 +124,17 @@ class Game:
         """The network model."""
         return get_model(self.scene.model)
 
+    @cached_property
+    def goal(self) -> Goal:
+        """What adversaries aim at."""
+        return goal_of(self.scene.goal)
+
+    @cached_property
+    def kind(self) -> np.ndarray:
+        """The moves of a kind network, (2 + 2 N,)."""
+        n_flows = self.scene.path.n_flows
+        return np.array([*KIND[:SERVICE], *([KIND[SERVICE]] * n_flows), *([KIND[SERVICE + 1]] * n_flows)])
+
     @property
     def n_steps(self) -> int:
         """Engine steps of one run."""
@@ -138,16 +153,15 @@ class Game:
     @cached_property
     def open_moves(self) -> tuple[int, ...]:
         """Columns of the moves that model and path leave open. Raises InputError if there are none."""
-        path = self.scene.path
-        jitter = self.model.has_jitter and path.flows[0].jitter_s > 0
+        path, flows = self.scene.path, self.scene.path.flows
+        jitter = [self.model.has_jitter and flow.jitter_s > 0 for flow in flows]
+        hoards = self.model.hoards_tokens and jitter[0]
         varies = self.model.varies_rate and (path.link_rate_min_Bps, path.link_rate_max_Bps) != (None, None)
-        is_open = {
-            WASTE: self.model.hoards_tokens and jitter,
-            RATE: varies,
-            SERVICE: jitter,
-            LOSS: path.flows[0].loss_budget > 0,
-        }
-        columns = tuple(column for column, free in is_open.items() if free)
+        is_open = {WASTE: hoards, RATE: varies}
+        for i, flow in enumerate(flows):  # where tokens are hoarded, flow 0's service is that of all flows
+            is_open[SERVICE + i] = jitter[i] and (i == 0 or not self.model.hoards_tokens)
+            is_open[SERVICE + len(flows) + i] = flow.loss_budget > 0
+        columns = tuple(column for column in sorted(is_open) if is_open[column])
         if not columns:
             raise InputError(
                 f"model {self.model.name!r} on this path leaves the network no choice: no jitter, no rate range, no loss budget"
@@ -156,18 +170,21 @@ class Game:
 
     @property
     def open_names(self) -> tuple[str, ...]:
-        """Names of the open moves."""
-        return tuple(MOVE_NAMES[column] for column in self.open_moves)
+        """Names of the open moves; those of several flows end in the flow's number."""
+        n_flows = self.scene.path.n_flows
+        each = [""] if n_flows == 1 else [f"_{i}" for i in range(n_flows)]
+        names = ["waste", "rate", *(f"service{end}" for end in each), *(f"loss{end}" for end in each)]
+        return tuple(names[column] for column in self.open_moves)
 
     def moves(self, values: np.ndarray) -> np.ndarray:
-        """Return complete moves (B, n_steps, N_MOVES) from patterns that are repeated.
+        """Return complete moves (B, n_steps, 2 + 2 N) from patterns that are repeated.
 
         Args:
             values: (B, length, number of open moves), in [0, 1].
         """
         B, length, _ = values.shape
-        out = np.empty((B, self.n_steps, N_MOVES))
-        out[:] = KIND
+        out = np.empty((B, self.n_steps, len(self.kind)))
+        out[:] = self.kind
         rows = np.arange(self.n_steps - self.calm_steps) % length
         out[:, self.calm_steps :, self.open_moves] = values[:, rows]
         return out
@@ -180,7 +197,7 @@ class Game:
         engine = CurveEngine(
             [scene.path] * n_envs if paths is None else paths,
             model=scene.model,
-            senders=[scene.sender],
+            senders=[scene.sender] * scene.path.n_flows,
             adversary=adversaries,
             steps_per_rtt=scene.steps_per_rtt,
             seed=scene.seed,
@@ -193,42 +210,82 @@ class Game:
         return engine
 
     def play(self, moves: np.ndarray) -> np.ndarray:
-        """Return the utilisation under each of several sequences of moves.
+        """Return what the goal counts under each of several sequences of moves; lower is worse for the sender.
 
         Args:
-            moves: (B, n_steps, N_MOVES).
+            moves: (B, n_steps, 2 + 2 N).
         """
-        parts = [self.play_paths(moves[i : i + CHUNK], None)["utilisation"] for i in range(0, len(moves), CHUNK)]
-        return np.concatenate(parts)
+        return self.play_adversaries([RecordedAdversary("search", row) for row in moves])
+
+    def play_adversaries(self, adversaries: Sequence[Adversary]) -> np.ndarray:
+        """Return what the goal counts against each of several adversaries; lower is worse for the sender."""
+        groups = [adversaries[i : i + CHUNK] for i in range(0, len(adversaries), CHUNK)]
+        return np.concatenate([self._play(group, None)["outcome"] for group in groups])
 
     def play_paths(self, moves: np.ndarray, paths: PathArrays | None) -> dict[str, np.ndarray]:
-        """Play moves on one path each (None: the scene's); return utilisation, sent, lost and queue_bdp, (B,) each.
+        """Play moves on one path each (None: the scene's); return outcome, sent, lost and queue_bdp, (B,) each.
 
         ``sent`` and ``lost`` are bytes of the measured window, ``queue_bdp`` is the queue at its end in units of C*Rm.
         """
-        engine = self.engine([RecordedAdversary("search", row) for row in moves], len(moves), paths=paths)
-        engine.advance(self.first_row)
+        return self._play([RecordedAdversary("search", row) for row in moves], paths)
+
+    def _play(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> dict[str, np.ndarray]:
+        engine = self._begun(adversaries, paths)
+        engine.advance(self.first_row - int(engine.env("step")[0]))
         before = engine.totals()
         if self.scene.timing == "smt":
             log = SampleLog(engine)
             for _ in range(self.n_steps - self.first_row):
                 engine.advance(1)
                 log.take()
-            utilisation = self.scene.claim.worst(log.samples())
+            outcome = self.scene.claim.worst(log.samples())
         else:
             engine.advance(self.n_steps - self.first_row)
         self.count(engine, self.n_steps)
         after = engine.totals()
-        change = {name: after[name] - before[name] for name in ("A", "L", "S", "capacity")}
+        change = {name: after[name] - before[name] for name in after}
         if self.scene.timing != "smt":
-            utilisation = change["S"][:, 0] / change["capacity"]
+            outcome = self.goal.outcome(change)
         bdp = engine.env("link_rate_Bps") * engine.flow("rtt_s")[:, 0]
         return {
-            "utilisation": utilisation,
-            "sent": change["A"][:, 0],
-            "lost": change["L"][:, 0],
+            "outcome": outcome,
+            "sent": change["A"].sum(axis=1),
+            "lost": change["L"].sum(axis=1),
             "queue_bdp": engine.queue_bytes / bdp,
         }
+
+    def _begun(self, adversaries: Sequence[Adversary], paths: PathArrays | None) -> CurveEngine:
+        """Return an engine at its start; policies, which hold no moves of their own, after the calm beginning."""
+        engine = self.engine(adversaries, len(adversaries), paths=paths)
+        if self.calm_steps == 0 or not any(isinstance(one, MlpAdversary) for one in adversaries):
+            return engine
+        quiet = self.engine(RecordedAdversary("kind", self.kind[None]), len(adversaries), paths=paths)
+        quiet.advance(self.calm_steps)
+        arrays = dict(quiet.snapshot().arrays)
+        for name in ("adversary_kind", "adversary_index"):
+            arrays["_env"][name] = engine.env(name)
+        engine.restore(Snapshot(arrays))
+        return engine
+
+    def moves_of(self, adversary: Adversary) -> np.ndarray:
+        """Return the moves that an adversary makes in one run, (n_steps, 2 + 2 N); the run is counted."""
+        engine = self._begun([adversary], None)
+        first = int(engine.env("step")[0])
+        out = np.tile(self.kind, (self.n_steps, 1))
+        for row in out[first:]:
+            engine.advance(1)
+            moves = engine.snapshot().arrays["_flow_moves"]
+            row[:] = (moves["waste"][0], moves["rate"][0], *moves["service"], *moves["loss"])
+        self.count(engine, self.n_steps)
+        return np.clip(out, 0.0, 1.0)
+
+    def need_one_flow(self, name: str) -> None:
+        """Raise InputError if an adversary that knows only one flow and the goal utilisation meets another game."""
+        if self.scene.path.n_flows > 1 or self.scene.goal != UTILISATION:
+            raise InputError(
+                f"adversary {name!r} attacks the utilisation of one flow; this is the goal {self.scene.goal!r} with "
+                f"{self.scene.path.n_flows} flows"
+            )
 
     def count(self, engine: CurveEngine, steps: int) -> None:
         """Add what an engine has played to the account."""
@@ -243,7 +300,10 @@ class Game:
         return engine.trace(0)
 
     def measure(self, trace: Trace, first_row: int | None = None) -> float:
-        """Return the utilisation of a trace as the game counts it, from a row on (by default after the warm-up)."""
+        """Return the utilisation of a trace as the game counts it, from a row on (by default after the warm-up).
+
+        What the goal measures is ``goal.measure``.
+        """
         first = self.first_row if first_row is None else first_row
         if self.scene.timing == "smt":
             return float(self.scene.claim.worst(samples_of(trace, first))[0])

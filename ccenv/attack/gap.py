@@ -46,6 +46,7 @@ BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proof
 LINK_RATE_MBPS, RTT_MS = 6.0, 40.0
 ROUND_OFF = 1e-6
 COLD_LIMIT_S = 30.0  # each query is one of several per row
+COLD_START, FREE_START = "solver, cold start", "solver, free start"
 ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold without stocks of tokens only
 
 
@@ -78,20 +79,24 @@ class GapRow:
         sender, model, buffer: what was attacked and proved.
         samples: T.
         windows: which windows count, in words.
-        proved: utilisation that the solver proves, or None: no encoding, or nothing proved.
-        refuted: utilisation just above, for which it has a counterexample, or None.
-        replayed: utilisation of that counterexample in the engine: from the solver's own state, the sender deciding; None where
-            there is none, or the engine does not reproduce it.
-        found: the worst that a search found in those windows, from a cold start; None: no window met the premise in any run.
-            Windows of envelope entries count from the first step on, those of lemmas and of other senders after the warm-up.
-        cold: the worst of those windows in a run that the solver made up from a cold start, measured in the engine; None: none,
-            or nobody asked.
+        bound: utilisation that the solver proves, or None: no encoding, or nothing proved.
+        found: the worst legal run of such a window that was played in the engine, from whatever start: the lowest of
+            ``searched``, ``cold_start`` and ``free_start``; None: no window met the premise in any run.
+        ratio: found over bound; 1 says that bound and counterexample are both exact.
+        method: what found it: an adversary's name, ``solver, cold start`` or ``solver, free start``.
+        searched: the worst that an adversary of the panel found in those windows, from a cold start. Windows of envelope entries
+            count from the first step on, those of lemmas and of other senders after the warm-up.
+        adversary: who found it.
+        cold_start: the worst of those windows in a run that the solver made up from a cold start, measured in the engine; None:
+            none, or nobody asked.
+        cold_ratio: the lower of searched and cold_start over bound.
         cold_none_below: the solver shows that no run uses less in a window that ends at one of ``cold_ends_rtts``; None: open.
         cold_ends_rtts: ends of the windows that the solver looked at, in Rm.
+        refuted: utilisation just above the bound, for which the solver has a counterexample, or None.
+        free_start: utilisation of that counterexample in the engine: from the solver's own state, the sender deciding; None where
+            there is none, or the engine does not reproduce it.
         found_in_any_window: the worst of all windows, whatever the premise.
-        gap: the lower of found and cold, minus proved.
-        holds: neither found, cold nor replayed is below proved.
-        adversary: who found it.
+        holds: found is not below bound.
         legal: all traces, the counterexample's too, were accepted by the independent checker.
         flow_steps: of the searches.
         seconds: of proof and searches.
@@ -102,17 +107,20 @@ class GapRow:
     buffer: str
     samples: int
     windows: str
-    proved: float | None
-    refuted: float | None
-    replayed: float | None
+    bound: float | None
     found: float | None
-    cold: float | None
+    ratio: float | None
+    method: str | None
+    searched: float | None
+    adversary: str
+    cold_start: float | None
+    cold_ratio: float | None
     cold_none_below: float | None
     cold_ends_rtts: tuple[int, ...]
+    refuted: float | None
+    free_start: float | None
     found_in_any_window: float
-    gap: float | None
     holds: bool | None
-    adversary: str
     legal: bool
     flow_steps: int
     seconds: float
@@ -320,32 +328,41 @@ def _number(value: Fraction | None) -> float | None:
 
 def _row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | None, seconds: float) -> GapRow:
     proved = bound.proved
-    found = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
-    met = cold.utilisation if cold is not None else None
-    seen = [value for value in (found, met) if value is not None]
-    gap = None if not seen or proved is None else min(seen) - proved
-    reached = [*seen, *([] if bound.replayed is None else [bound.replayed])]
+    searched = None if result.worst_utilisation >= NO_WINDOW else result.worst_utilisation
+    cold_start = cold.utilisation if cold is not None else None
+    methods = {result.worst_adversary: searched, COLD_START: cold_start, FREE_START: bound.replayed}
+    reached = {name: value for name, value in methods.items() if value is not None}
+    method = min(reached, key=lambda name: reached[name], default=None)
+    found = None if method is None else reached[method]
+    cold_found = [value for name, value in reached.items() if name != FREE_START]
     return GapRow(
         sender=result.sender,
         model=result.scene.model,
         buffer=buffer,
         samples=bound.claim.samples,
         windows=bound.claim.text,
-        proved=proved,
-        refuted=bound.refuted,
-        replayed=bound.replayed,
+        bound=proved,
         found=found,
-        cold=met,
+        ratio=_ratio(found, proved),
+        method=method,
+        searched=searched,
+        adversary=result.worst_adversary,
+        cold_start=cold_start,
+        cold_ratio=_ratio(min(cold_found, default=None), proved),
         cold_none_below=None if cold is None else cold.none_below,
         cold_ends_rtts=() if cold is None else cold.ends_rtts,
+        refuted=bound.refuted,
+        free_start=bound.replayed,
         found_in_any_window=min(_any_window(result, name) for name in result.by_adversary),
-        gap=gap,
-        holds=None if proved is None or not reached else min(reached) >= proved - ROUND_OFF,
-        adversary=result.worst_adversary,
+        holds=None if proved is None or found is None else found >= proved - ROUND_OFF,
         legal=result.legal and bound.legal and (cold is None or cold.legal),
         flow_steps=sum(finding.flow_steps for finding in result.by_adversary.values()),
         seconds=round(seconds, 1),
     )
+
+
+def _ratio(found: float | None, bound: float | None) -> float | None:
+    return None if found is None or not bound else found / bound
 
 
 def _any_window(result: AttackResult, name: str) -> float:

@@ -6,34 +6,65 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.attack.catalog import PANEL
+from ccenv.attack.catalog import PANELS
 from ccenv.errors import InputError
 from ccenv.foreign import read_json
 from ccenv.page_tables import Place, markdown
 
 PLACE = Place("<!-- table of the record: ccenv.attack.page.write_table -->")
 TRAINED_MARK = "†"
+SHOWN, BEFORE = "v2", "v1"
+ALONE = 5e-3
+EQUAL = 5e-4  # two worst cases that the table cannot tell apart
 
 
 def table(attacks: Sequence[dict[str, Any]]) -> str:
-    """Return the attacks by the panel as a table in Markdown; ``†`` marks a scene that the sender was trained against."""
+    """Return the attacks by the panel as two tables in Markdown; ``†`` marks a scene that the sender was trained against.
+
+    The first has a row per sender and scene, with what the panel before found; the second says for each adversary how often its
+    was the worst case, how often nobody else came within .005, and its mean cost.
+    """
+    panel = PANELS[SHOWN]
+    shown = [attack for attack in attacks if set(attack["by_adversary"]) == set(panel)]
+    earlier = {
+        (attack["sender"], attack["scene"]): attack["worst_utilisation"]
+        for attack in attacks
+        if set(attack["by_adversary"]) == set(PANELS[BEFORE])
+    }
     rows = []
-    for attack in attacks:
-        if set(attack["by_adversary"]) != set(PANEL):
-            continue
+    for attack in shown:
         scene, met = attack["scene"], attack["trained_on_scenes"] or ()
+        before = earlier.get((attack["sender"], scene))
         row = {
             "sender": attack["sender"],
             "scene": f"{scene}{TRAINED_MARK if scene in met else ''}",
             "set": attack["scene_set"],
             "worst": _short(attack["worst_utilisation"]),
+            f"panel {BEFORE}": "" if before is None else _short(before),
         }
-        rows.append(row | {f"`{name}`": _short(attack["by_adversary"][name]["worst_utilisation"]) for name in PANEL})
-    return markdown(rows)
+        rows.append(row | {f"`{name}`": _short(attack["by_adversary"][name]["worst_utilisation"]) for name in panel})
+    return markdown(rows) + "\n\n" + markdown([_share(shown, name) for name in panel])
+
+
+def _share(attacks: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the row of one adversary: its share of the worst cases, and what it costs."""
+    worst = alone = 0
+    for attack in attacks:
+        own = attack["by_adversary"][name]["worst_utilisation"]
+        others = [one["worst_utilisation"] for other, one in attack["by_adversary"].items() if other != name]
+        worst += own <= attack["worst_utilisation"] + EQUAL
+        alone += own < min(others) - ALONE
+    steps = [attack["by_adversary"][name]["flow_steps"] for attack in attacks]
+    return {
+        "adversary": f"`{name}`",
+        "worst or equal": f"{worst} of {len(attacks)}",
+        "alone by .005": f"{alone} of {len(attacks)}",
+        "flow-steps": f"{sum(steps) / max(1, len(steps)) / 1e6:.2f} M",
+    }
 
 
 def write_table(file: FilePath | str, page: FilePath | str) -> None:
-    """Put the table of a record in its place on a page.
+    """Put the tables of a record in its place on a page.
 
     Raises:
         InputError: if the file is no list of attacks, or the page does not mark the place.

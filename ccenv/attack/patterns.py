@@ -32,7 +32,7 @@ class Shape:
         return self.period_rtts * self.values_per_rtt
 
     def moves(self, game: Game, values: np.ndarray) -> np.ndarray:
-        """Return complete moves (B, n_steps, N_MOVES) from patterns (B, n_values, number of open moves)."""
+        """Return complete moves (B, n_steps, 2 + 2 N) from patterns (B, n_values, number of open moves)."""
         K = game.scene.steps_per_rtt
         return game.moves(values[:, np.arange(self.period_rtts * K) * self.values_per_rtt // K])
 
@@ -51,9 +51,10 @@ def shapes(game: Game) -> list[Shape]:
 
 def affordable(game: Game, budget_flow_steps: int, name: str) -> int:
     """Return how many runs a budget pays for. Raises InputError if not even one."""
-    runs = budget_flow_steps // game.n_steps
+    of_run = game.n_steps * game.scene.path.n_flows
+    runs = budget_flow_steps // of_run
     if runs < 1:
         raise InputError(
-            f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps, one run takes {game.n_steps}: raise the budget"
+            f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps, one run takes {of_run}: raise the budget"
         )
     return runs

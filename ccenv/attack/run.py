@@ -12,6 +12,7 @@ import numpy as np
 from ccenv.agents.files import SenderLike, as_sender
 from ccenv.attack.catalog import PANEL, Search, make_search
 from ccenv.attack.game import Game, Scene
+from ccenv.attack.goals import UTILISATION, goal_of
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
 from ccenv.errors import InputError, require_extra, shown
@@ -43,6 +44,7 @@ class Finding:
         trace: the run.
         moves: (steps, 4) what a search played, to be played again; None for adversaries that answer to what they see, and for
             constructions.
+        value: what the goal measures on the trace; None where that is the utilisation.
     """
 
     adversary: str
@@ -56,10 +58,13 @@ class Finding:
     details: dict[str, Any]
     trace: Trace
     moves: np.ndarray | None = None
+    value: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; trace and moves are left out."""
         data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}
+        if self.value is not None:
+            data["value"] = self.value
         if "ratio" in self.details:
             data["ratio"] = self.details["ratio"]
         if self.violations:
@@ -89,12 +94,17 @@ class AttackResult:
 
     @property
     def worst(self) -> Finding:
-        """The finding with the lowest utilisation among the legal ones (all of them, unless the engine is broken)."""
-        return min(self.by_adversary.values(), key=lambda f: (not f.legal, f.worst_utilisation))
+        """The finding that serves the goal best among the legal ones (all of them, unless the engine is broken)."""
+        goal = goal_of(self.scene.goal)
+
+        def badness(finding: Finding) -> float:
+            return goal.badness(finding.worst_utilisation if finding.value is None else finding.value)
+
+        return min(self.by_adversary.values(), key=lambda f: (not f.legal, badness(f)))
 
     @property
     def worst_utilisation(self) -> float:
-        """The lowest utilisation found."""
+        """The lowest utilisation found; with another goal that of the run that serves it best."""
         return self.worst.worst_utilisation
 
     @property
@@ -137,6 +147,7 @@ class AttackResult:
             "sender": self.sender,
             "worst_utilisation": self.worst_utilisation,
             "worst_adversary": self.worst_adversary,
+            **({} if self.worst.value is None else {"goal": scene.goal, "worst_value": self.worst.value}),
             "legal": self.legal,
             "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
             "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),
@@ -164,6 +175,7 @@ def attack(
     window_rtts: int = DEFAULT_RTTS,
     calm_rtts: int = 0,
     claim: Claim = ANY_WINDOW,
+    goal: str = UTILISATION,
     report: Callable[[int, int], None] | None = None,
     finished: Callable[[Finding], None] | None = None,
     known: dict[str, Finding] | None = None,
@@ -173,7 +185,7 @@ def attack(
     Args:
         sender: a sender, a class of PythonSender, or what ``ccenv.agents.files.load_sender`` takes: a name, a program's or
             Python file, a run's folder.
-        path: of one flow, or a name of PATHS.
+        path: one of PATHS by name, or any other; several flows are as many such senders.
         model: network model.
         adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of one's own.
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
@@ -186,6 +198,7 @@ def attack(
         window_rtts: Rm measured.
         calm_rtts: Rm at the start in which the network is kind.
         claim: in proof timing, which windows count; by default all of T = 10 samples.
+        goal: what adversaries aim at, a name of ``ccenv.attack.goals.GOALS``; goals for several flows need a path with several.
         report: called with the flow-steps spent and allowed.
         finished: called with each finding.
         known: findings of an earlier, interrupted call with the same arguments, by name.
@@ -194,7 +207,7 @@ def attack(
         AttackResult: with the trace of each finding.
 
     Raises:
-        UnknownNameError: for an unknown sender, path, model or adversary.
+        UnknownNameError: for an unknown sender, path, model, goal or adversary.
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
@@ -212,6 +225,7 @@ def attack(
         calm_rtts=calm_rtts,
         seed=seed,
         claim=claim,
+        goal=goal,
     )
     searches = _searches(adversaries)
     findings: dict[str, Finding] = {}
@@ -282,6 +296,7 @@ def _run(
         raise InputError(f"adversary {named.spec!r} came back with nothing to play")
     here = trace.header.path == scene.path  # a construction may have chosen another one
     played = found.adversary.moves if here and isinstance(found.adversary, RecordedAdversary) else None
+    first_row = game.first_row if found.first_row is None else found.first_row
     violations = tuple(violation.message for violation in check_trace(trace))
     return Finding(
         name,
@@ -295,4 +310,5 @@ def _run(
         found.details,
         trace,
         played,
+        None if scene.goal == UTILISATION else game.goal.measure(trace, min(first_row, trace.n_steps - 1)),
     )

@@ -35,6 +35,7 @@ class StoredFinding(StrictModel):
     preconditions: dict[str, Any] = Field(default_factory=dict)
     details: dict[str, Any] = Field(default_factory=dict)
     ratio: float | None = None
+    value: float | None = None
     trace: str
     moves: str | None = None
 

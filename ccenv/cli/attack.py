@@ -37,6 +37,10 @@ def command(
         list[str] | None,
         typer.Option(help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel."),
     ] = None,
+    goal: Annotated[
+        str, typer.Option(help="utilisation | delay | loss | fairness | starvation (the last two: several flows).")
+    ] = ("utilisation"),
+    flows: Annotated[int, typer.Option(help="Flows of the sender on the path, each with the path's Rm and D.")] = 1,
     ratio: Annotated[float | None, typer.Option(help="Throughput ratio that the starvation adversaries aim at.")] = None,
     budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows, all adversaries together.")] = 20_000_000,
     seed: Annotated[int, typer.Option(help="Decides searches and senders.")] = 0,
@@ -55,6 +59,7 @@ def command(
 
     Example: ccenv attack copa --model ccac
     Example: ccenv attack vegas --adversary starvation --ratio 20
+    Example: ccenv attack cc_probe_drain --model cbr_delay --flows 2 --goal fairness
     """
     from ccenv.agents.files import load_sender
     from ccenv.agents.learned.scenes import trained_on_scenes
@@ -66,7 +71,7 @@ def command(
     from ccenv.provenance import code_hash
 
     sender = load_sender(agent)
-    where = _path(path, rate, rtt_ms, jitter_rtts, buffer_bdp)
+    where = _with_flows(_path(path, rate, rtt_ms, jitter_rtts, buffer_bdp), flows)
     adversaries = _with_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {
         "model": model,
@@ -78,6 +83,7 @@ def command(
         "warmup_rtts": warmup_rtts,
         "window_rtts": window_rtts,
         "calm_rtts": calm_rtts,
+        "goal": goal,
     }
     key = hash_of({**settings, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
     first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
@@ -122,6 +128,15 @@ def _path(
     )
 
 
+def _with_flows(path: NetworkPath, n_flows: int) -> NetworkPath:
+    """Return a path with several flows like its first. Raises InputError for a number out of range."""
+    from ccenv.network.path import MAX_FLOWS
+    from ccenv.parameters import number
+
+    n_flows = int(number("attack", "flows", n_flows, low=1, high=MAX_FLOWS, whole=True))
+    return path if n_flows == 1 else path.model_copy(update={"flows": path.flows[:1] * n_flows})
+
+
 def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
     """Pass ``--ratio`` on to the adversaries that read it."""
     from ccenv.errors import InputError
@@ -135,17 +150,21 @@ def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
 
 def _print(result: AttackResult, trained_on: list[str]) -> None:
     from ccenv.attack import scene_of, scene_set
+    from ccenv.attack.goals import goal_of
 
     rows = []
     for name, finding in result.by_adversary.items():
         failed = [key for key, held in finding.preconditions.items() if held is False]
         ratio = [f"ratio {finding.details['ratio']:.4g}"] if "ratio" in finding.details else []
         told = "; ".join(ratio + [f"not {key}" for key in failed])
-        rows.append([name, finding.worst_utilisation, finding.legal, finding.flow_steps, finding.seconds, told])
+        value = finding.worst_utilisation if finding.value is None else finding.value
+        rows.append([name, value, finding.legal, finding.flow_steps, finding.seconds, told])
     scene = result.scene
     known = scene_of(scene.path)
     where = f"{scene.model}, another path" if known is None else f"{scene.model}, {scene_set(known)} scene {known}"
     if known in trained_on:
         where += ", which it was trained against"
-    title = f"{result.sender} on {where}: worst utilisation {result.worst_utilisation:.4f}, by {result.worst_adversary}"
-    print_table(title, ["adversary", "utilisation", "legal", "flow-steps", "seconds", ""], rows)
+    metric = goal_of(scene.goal).metric
+    worst = result.worst_utilisation if result.worst.value is None else result.worst.value
+    title = f"{result.sender} on {where}: worst {metric} {worst:.4f}, by {result.worst_adversary}"
+    print_table(title, ["adversary", metric, "legal", "flow-steps", "seconds", ""], rows)

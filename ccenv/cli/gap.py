@@ -32,7 +32,7 @@ def command(
     out: Annotated[Path | None, out_option("Write the table as JSON.", "FILE")] = None,
     json: JsonOption = False,
 ) -> int:
-    """Compare found and proved utilisation in proof timing, window by window alike (docs/adversaries.md).
+    """Compare the worst utilisation found with the proved bound in proof timing, window by window alike (docs/adversaries.md).
 
     Exit code 1 if a search found less than what is proved: then the encoder or the engine is wrong.
 
@@ -70,7 +70,19 @@ def command(
     if json:
         print_json(data)
     else:
-        columns = ["sender", "model", "windows", "proved", "refuted", "replayed", "found", "cold", "gap", "adversary", "legal"]
+        columns = [
+            "sender",
+            "model",
+            "windows",
+            "bound",
+            "found",
+            "ratio",
+            "method",
+            "searched",
+            "cold_start",
+            "free_start",
+            "legal",
+        ]
         table = [[getattr(row, name) for name in columns] + [row.found_in_any_window] for row in rows]
         print_table(f"adversary gap, {buffer} buffer", [*columns, "any window"], table)
         if out is not None:

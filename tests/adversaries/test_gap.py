@@ -90,16 +90,20 @@ def test_samples_of_a_batch_equal_those_of_its_trace():
 def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
     rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5, cold_ends_rtts=[9])
     envelope, steady, copa = rows
-    assert steady.proved == pytest.approx(0.835)
+    assert steady.bound == pytest.approx(0.835)
     assert steady.refuted == pytest.approx(0.84)
     for row in (envelope, steady):
         assert row.holds
         assert row.legal
-        assert row.found is not None
-        assert row.gap == pytest.approx(min(value for value in (row.found, row.cold) if value is not None) - row.proved)
-        assert row.proved <= row.replayed < row.refuted
-    assert copa.proved is None
-    assert copa.found < 0.1
+        reached = {row.adversary: row.searched, "solver, cold start": row.cold_start, "solver, free start": row.free_start}
+        reached = {name: value for name, value in reached.items() if value is not None}
+        assert row.found == min(reached.values()) == reached[row.method]
+        assert row.ratio == row.found / row.bound < 1.05
+        assert row.cold_ratio >= row.ratio
+        assert row.bound <= row.free_start < row.refuted
+    assert copa.bound is None and copa.ratio is None and copa.cold_ratio is None
+    assert copa.found == copa.searched < 0.1
+    assert copa.method == copa.adversary
 
 
 def test_the_solver_finds_early_windows_that_no_search_finds():

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from small_suite import small
 
+from ccenv.attack.catalog import PANELS
+from ccenv.attack.goals import GOALS
 from ccenv.benchmarks.cells.attack import AttackCell, search_player
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for, evaluate, run_suite
+from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import load_suite, suite_of
 from ccenv.errors import InputError, UnknownNameError
@@ -19,6 +22,7 @@ from ccenv.network.laws import check_trace
 from ccenv.network.trace import load_trace
 
 METRICS = ["utilisation", "power", "starvation_ratio"]
+SCENARIO = {"name": "x", "model": "ccac", "link_rate_mbps": 1, "rtt_ms": 1}
 
 
 def small_attack(**changes: Any) -> SuiteBase:
@@ -58,7 +62,11 @@ def test_records_are_of_the_worst_legal_trace(tmp_path: Path) -> None:
         ({"budget_flow_steps": None}, "budget_flow_steps belongs to engine 'attack'"),
         ({"engine": "curve"}, "budget_flow_steps belongs to engine 'attack'"),
         ({"duration_rtts": 20.5}, "duration_rtts as a whole number"),
-        ({"scenarios": [{"name": "x", "model": "ccac", "link_rate_mbps": 1, "rtt_ms": 1, "n_flows": 2}]}, "one flow"),
+        ({"scenarios": [SCENARIO | {"n_flows": 1, "competitors": ["cubic"]}]}, "no competitors"),
+        ({"scenarios": [SCENARIO | {"goal": "fairness"}]}, "'fairness' needs n_flows of at least 2, not 1"),
+        ({"scenarios": [SCENARIO | {"goal": "fairness", "n_flows": 2}]}, "needs the metric 'jain_index'"),
+        ({"scenarios": [SCENARIO | {"goal": "farness"}]}, "Did you mean 'fairness'"),
+        ({"engine": "curve", "budget_flow_steps": None, "scenarios": [SCENARIO | {"goal": "delay"}]}, "for engine 'attack'"),
     ],
 )
 def test_refusals(changes: dict[str, Any], message: str) -> None:
@@ -71,6 +79,41 @@ def test_unknown_adversaries_are_refused_before_anything_runs() -> None:
         cells_for(small_attack(adversaries=["kind", "starvatio"]), [agent_player("reno")])
     with pytest.raises(InputError, match="ratio"):
         search_player("starvation:rato=3")
+
+
+def test_goals_of_scenarios_have_worst_cases_of_their_own() -> None:
+    loss = {
+        "name": "loss",
+        "model": "ccac",
+        "link_rate_mbps": 12,
+        "rtt_ms": 40,
+        "jitter_rtts": 1,
+        "buffer_bdp": 0.5,
+        "goal": "loss",
+    }
+    fair = {"name": "fair", "model": "cbr_delay", "link_rate_mbps": 12, "rtt_ms": 40, "jitter_rtts": 1, "n_flows": 2}
+    metrics = ["utilisation", "power", "loss_fraction", "jain_index"]
+    scenarios = [loss, fair | {"goal": "fairness"}]
+    suite = small_attack(adversaries=["kind", "random_search"], scenarios=scenarios, metrics=metrics, agents=["reno"])
+    records = evaluate(suite, "reno")
+    worst = summarise(suite, records)[0]["worst_by_goal"]
+    assert (worst["loss"]["metric"], worst["fairness"]["metric"]) == ("loss_fraction", "jain_index")
+    assert worst["loss"]["scenario"] == "loss" and worst["fairness"]["scenario"] == "fair"
+    assert worst["loss"]["value"] == max(r["metrics"]["loss_fraction"] for r in records if r["scenario"] == "loss")
+    assert worst["fairness"]["value"] == min(r["metrics"]["jain_index"] for r in records if r["scenario"] == "fair") < 1
+    assert "worst_by_goal" not in summarise(small_attack(), [])
+    assert suite_of(suite.model_dump(mode="json"), "again").sha256 == suite.sha256
+    assert "goal" not in small_attack().model_dump()["scenarios"][0]  # the hash of a suite without goals stays
+
+
+def test_the_second_worst_case_suite_draws_its_paths() -> None:
+    suite = load_suite("worst-case-v2")
+    cells = [cell for cell in cells_for(suite, [agent_player("reno")]) if isinstance(cell, AttackCell)]
+    assert set(PANELS["v2"]) | {"kind"} == set(suite.opponents)
+    assert {cell.goal for cell in cells} == set(GOALS)
+    assert {len(cell.path["flows"]) for cell in cells} == {1, 2}
+    rates = {(cell.scenario, cell.seed): cell.path["link_rate_Bps"] for cell in cells}
+    assert len(set(rates.values())) == len(rates) == 7 * len(suite.seeds)
 
 
 def test_the_worst_case_suite_is_the_panel_on_four_paths() -> None:

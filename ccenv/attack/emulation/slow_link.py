@@ -42,10 +42,13 @@ class SlowLink:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst emulation; where the delay on the slow link exceeds D it is only approximate, yet legal.
 
-        Without jitter there is nothing to emulate with: the kind network is played, and the precondition says so.
+        Without jitter there is nothing to emulate with, and the theorem is about one flow: the kind network is then played, and
+        the precondition says so.
         """
         if not game.model.has_jitter or game.scene.path.flows[0].jitter_s == 0:
-            return Found(KIND_MOVES, preconditions={"has_jitter": False})
+            return Found(RecordedAdversary("kind", game.kind[None]), preconditions={"has_jitter": False})
+        if game.scene.path.n_flows > 1:
+            return Found(RecordedAdversary("kind", game.kind[None]), preconditions={"one_flow": False})
         path = game.scene.path
         floor = max(self.slowest_share, min(0.5, path.mss_bytes / path.bdp_bytes))
         shares = np.geomspace(floor, 1 / 1.2, self.rates)

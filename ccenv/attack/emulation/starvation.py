@@ -82,6 +82,7 @@ class Starvation:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Build the two-flow network and play it; preconditions that fail are reported, not hidden."""
+        game.need_one_flow("starvation")
         scene = game.scene
         jitter_s = scene.path.flows[0].jitter_s
         if jitter_s == 0 or scene.timing == "smt":

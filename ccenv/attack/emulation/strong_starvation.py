@@ -56,6 +56,7 @@ class StrongStarvation:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Build the traces and the two-flow network of the best neighbours."""
+        game.need_one_flow("strong_starvation")
         scene = game.scene
         flow = scene.path.flows[0]
         if flow.jitter_s == 0 or scene.timing == "smt":

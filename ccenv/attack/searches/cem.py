@@ -8,54 +8,34 @@ through the shapes by successive halving: all play an equal part of it, the wors
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from ccenv.attack.game import Found, Game, generator
+from ccenv.attack.halving import Normal, elite_of, halve, population_of
 from ccenv.attack.patterns import Shape, affordable, shapes
 from ccenv.attack.searches.corners import constants
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.parameters import number
 
-LEAST_GENERATIONS = 64  # with fewer, populations are smaller
-SMALLEST_POPULATION = 32
-LAST_SHAPES = 2  # shapes that are not dropped
 FIRST_DEVIATION = 0.5
-SMALLEST_DEVIATION = 0.02  # keeps exploring
-SMOOTHING = 0.8  # weight of the new elite in mean and deviation
+SMALLEST_DEVIATION = 0.02
 
 
-class _Distribution:
-    """The normal distributions of one shape."""
+def _distribution(game: Game, shape: Shape) -> Normal:
+    size = (shape.n_values, len(game.open_moves))
 
-    def __init__(self, game: Game, shape: Shape) -> None:
-        size = (shape.n_values, len(game.open_moves))
-        self.shape = shape
-        self.mean = np.full(size, 0.5)
-        self.deviation = np.full(size, FIRST_DEVIATION)
-        self.best_values = np.ones(size)
-        self.best = np.inf
-        self.constants = np.repeat(constants(game), shape.n_values, axis=1)
-
-    def generation(self, game: Game, population: int, elite: int, draw: np.random.Generator) -> None:
-        """Draw, play, and move towards the elite."""
-        noise = draw.standard_normal((population, *self.mean.shape))
-        values = np.clip(self.mean + self.deviation * noise, 0.0, 1.0)
-        if np.isinf(self.best):
-            values[::2] = np.round(values[::2])
-            kept = self.constants[:population]
-        else:
-            kept = self.best_values[None]
+    def opening(values: np.ndarray) -> np.ndarray:
+        values[::2] = np.round(values[::2])
+        kept = np.repeat(constants(game), shape.n_values, axis=1)[: len(values)]
         values[: len(kept)] = kept
-        utilisation = game.play(self.shape.moves(game, values))
-        order = np.argsort(utilisation, kind="stable")
-        if utilisation[order[0]] < self.best:
-            self.best, self.best_values = float(utilisation[order[0]]), values[order[0]].copy()
-        chosen = values[order[:elite]]
-        self.mean = (1 - SMOOTHING) * self.mean + SMOOTHING * chosen.mean(axis=0)
-        self.deviation = np.maximum(SMALLEST_DEVIATION, (1 - SMOOTHING) * self.deviation + SMOOTHING * chosen.std(axis=0))
+        return values
+
+    def play(values: np.ndarray) -> np.ndarray:
+        return game.play(shape.moves(game, values))
+
+    return Normal(np.full(size, 0.5), np.full(size, FIRST_DEVIATION), play, SMALLEST_DEVIATION, (0.0, 1.0), opening)
 
 
 @dataclass(frozen=True)
@@ -75,25 +55,14 @@ class Cem:
         """Return the worst pattern."""
         draw = generator(seed, "cem")
         runs = affordable(game, budget_flow_steps, "cem")
-        population = min(self.population, runs, max(SMALLEST_POPULATION, runs // LEAST_GENERATIONS))
-        elite = max(2, round(self.elite_share * population)) if population > 1 else 1
-        left = generations = runs // population
-        alive = everyone = [_Distribution(game, shape) for shape in shapes(game)]
-        rounds = _rounds(len(everyone))
-        while left > 0:
-            of_round = max(1, generations // rounds // len(alive)) * len(alive) if len(alive) > LAST_SHAPES else left
-            for number_played in range(min(of_round, left)):
-                alive[number_played % len(alive)].generation(game, population, elite, draw)
-            left -= min(of_round, left)
-            alive = sorted(alive, key=lambda d: d.best)[: max(LAST_SHAPES, len(alive) // 2)]
-        worst = min(everyone, key=lambda d: d.best)
-        details = {**asdict(worst.shape), "generations": generations, "population": population}
-        return Found(RecordedAdversary("cem", worst.shape.moves(game, worst.best_values[None])[0]), details=details)
-
-
-def _rounds(n_shapes: int) -> int:
-    """Return how often the worse half is dropped until the last shapes are left, and their own round."""
-    return 1 + max(0, math.ceil(math.log2(n_shapes / LAST_SHAPES)))
+        population = population_of(runs, self.population)
+        every = shapes(game)
+        arms = [_distribution(game, shape) for shape in every]
+        generations = runs // population
+        which = halve(arms, generations, population, elite_of(population, self.elite_share), draw)
+        details = {**asdict(every[which]), "generations": generations, "population": population}
+        moves = every[which].moves(game, arms[which].best_values[None])[0]
+        return Found(RecordedAdversary("cem", moves), details=details)
 
 
 def search(population: int = 256, elite_share: float = 0.1) -> Cem:

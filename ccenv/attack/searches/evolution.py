@@ -67,6 +67,7 @@ class Evolution:
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst scenario; the most different bad ones are in the details."""
+        game.need_one_flow("evolution")
         draw = generator(seed, "evolution")
         runs = affordable(game, budget_flow_steps, "evolution")
         size = min(self.population, max(2, runs))
@@ -143,7 +144,7 @@ def _play(game: Game, pool: _Scenarios) -> np.ndarray:
         run = game.play_paths(_moves(game, pool, rows), arrays)
         loss = np.minimum(1.0, run["lost"] / np.maximum(run["sent"], 1.0))
         queue = run["queue_bdp"] / (1.0 + run["queue_bdp"])
-        parts.append(np.column_stack([np.minimum(1.0, run["utilisation"]), queue, loss, pool.genes[rows]]))
+        parts.append(np.column_stack([np.minimum(1.0, run["outcome"]), queue, loss, pool.genes[rows]]))
     return np.concatenate(parts)
 
 

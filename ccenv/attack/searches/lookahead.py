@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from ccenv.attack.game import KIND, N_MOVES, Found, Game
+from ccenv.attack.game import Found, Game
+from ccenv.attack.goals import UTILISATION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.tracing import Snapshot
 from ccenv.errors import InputError
 from ccenv.network.adversary import ExternalAdversary, RecordedAdversary
 from ccenv.parameters import number
+
+MOST_OPEN = 4  # moves: 16 corners, 256 plans
 
 
 def fork(engine: CurveEngine, sources: np.ndarray) -> None:
@@ -29,6 +32,8 @@ def fork(engine: CurveEngine, sources: np.ndarray) -> None:
 
 def plans(game: Game) -> np.ndarray:
     """Return what is tried at each decision: a corner for now and a corner for later, (n, 2, open moves)."""
+    if len(game.open_moves) > MOST_OPEN:
+        raise InputError(f"{len(game.open_moves)} open moves have too many corners to look ahead; at most {MOST_OPEN}")
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=len(game.open_moves))))
     return np.array([(now, later) for now in corners for later in corners])
 
@@ -52,7 +57,8 @@ class Look:
         rtts = (game.n_steps - game.calm_steps) / game.scene.steps_per_rtt
         decisions = math.ceil(rtts / self.interval_rtts) + 1  # one more where the window begins
         played = decisions * (self.interval_rtts + self.horizon_rtts) * game.scene.steps_per_rtt
-        return self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
+        steps = self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
+        return steps * game.scene.path.n_flows
 
     def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
         """Return the same search or one that a budget pays for: fewer prefixes, then rarer decisions.
@@ -76,30 +82,31 @@ class Look:
         return look
 
 
-def look_ahead(game: Game, look: Look) -> np.ndarray:
+def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
     """Build moves decision by decision; keep the worst prefixes.
 
     At each decision every prefix is tried with every plan: one corner for the interval, one for the rest of the horizon. Plans
     are ranked by what is delivered until the end of the horizon: since the measured window began, or before that since the
-    decision; in proof timing by the worst window so far or the one that ends with the horizon. The first corner of the best
-    plans is then played.
+    decision; in proof timing by the worst window so far or the one that ends with the horizon; for other goals by what the
+    goal counts. The first corner of the best plans is then played.
 
     Args:
         game: the game; its flow-steps are counted.
         look: width, interval and horizon.
 
     Returns:
-        (n_steps, N_MOVES): the worst complete sequence.
+        tuple: the worst complete sequence (n_steps, 2 + 2 N), and what the goal counts under it.
     """
     K = game.scene.steps_per_rtt
     options = plans(game)
     n = look.width * len(options)
     engine = game.engine(ExternalAdversary(), n)
-    moves = np.tile(KIND, (n, 1))
-    prefixes = np.empty((n, game.n_steps, N_MOVES))
-    prefixes[:] = KIND
+    moves = np.tile(game.kind, (n, 1))
+    prefixes = np.empty((n, game.n_steps, len(game.kind)))
+    prefixes[:] = game.kind
     now, later = (np.tile(options[:, part], (look.width, 1)) for part in (0, 1))
     served = np.zeros((game.n_steps + 1, n))  # of each prefix; rows between decisions are filled in proof timing only
+    counts = engine.totals()  # of each prefix where what is counted begins
 
     def play(values: np.ndarray, steps: int) -> None:
         moves[:, game.open_moves] = values
@@ -107,7 +114,7 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         game.count(engine, steps)
 
     if game.calm_steps:
-        play(np.array(KIND)[list(game.open_moves)], game.calm_steps)
+        play(game.kind[list(game.open_moves)], game.calm_steps)
     step = game.calm_steps
     served[step] = engine.flow("S")[:, 0]
     while step < game.n_steps:
@@ -125,15 +132,21 @@ def look_ahead(game: Game, look: Look) -> np.ndarray:
         reach = min(step + max(steps, look.horizon_rtts * K), game.n_steps)
         if reach > step + steps:
             play(later, reach - step - steps)
-        rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
+        if game.scene.goal == UTILISATION and game.scene.path.n_flows == 1:
+            rank = _rank(game, served, engine.flow("S")[:, 0], step, step + steps, reach)
+        else:
+            rank = game.goal.outcome({name: now_count - counts[name] for name, now_count in engine.totals().items()})
         engine.restore(after)
         kept = _distinct(np.argsort(rank, kind="stable"), prefixes[:, : step + steps, game.open_moves], look.width)
         sources = np.repeat(kept, len(options))
         fork(engine, sources)
         prefixes, served = prefixes[sources], served[:, sources]
         step += steps
+        counts = engine.totals() if step <= game.first_row else {name: array[sources] for name, array in counts.items()}
     finalists = prefixes[:: len(options)]
-    return np.asarray(finalists[int(np.argmin(game.play(finalists)))])
+    outcome = game.play(finalists)
+    worst = int(np.argmin(outcome))
+    return finalists[worst].copy(), float(outcome[worst])
 
 
 def _rank(game: Game, served: np.ndarray, at_reach: np.ndarray, step: int, done: int, reach: int) -> np.ndarray:
@@ -188,7 +201,7 @@ class LookAhead:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst complete sequence of moves that it came upon."""
         look = self.look.within(game, budget_flow_steps, self.name)
-        return Found(RecordedAdversary(self.name, look_ahead(game, look)), details=asdict(look))
+        return Found(RecordedAdversary(self.name, look_ahead(game, look)[0]), details=asdict(look))
 
 
 def built(name: str, weight: float, width: int, interval_rtts: int, horizon_rtts: int) -> LookAhead:

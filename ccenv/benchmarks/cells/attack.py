@@ -21,17 +21,19 @@ ATTACK_SEEDS = 1_000_000  # searches take seeds below it
 
 @dataclass(frozen=True, kw_only=True)
 class AttackCell(TraceCell):
-    """An attack; its path is that of the attacked flow, and its seed keys search and sender.
+    """An attack; its path is that of the attacked flows, and its seed keys search and sender.
 
     Attributes:
         warm_up_rtts: Rm before the measured window; the attack runs already.
         window_rtts: Rm measured.
         budget_flow_steps: what a search may spend; constructions and scripted adversaries need what they need.
+        goal: what searches aim at.
     """
 
     warm_up_rtts: int
     window_rtts: int
     budget_flow_steps: int
+    goal: str
 
     def run(self) -> dict[str, Any]:
         """Attack and return the record: what it was, the metrics of the worst trace, and which conditions of a proof held."""
@@ -63,6 +65,7 @@ class AttackCell(TraceCell):
                 steps_per_rtt=self.steps_per_rtt,
                 warmup_rtts=self.warm_up_rtts,
                 window_rtts=self.window_rtts,
+                goal=self.goal,
             )
         except CcenvError as error:
             raise type(error)(f"cell {self.name}: {error}") from None
@@ -90,6 +93,6 @@ def attack_cells_of(suite: Suite, agents: list[Player], own: Own = NOTHING_OWN) 
     window = round(suite.duration_rtts or 0) - warm_up
     spent = suite.budget_flow_steps or 0
     return [
-        AttackCell(**fields, warm_up_rtts=warm_up, window_rtts=window, budget_flow_steps=spent)
-        for _, _, fields in trace_cells(suite, agents, adversaries, own.metrics, ATTACK_SEEDS)
+        AttackCell(**fields, warm_up_rtts=warm_up, window_rtts=window, budget_flow_steps=spent, goal=case.scenario.goal)
+        for case, _, fields in trace_cells(suite, agents, adversaries, own.metrics, ATTACK_SEEDS)
     ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from ccenv.attack.goals import goal_of
 from ccenv.benchmarks.statistics.intervals import estimate
 from ccenv.benchmarks.suite.base import CellData, SuiteBase
+from ccenv.metrics.table import Metric
 
 
 def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
@@ -18,7 +20,8 @@ def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
 
     Returns:
         list: per sender ``agent``, ``agent_sha256``, ``n_cells``, ``score`` (or None without nominal cells), ``against``
-        (adversary -> metric -> mean over its cells, None where it is undefined in all) and ``worst_case``.
+        (adversary -> metric -> mean over its cells, None where it is undefined in all) and ``worst_case``; where adversaries have
+        several goals also ``worst_by_goal`` (goal -> as ``worst_case``, over the scenarios of that goal).
     """
     entries = []
     for agent in dict.fromkeys(record["agent"] for record in records):
@@ -30,7 +33,8 @@ def summarise(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]
                 "n_cells": len(own),
                 "score": _score(suite, own),
                 "against": {name: _means(suite, own, name) for name in suite.opponents},
-                "worst_case": _worst(suite, own),
+                "worst_case": _worst(suite.measure(suite.worst_case.metric), own),
+                **_by_goal(suite, own),
             }
         )
     sign = suite.measure(suite.score.metric).sign
@@ -58,8 +62,18 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(defined) / len(defined) if defined else None
 
 
-def _worst(suite: SuiteBase, records: list[CellData]) -> dict[str, Any] | None:
-    metric = suite.measure(suite.worst_case.metric)
+def _by_goal(suite: SuiteBase, records: list[CellData]) -> dict[str, Any]:
+    cases: dict[str, set[str]] = {}
+    for case, goal in suite.goals.items():
+        cases.setdefault(goal, set()).add(case)
+    found = {
+        goal: _worst(suite.measure(goal_of(goal).metric), [record for record in records if record["scenario"] in names])
+        for goal, names in cases.items()
+    }
+    return {"worst_by_goal": found} if found else {}
+
+
+def _worst(metric: Metric, records: list[CellData]) -> dict[str, Any] | None:
     worst: CellData | None = None
     for record in records:
         value = record["metrics"].get(metric.name)

@@ -232,6 +232,11 @@ class SuiteBase(StrictModel):
         raise NotImplementedError
 
     @property
+    def goals(self) -> dict[str, str]:
+        """What searching adversaries aim at, by case; empty where all aim at the utilisation."""
+        return {}
+
+    @property
     def sha256(self) -> str:
         """Content hash: of what is played and measured; not of words, published values and figures."""
         return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"}))

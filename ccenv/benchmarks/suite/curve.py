@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from ccenv.attack.goals import UTILISATION, goal_of
 from ccenv.benchmarks.suite.base import Name, SuiteBase, once
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.config import StrictModel, find_data, validate
@@ -79,6 +80,7 @@ class CurveScenario(StrictModel):
         n_flows: flows of the agent under test.
         competitors: agents of further flows.
         stagger_rtts: flow i starts i times so many Rm after flow 0.
+        goal: of searching adversaries, a name of ``ccenv.attack.goals.GOALS``.
     """
 
     name: Name
@@ -91,6 +93,23 @@ class CurveScenario(StrictModel):
     stagger_rtts: Values = Values(values=(0.0,))
     n_flows: int = Field(1, ge=1, le=MAX_FLOWS, strict=True)
     competitors: tuple[str, ...] = ()
+    goal: str = UTILISATION
+
+    @model_serializer(mode="wrap")
+    def _without_default_goal(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the usual goal out, so that the hash of a suite without goals stays what it was."""
+        data: dict[str, Any] = dump(self)
+        if data.get("goal") == UTILISATION:
+            del data["goal"]
+        return data
+
+    @field_validator("goal")
+    @classmethod
+    def _known_goal(cls, name: str) -> str:
+        try:
+            return goal_of(name).name
+        except InputError as error:
+            raise ValueError(str(error)) from None
 
     @field_validator("model")
     @classmethod
@@ -173,7 +192,7 @@ class Suite(SuiteBase):
 
     Attributes:
         engine: ``curve``: adversaries play as they are; ``attack``: also searches and constructions of
-            ``ccenv.attack``, against one flow per path.
+            ``ccenv.attack``, against one flow per path or several of one sender.
         budget_flow_steps: of each search, for ``attack``.
         steps_per_rtt: K of the curve engine.
         duration_rtts, duration_s: length of a run, one of the two; RTTs are smallest Rm.
@@ -207,6 +226,8 @@ class Suite(SuiteBase):
             raise ValueError("budget_flow_steps belongs to engine 'attack', which needs it")
         if self.engine == "attack":
             self._check_attack()
+        elif named := [scenario.name for scenario in self.scenarios if scenario.goal != UTILISATION]:
+            raise ValueError(f"scenario {named[0]}: a goal is for engine 'attack'")
         once("adversaries", self.adversaries)
         once("scenarios", [scenario.name for scenario in self.scenarios])
         self.check_names()
@@ -218,8 +239,15 @@ class Suite(SuiteBase):
             if value is None or value != int(value):
                 raise ValueError(f"engine 'attack' needs {name} as a whole number")
         for scenario in self.scenarios:
-            if scenario.n_flows != 1 or scenario.competitors:
-                raise ValueError(f"scenario {scenario.name}: engine 'attack' has one flow")
+            if scenario.competitors:
+                raise ValueError(f"scenario {scenario.name}: engine 'attack' has flows of one sender, no competitors")
+            least = goal_of(scenario.goal).least_flows
+            if scenario.n_flows < least:
+                raise ValueError(
+                    f"scenario {scenario.name}: goal {scenario.goal!r} needs n_flows of at least {least}, not {scenario.n_flows}"
+                )
+            if (metric := goal_of(scenario.goal).metric) not in self.metrics:
+                raise ValueError(f"scenario {scenario.name}: goal {scenario.goal!r} needs the metric {metric!r}")
 
     @classmethod
     def measure(cls, name: str) -> Metric:
@@ -230,6 +258,12 @@ class Suite(SuiteBase):
     def opponents(self) -> tuple[str, ...]:
         """The adversaries."""
         return self.adversaries
+
+    @property
+    def goals(self) -> dict[str, str]:
+        """What searching adversaries aim at, by case; empty where all aim at the utilisation."""
+        goals = {case.name: case.scenario.goal for case in self.cases}
+        return {} if set(goals.values()) == {UTILISATION} else goals
 
     @property
     def cases(self) -> list[Case]:
