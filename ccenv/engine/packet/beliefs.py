@@ -72,8 +72,6 @@ BELIEFS_DTYPE = np.dtype(
         ("main_row", "<i8"),
         # of contracts: what keys their random choices
         ("seed", "<f8"),
-        ("flow_key", "<f8"),
-        ("seed", "<f8"),  # keys the random choices of a contract
         # of policies
         ("weights_at", "<i8"),
         ("n_weights", "<i8"),

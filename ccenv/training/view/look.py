@@ -14,7 +14,7 @@ from ccenv.envs.core import Core
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import CcenvError, InputError
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import MlpSender
+from ccenv.network.sender import PolicySender
 from ccenv.training.config import TrainConfig
 from ccenv.training.evaluation import Evaluation, evaluate_in_world
 from ccenv.training.path_sets import PathSet, path_seed
@@ -70,7 +70,7 @@ def look_at(config: TrainConfig, player: LearnedPlayer, evaluation: Evaluation) 
         by the checker) and ``exploitability/gap`` (that below the utilisation against ``kind``).
     """
     values = _numbers("evaluation", evaluation)
-    if isinstance(player, MlpSender):
+    if isinstance(player, PolicySender):
         for name in config.log.networks:
             network, n_paths = make_adversary(name), config.evaluation.n_paths_during
             found = evaluate_in_world(config.environment, player, n_paths, path_set=PathSet.SELECT, adversary=network)
@@ -87,7 +87,7 @@ def _numbers(group: str, evaluation: Evaluation) -> dict[str, float]:
     return {f"{group}/{name}": float(getattr(evaluation, name)) for name in names}
 
 
-def _exploited(config: TrainConfig, player: MlpSender) -> dict[str, float]:
+def _exploited(config: TrainConfig, player: PolicySender) -> dict[str, float]:
     result = attack(
         player,
         path=SCENE,
@@ -108,7 +108,7 @@ def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
     """Return one episode of the config's world, the same in every video of a run, as the pictures of ``rgb_array``."""
     world = config.environment
     senders = world.build_senders()
-    if isinstance(player, MlpSender):
+    if isinstance(player, PolicySender):
         senders[world.senders.index(EXTERNAL)] = player
         adversary = world.build_adversary()
     else:
