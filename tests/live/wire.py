@@ -55,9 +55,6 @@ class Wire:
         self.scenario = wanted
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
         self._ends = [end for pair in pairs for end in pair]
-            *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
-            *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
-        ]
         for end in self._ends:
             end.setblocking(False)
         self.memory = memory_for(wanted, self._ends[1].fileno(), self._ends[2].fileno(), 0, virtual=True)
