@@ -43,7 +43,7 @@ def run(
     duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
     beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
     control: Annotated[bool, typer.Option("--control", help="First without jitter; two flows again in swapped roles.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw it into a .png or .svg file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it, with --beside both, into a .png or .svg file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz) for `ccenv trace check`.")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -54,8 +54,9 @@ def run(
     Example: ccenv live reno_hold --json
     """
     from ccenv.live import load_live_scenario, run_live
-    from ccenv.live.beside import beside as run_beside
+    from ccenv.live.beside import simulated
     from ccenv.live.controls import controls_of
+    from ccenv.live.picture import plot_beside
 
     wanted = load_live_scenario(scenario)
     changed = {name: value for name, value in (("seed", seed), ("duration_s", duration)) if value is not None}
@@ -67,11 +68,14 @@ def run(
     result = run_live(wanted)
     if trace is not None:
         result.trace().save(trace)
-    if plot is not None:
-        result.run.plot(plot)
     summary = result.summary()
-    if beside:
-        summary["beside"] = run_beside(wanted)
+    engine = simulated(wanted) if beside else None
+    if engine is not None:
+        summary["beside"] = engine.summary
+    if plot is not None and engine is not None:
+        plot_beside(plot, result, engine)
+    elif plot is not None:
+        result.run.plot(plot)
     if control:
         summary["control"] = [{"run": name, **one} for name, one in controls]
     if json:
@@ -87,6 +91,7 @@ def attack(
     *,
     moves: Annotated[str | None, typer.Option(help="A file of `ccenv attack`, instead of the shipped one.")] = None,
     calm: Annotated[bool, typer.Option(help="Also run without the moves.")] = True,
+    plot: Annotated[Path | None, typer.Option(help="Draw live and simulated into a .png or .svg file.")] = None,
     json: JsonOption = False,
 ) -> int:
     """Play an attack that was found in the engine against the real stack.
@@ -100,7 +105,7 @@ def attack(
     from ccenv.live.scenario import KERNEL
 
     file = moves_against(sender, moves)
-    data = play_attack(f"{KERNEL}{sender}" if sender in COUNTERPARTS else sender, file, calm=calm)
+    data = play_attack(f"{KERNEL}{sender}" if sender in COUNTERPARTS else sender, file, calm=calm, plot=plot)
     if json:
         print_json(data)
     else:

@@ -7,7 +7,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import unknown_name
-from ccenv.live.beside import COUNTERPARTS, beside
+from ccenv.live.beside import COUNTERPARTS, simulated
+from ccenv.live.picture import plot_beside
 from ccenv.live.result import LiveResult
 from ccenv.live.run import run_live
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
@@ -80,7 +81,9 @@ def _require_emulated(stored: StoredMoves, file: FilePath) -> None:
         raise LiveError(f"{file}: its window begins at step {header.first_row} of {len(stored.moves)}")
 
 
-def play_attack(sender: str, file: FilePath, *, calm: bool = True, tries: int = TRIES) -> dict[str, Any]:
+def play_attack(
+    sender: str, file: FilePath, *, calm: bool = True, tries: int = TRIES, plot: FilePath | None = None
+) -> dict[str, Any]:
     """Play stored moves against a sender on the real stack, and in the engine; return what is left of the link.
 
     Args:
@@ -88,6 +91,7 @@ def play_attack(sender: str, file: FilePath, *, calm: bool = True, tries: int = 
         file: the moves.
         calm: also run without them.
         tries: runs until one is valid.
+        plot: draw live and simulated into this file.
     """
     scenario = attack_scenario(sender, file)
     attacked = valid_run(scenario, tries)
@@ -103,7 +107,10 @@ def play_attack(sender: str, file: FilePath, *, calm: bool = True, tries: int = 
         "jitter_ms": 1e3 * header.path.flows[0].jitter_s,
         "buffer_bdp": header.path.buffer_bytes / header.path.bdp_bytes,
     }
-    out["simulated"] = beside(scenario)["links"][0]["utilisation"]
+    engine = simulated(scenario)
+    if plot is not None:
+        plot_beside(plot, attacked, engine)
+    out["simulated"] = engine.summary["links"][0]["utilisation"]
     out["live"] = attacked.summary()["links"][0]["utilisation"]
     runs = {"live": attacked}
     if calm:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ccenv.agents.files import load_sender
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import InputError
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, adversary_of
-from ccenv.network.path import FlowPath, Path, RateChange
+from ccenv.network.path import MBPS_IN_BPS, FlowPath, Path, RateChange
 from ccenv.network.sender import Sender
 from ccenv.simulation import Scenario, simulate
 
@@ -29,8 +32,30 @@ def counterpart(sender: str) -> str:
     return COUNTERPARTS[name]
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """A live scenario in an engine.
+
+    Attributes:
+        summary: engine, flows and links as a summary has them.
+        time_s: (rows,) ends of the intervals of the series.
+        rates_mbps: (rows, N) throughput.
+        queue_packets: (rows,) at the ends.
+    """
+
+    summary: dict[str, Any]
+    time_s: np.ndarray
+    rates_mbps: np.ndarray
+    queue_packets: np.ndarray
+
+
 def beside(scenario: LiveScenario) -> dict[str, Any]:
-    """Run a live scenario in the engine that simulates it; return its engine, flows and links as a summary has them.
+    """Return the summary of :func:`simulated`."""
+    return simulated(scenario).summary
+
+
+def simulated(scenario: LiveScenario) -> Simulated:
+    """Run a live scenario in the engine that simulates it.
 
     Raises:
         LiveError: for a kernel sender that nothing simulates.
@@ -39,15 +64,21 @@ def beside(scenario: LiveScenario) -> dict[str, Any]:
     return _curve(scenario) if scenario.model == "ccac" else _packet(scenario)
 
 
-def _packet(scenario: LiveScenario) -> dict[str, Any]:
+def _packet(scenario: LiveScenario) -> Simulated:
     data = scenario.model_dump(exclude=set(_LIVE_FIELDS))
     for flow in data["flows"]:
         flow["sender"] = counterpart(flow["sender"])
-    summary = simulate(Scenario.model_validate(data)).summary()
-    return {"engine": "packet", "flows": summary["flows"], "links": summary["links"]}
+    result = simulate(Scenario.model_validate(data))
+    summary = result.summary()
+    return Simulated(
+        {"engine": "packet", "flows": summary["flows"], "links": summary["links"]},
+        result.time_s[1:],
+        result.throughput_Bps() / MBPS_IN_BPS,
+        result.link_log["queue_bytes"][1:, 0] / scenario.mss_bytes,
+    )
 
 
-def _curve(scenario: LiveScenario) -> dict[str, Any]:
+def _curve(scenario: LiveScenario) -> Simulated:
     link = scenario.links[0]
     for flow in scenario.flows:
         if flow.workload.kind != "bulk" or flow.loss_rate or flow.start_s or not math.isinf(flow.stop_s):
@@ -70,6 +101,7 @@ def _curve(scenario: LiveScenario) -> dict[str, Any]:
         adversary=adversary_of(scenario.flows[0].jitter),
         steps_per_rtt=scenario.steps_per_rtt,
         seed=scenario.seed,
+        record=True,
     )
     dt_s = float(engine.env("dt_s")[0])
     first, last = round(scenario.warmup_s / dt_s), math.floor(scenario.duration_s / dt_s + 1e-9)
@@ -83,10 +115,16 @@ def _curve(scenario: LiveScenario) -> dict[str, Any]:
         {
             "name": flow.name or sender.name,
             "sender": sender.name,
-            "throughput_mbps": float(grown["S"][i]) / seconds / 125_000,
+            "throughput_mbps": float(grown["S"][i]) / seconds / MBPS_IN_BPS,
             "loss": float(grown["L"][i]) / float(grown["A"][i]) if grown["A"][i] > 0 else None,
         }
         for i, (flow, sender) in enumerate(zip(scenario.flows, senders, strict=True))
     ]
     used = float(grown["S"].sum() / grown["capacity"])
-    return {"engine": "curve", "flows": flows, "links": [{"name": link.name, "utilisation": used}]}
+    trace = engine.trace(0)
+    return Simulated(
+        {"engine": "curve", "flows": flows, "links": [{"name": link.name, "utilisation": used}]},
+        trace.times_s[1:],
+        np.diff(trace.S, axis=0) / dt_s / MBPS_IN_BPS,
+        trace.queue_bytes[1:] / scenario.mss_bytes,
+    )
