@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ccenv.errors import InputError
 from ccenv.foreign import parse_json, read_bounded, shown
-from ccenv.network.sender import MlpSender
 
 if TYPE_CHECKING:
-    from ccenv.network.sender import MlpSender
+    from ccenv.network.sender import ContractSender, MlpSender
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -100,10 +99,15 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 """File that a folder is known by -> how it is shown; the first one counts."""
 
 
-def policy_text(sender: MlpSender) -> str:
-    """Describe a policy in one line."""
+def policy_text(sender: MlpSender | ContractSender) -> str:
+    """Describe a policy in one line, and the contract that it chooses inside."""
     from ccenv.network.learned import layer_widths
+    from ccenv.network.sender import MlpSender
+    from ccenv.programs import pseudo_code
 
+    if not isinstance(sender, MlpSender):
+        who = f"chosen by {sender.chooser}" if sender.policy is None else policy_text(sender.policy)
+        return f"{pseudo_code(sender.program)}\n\n{who}"
     layers = " -> ".join(str(width) for width in layer_widths(sender.weights))
     return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {sender.observation_version}"
 

@@ -54,7 +54,7 @@ class Widening:
 
     def __post_init__(self) -> None:
         """Refuse a budget that nothing can be done in."""
-        if not 0 < self.budget_s:
+        if not self.budget_s > 0:
             raise InputError(f"budget is {self.budget_s:g} s; it must be above 0")
 
     def suite(self, name: str, program_file: str) -> dict[str, Any]:

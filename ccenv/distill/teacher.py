@@ -59,6 +59,8 @@ def load_teacher(checkpoint: str) -> Teacher:
             )
         checkpoint = str(FOLDER / f"{checkpoint}.safetensors")
     policy = load_policy(checkpoint)
+    if not isinstance(policy, MlpSender):
+        raise InputError(f"{checkpoint!r} chooses inside a contract, which is proved as it is: there is nothing to distil")
     config = policy_notes(checkpoint).get("config")
     if not isinstance(config, dict):
         return Teacher(policy, USUAL_WORLD, None)

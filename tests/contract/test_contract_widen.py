@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -34,7 +35,9 @@ def belief(rng):
     return values | {"C_L": C_L, "qdel_L": float(rng.choice([0.0, 1.0]))} | {name: bool(rng.random() < 0.5) for name in BOOLEANS}
 
 
-@given(st.lists(st.integers(0, 2), min_size=N, max_size=N), st.lists(st.integers(0, 2), min_size=N, max_size=N), st.integers(0, 999))
+@given(
+    st.lists(st.integers(0, 2), min_size=N, max_size=N), st.lists(st.integers(0, 2), min_size=N, max_size=N), st.integers(0, 999)
+)
 def test_larger_levels_allow_more_at_every_belief(a, b, seed):
     low, high = tuple(min(x, y) for x, y in zip(a, b, strict=True)), tuple(max(x, y) for x, y in zip(a, b, strict=True))
     assert below(low, high)
@@ -98,7 +101,7 @@ def test_width_is_that_of_visited_beliefs():
 class FakeVerifier:
     """Holds whatever no upper end of is above a number times C_L."""
 
-    asked: list = []
+    asked: ClassVar[list[str]] = []
 
     def __init__(self, *_, **__):
         pass
@@ -148,7 +151,11 @@ def test_a_program_that_is_not_proved_is_no_base(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [(["--utilisation", "1.2"], "between 0 and 1"), (["--utilisation", "0.7", "--budget", "0"], "budget is 0"), (["--utilisation", "0.7", "--jobs", "0"], "jobs")],
+    [
+        (["--utilisation", "1.2"], "between 0 and 1"),
+        (["--utilisation", "0.7", "--budget", "0"], "budget is 0"),
+        (["--utilisation", "0.7", "--jobs", "0"], "jobs"),
+    ],
 )
 def test_bad_numbers_are_refused_in_one_line(tmp_path, capsys, more, said):
     assert main(["contract", "widen", "cc_qdel", "--out", str(tmp_path / "o"), *more]) == 2

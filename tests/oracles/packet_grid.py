@@ -17,7 +17,14 @@ from oracles.packet_flow import ReferenceFlow
 class ReferenceGrid:
     """Steps the beliefs of one flow; its sender decides once per Rm."""
 
-    def __init__(self, flow: ReferenceFlow, sender: Sender, inner: ProgramSender | MlpSender | ContractSender, network: NetworkSpec, seed: int = 0) -> None:
+    def __init__(
+        self,
+        flow: ReferenceFlow,
+        sender: Sender,
+        inner: ProgramSender | MlpSender | ContractSender,
+        network: NetworkSpec,
+        seed: int = 0,
+    ) -> None:
         self.flow, self.sender, self.seed = flow, inner, seed
         spec, mss = flow.spec, network.mss_bytes
         self.path_rtt_s = spec.sender_rtt_s
@@ -60,9 +67,7 @@ class ReferenceGrid:
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
         if k >= self.decision_step:
             keys = (self.seed, 0, flow.index, k)
-            self.rate_Bps, hold = self.interval.close(
-                self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys
-            )
+            self.rate_Bps, hold = self.interval.close(self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys)
             self.decision_step = k + hold * STEPS_PER_RTT
         self.next_s = flow.spec.start_s + (k + 1) * self.dt_s
         return float(self.rate_Bps)

@@ -30,8 +30,8 @@ class Player:
 
     Attributes:
         label: how tables call it.
-        kind: ``classic``, ``program``, ``contract``, ``policy`` or ``file`` (a Python file) for senders, ``scripted``, ``recorded`` or
-            ``learned`` for adversaries.
+        kind: ``classic``, ``program``, ``contract``, ``policy`` or ``file`` (a Python file) for senders, ``scripted``,
+            ``recorded`` or ``learned`` for adversaries.
         spec: what builds it.
         sha256: hash of what it is, so that a changed file is noticed.
     """
