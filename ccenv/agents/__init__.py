@@ -102,7 +102,7 @@ AGENTS.add(
     "learned_contract_u80",
     _ZOO + "learned_contract_u80",
     tags=("contract",),
-    summary="policy by PPO inside a contract with verified lemmas; its name ends with the proved utilisation (docs/contracts.md)",
+    summary="policy by PPO inside a contract; the lemmas of the contract hold whatever it chooses (docs/contracts.md)",
 )
 
 
@@ -111,7 +111,8 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
 
     Args:
         spec: a registered name with optional parameters (``"cc_probe_slow:k=2"``, ``"constant:rate_mbps=10"``), the path of a
-            belief program (``.json``; a contract needs a chooser: ``"contract:file=FILE,chooser=middle"``), or of a learned policy (``.safetensors`` with its card, or the folder of the pair).
+            belief program (``.json``; a contract needs a chooser: ``"contract:file=FILE,chooser=middle"``), or of a learned
+            policy (``.safetensors`` with its card, or the folder of the pair).
         parameters: more parameters of a registered name, as Python values (``make_sender("lambda_proxy", inner="reno")``).
 
     Returns:

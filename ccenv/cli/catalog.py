@@ -94,14 +94,14 @@ def _agents() -> list[Item]:
 
 def _agent_text(entry: Entry) -> str:
     from ccenv.agents import make_sender
-    from ccenv.network.sender import PolicySender, ProgramSender
+    from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
     from ccenv.programs import pseudo_code
 
     sender = make_sender(entry.name)
     if isinstance(sender, ProgramSender):
         first = f"{pseudo_code(sender.start)}\n\nuntil the first large loss, then\n\n" if sender.start else ""
         return first + pseudo_code(sender.program)
-    if isinstance(sender, PolicySender):
+    if isinstance(sender, (PolicySender, ContractSender)):
         return policy_text(sender)
     return _source_text(entry)
 

@@ -11,7 +11,7 @@ from ccenv.errors import InputError
 from ccenv.foreign import parse_json, read_bounded, shown
 
 if TYPE_CHECKING:
-    from ccenv.network.sender import PolicySender
+    from ccenv.network.sender import ContractSender, PolicySender
 
 _LARGEST_BYTES = 64 * 2**20  # of a file that is read whole; results of large runs have some MB
 _ZIP = b"PK\x03\x04"
@@ -99,11 +99,16 @@ _FOLDERS: dict[str, Callable[[Path], Shown]] = {
 """File that a folder is known by -> how it is shown; the first one counts."""
 
 
-def policy_text(sender: PolicySender) -> str:
-    """Describe a policy: its network, and what it sees and sets."""
+def policy_text(sender: PolicySender | ContractSender) -> str:
+    """Describe a policy: its network, what it sees and sets, and the contract that it chooses inside."""
     from ccenv.network.identity import FIRST_OBSERVATION
     from ccenv.network.learned import layer_widths
+    from ccenv.network.sender import PolicySender
+    from ccenv.programs import pseudo_code
 
+    if not isinstance(sender, PolicySender):
+        who = f"chosen by {sender.chooser}" if sender.policy is None else policy_text(sender.policy)
+        return f"{pseudo_code(sender.program)}\n\n{who}"
     layers = " -> ".join(str(width) for width in layer_widths(sender))
     if sender.is_first_version:
         return f"{sender.name}: policy network {layers} ({sender.activation}), observation version {FIRST_OBSERVATION}"

@@ -1,4 +1,4 @@
-"""The hull of programs: the narrowest contract around programs with the same conditions, such as a synthesis query's solutions."""
+"""The hull of programs: the narrowest contract around programs with the same conditions, such as a query's solutions."""
 
 from __future__ import annotations
 

@@ -64,6 +64,8 @@ def load_teacher(checkpoint: str) -> Teacher:
             )
         checkpoint = str(FOLDER / f"{checkpoint}.safetensors")
     policy = load_policy(checkpoint)
+    if not isinstance(policy, PolicySender):
+        raise InputError(f"{checkpoint!r} chooses inside a contract, which is proved as it is: there is nothing to distil")
     sees = policy.interface
     if action(sees.action).sets != "rate":
         raise InputError(f"{checkpoint}: {sees.action!r} sets a window; a belief program sets rates, so it cannot be distilled")

@@ -141,8 +141,8 @@ class EnvSettings(StrictModel):
         action_parameters: of an action of the table.
         inner: the CCA inside, for actions of the table that build on one.
         discrete: an action of the table has ``n_actions`` values.
-        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an action
-            a of an external flow is then the position u = (a + 1) / 2 in the interval of rates that the contract allows.
+        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document): an
+            action a of an external flow is then the position u = (a + 1) / 2 in the interval of rates that the contract allows.
         n_actions: number of discrete values of each action, evenly spaced over the box.
         steps_per_rtt: K, engine steps per smallest Rm.
         decision_steps: engine steps per environment step; None: K, one decision per smallest Rm.

@@ -35,7 +35,10 @@ def test_curve_engine_and_reference_choose_alike(chooser):
 
 @pytest.mark.parametrize("chooser", CHOOSERS)
 def test_packet_engine_and_reference_choose_alike(chooser):
-    flows = [{"sender": "inside", "rtt_s": 0.02}, {"sender": "inside", "rtt_s": 0.03, "start_s": 0.05, "jitter": {"kind": "early", "max_s": 0.01}}]
+    flows = [
+        {"sender": "inside", "rtt_s": 0.02},
+        {"sender": "inside", "rtt_s": 0.03, "start_s": 0.05, "jitter": {"kind": "early", "max_s": 0.01}},
+    ]
     network = NetworkSpec.model_validate({"links": [{"rate_Bps": 1.5e6, "buffer_bytes": 60_000}], "flows": flows})
     senders = [inside(chooser)] * 2
     engine = PacketEngine(network, senders, duration_s=0.6, seed=5)
@@ -58,7 +61,9 @@ def test_random_choices_depend_on_the_seed_alone():
     assert 0 <= positions(1).min() < 0.1 and 0.9 < positions(1).max() < 1
 
 
-@pytest.mark.parametrize(("asked", "chooser"), [(np.nan, "lo"), (-5.0, "lo"), (0.0, "lo"), (1.0, "hi"), (7.0, "hi"), (0.5, "middle")])
+@pytest.mark.parametrize(
+    ("asked", "chooser"), [(np.nan, "lo"), (-5.0, "lo"), (0.0, "lo"), (1.0, "hi"), (7.0, "hi"), (0.5, "middle")]
+)
 def test_an_external_chooser_is_clipped_into_the_interval(asked, chooser):
     engine = CurveEngine([PATH], model="ccac", senders=[inside("external")])
     other = CurveEngine([PATH], model="ccac", senders=[inside(chooser)])

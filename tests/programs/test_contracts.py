@@ -81,14 +81,18 @@ def test_a_contract_decides_no_rate():
 
 
 def test_an_empty_interval_is_found_with_a_belief():
-    rule = {"if": {"C_U": 1, "C_L": -2}, "then": RULE["then"], "else": {"rate_between": [{"C_L": 1}, {"C_U": "1/2", "MSS/Rm": 1}]}}
+    rule = {
+        "if": {"C_U": 1, "C_L": -2},
+        "then": RULE["then"],
+        "else": {"rate_between": [{"C_L": 1}, {"C_U": "1/2", "MSS/Rm": 1}]},
+    }
     program = parse_program(document(rule=rule))
     found = empty_interval(program)
     assert found is not None
     assert found.lo > found.hi
     assert found.belief["C_U"] <= 2 * found.belief["C_L"]  # the leaf is reached
     assert max(found.belief["C_L"], found.belief["MSS/Rm"]) == found.lo
-    with pytest.raises(ProgramError, match="above its upper end .* at C_L = "):
+    with pytest.raises(ProgramError, match=r"above its upper end .* at C_L = "):
         require_intervals(program)
 
 
@@ -99,7 +103,9 @@ def test_no_interval_of_the_contract_is_empty():
 
 
 @given(
-    st.floats(0, 1e13), st.floats(0, 1e13), st.one_of(st.floats(), st.sampled_from([0.0, 0.5, 1.0, math.nan, math.inf, -math.inf]))
+    st.floats(0, 1e13),
+    st.floats(0, 1e13),
+    st.one_of(st.floats(), st.sampled_from([0.0, 0.5, 1.0, math.nan, math.inf, -math.inf])),
 )
 def test_no_position_leaves_the_interval(a, b, position):
     lo, hi = min(a, b), max(a, b)

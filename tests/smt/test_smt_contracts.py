@@ -37,7 +37,13 @@ def query(program: Program, holds: Callable[[View], object], samples: int = 5) -
     """Ask whether something holds of every trace that starts with true beliefs and at most C Rm in flight."""
     sender = ProgramSmtSender(program)
     setting = named_setting("history", Setting("ccac", "large", samples), sender.largest_rate()).without_timeout()
-    claim = Property("claim", "claim", holds, Needs(frozenset({"C_L", "C_U"})), lambda v: all_of([v.C_L[0] <= 1, v.C_U[0] >= 1, v.inflight(0) <= 1]))
+    claim = Property(
+        "claim",
+        "claim",
+        holds,
+        Needs(frozenset({"C_L", "C_U"})),
+        lambda v: all_of([v.C_L[0] <= 1, v.C_U[0] >= 1, v.inflight(0) <= 1]),
+    )
     return Query("claim", setting, sender, claim)
 
 
@@ -73,9 +79,10 @@ def test_a_choice_outside_the_interval_is_refused_by_the_exact_replay():
     result = Verifier(60.0).decide(asked)
 
     class Run:
-        values = dict(result.values)
-        rate, alpha, d, loss_seen = result.view.rate, result.view.alpha, 1, result.view.loss_seen
-        beliefs = {name: getattr(result.view, name) for name in ("C_L", "C_U")}
+        def __init__(self):
+            self.values = dict(result.values)
+            self.rate, self.alpha, self.d, self.loss_seen = result.view.rate, result.view.alpha, 1, result.view.loss_seen
+            self.beliefs = {name: getattr(result.view, name) for name in ("C_L", "C_U")}
 
         def delay(self, t):
             return max([m for m, late in result.view.late[t].items() if late], default=0)

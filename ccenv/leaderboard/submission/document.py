@@ -182,7 +182,8 @@ class Document(StrictModel):
     Attributes:
         format: always ``ccenv-submission``.
         format_version: 1.
-        kind: ``program``, ``policy`` or ``contract`` (a policy inside a program of intervals; senders), ``scripted``, ``moves`` or ``network`` (network adversaries).
+        kind: ``program``, ``policy`` or ``contract`` (a policy inside a program of intervals; senders), ``scripted``, ``moves``
+            or ``network`` (network adversaries).
         name: of the entry.
         author: person or group.
         licence: SPDX identifier.

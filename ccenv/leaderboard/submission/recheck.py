@@ -17,7 +17,7 @@ from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
 from ccenv.network.identity import sender_hash
-from ccenv.network.sender import ClassicSender, PolicySender, ProgramSender, Sender
+from ccenv.network.sender import ClassicSender, ContractSender, PolicySender, ProgramSender, Sender
 
 ReadFile = Callable[[str], bytes]
 """Returns a file by its hash."""
@@ -42,7 +42,7 @@ class Known:
     @property
     def sha256(self) -> str:
         """Hash of the sender that runs name; "" of an adversary."""
-        known = isinstance(self.player, (ClassicSender, PolicySender, ProgramSender))
+        known = isinstance(self.player, (ClassicSender, ContractSender, PolicySender, ProgramSender))
         return sender_hash(self.player) if known else ""  # type: ignore[arg-type]
 
 

@@ -89,8 +89,8 @@ class Setting:
             a retransmission time-out (:mod:`ccenv.smt.senders.loss_detection`). What beliefs call a loss is the oracle's in both.
         past_steps: steps before the trace in which the network obeyed its laws, sample by sample; 0: sample 0 is any state that
             the laws of one sample allow, and the sender obeyed ``sent_before_at_most`` as far back as delays look.
-        settle_steps: steps at the start of the trace that utilisation does not count: the sender already obeys its rule in them, so
-            that what is in flight when the counting starts is what it would have sent.
+        settle_steps: steps at the start of the trace that utilisation does not count: the sender already obeys its rule in them,
+            so that what is in flight when the counting starts is what it would have sent.
         past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
             nothing was sent before.
     """

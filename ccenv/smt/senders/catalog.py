@@ -52,7 +52,7 @@ def smt_sender(spec: str) -> Any:
 
 
 def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
-    """Return the belief program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
+    """Return the program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
 
     Args:
         spec: name or path.

@@ -1,4 +1,4 @@
-"""Is the lower end of a contract's interval above the upper one at any belief? One small query per leaf, with the belief as witness."""
+"""Is a contract's lower end above its upper end at any belief? One small query per leaf, with the belief as witness."""
 
 from __future__ import annotations
 

@@ -1,0 +1,70 @@
+"""Random choices inside the shipped contract against scripted networks, in proof timing: no settled window below the bound.
+
+Windows are those of the lemma of steady utilisation: true and converged beliefs and a bounded queue at their first sample, one Rm
+to settle, then T = 11 samples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccenv.adversaries import ADVERSARIES, make_adversary
+from ccenv.agents import make_sender
+from ccenv.engine.compiled.beliefs import belief_settings
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.network.path import make_path
+from ccenv.network.sender import ContractSender
+
+UTILISATION, C_L_LOW, C_U_HIGH, QUEUE_HIGH = 0.8, 0.77, 3.0, 2.0
+SETTLE, STEPS = 1, 10
+FIRST = 16  # steps before the first window
+PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
+
+
+def lowest_windows(chooser: str, n_envs: int, rtts: int) -> tuple[int, int, float]:
+    """Play all scripted adversaries; return the choices made, the windows that satisfy the premises and the lowest utilisation."""
+    program = make_sender("learned_contract_u80").program
+    C, rtt_s = PATH.link_rate_Bps, PATH.flows[0].rtt_s
+    names = ADVERSARIES.names("scripted")
+    windows, lowest = 0, np.inf
+    for seed, name in enumerate(names):
+        engine = CurveEngine(
+            [PATH] * n_envs,
+            model="ccac",
+            senders=[ContractSender("c", program, chooser)],
+            adversary=make_adversary(name),
+            steps_per_rtt=1,
+            timing="smt",
+            loss_detection="oracle",
+            beliefs=belief_settings("no_timeout"),
+            seed=seed,
+        )
+        seen = []
+        for _ in range(rtts):
+            engine.advance(1)
+            row = [engine.flow(field)[:, 0] for field in ("S", "C_L_Bps", "C_U_Bps")]
+            seen.append([*row, engine.env("enqueued_bytes") - engine.env("tokens_bytes")])
+        S, C_L, C_U, queue = np.moveaxis(np.array(seen), 1, 0)
+        last = SETTLE + STEPS
+        premise = (C_L <= C) & (C_U >= C) & (C_L >= C_L_LOW * C) & (C_U <= C_U_HIGH * C) & (queue <= 2 * QUEUE_HIGH * C * rtt_s)
+        premise = premise[FIRST:-last]
+        used = (S[FIRST + last :] - S[FIRST + SETTLE : -STEPS]) / (C * rtt_s * (STEPS - 1))
+        windows += int(premise.sum())
+        lowest = min(lowest, float(used[premise].min(initial=np.inf)))
+    return len(names) * n_envs * rtts, windows, lowest
+
+
+@pytest.mark.parametrize("chooser", ["random", "lo", "hi"])
+def test_no_settled_window_is_below_the_bound(chooser):
+    choices, windows, lowest = lowest_windows(chooser, n_envs=16 if chooser == "random" else 1, rtts=120)
+    assert choices >= 900 and windows > 200
+    assert lowest >= UTILISATION
+
+
+@pytest.mark.slow
+def test_a_million_random_choices_stay_above_the_bound():
+    choices, windows, lowest = lowest_windows("random", n_envs=256, rtts=600)
+    print(f"{choices} choices, {windows} windows, lowest utilisation {lowest:.4f}")
+    assert choices >= 1_000_000 and windows > 100_000
+    assert lowest >= UTILISATION
