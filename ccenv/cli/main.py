@@ -204,9 +204,10 @@ def _system_error(error: OSError) -> str:
 
 
 def _run(arguments: list[str]) -> int:
-    invoked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    typed = os.environ.get("COMP_WORDS", "").split()[1:] if "_CCENV_COMPLETE" in os.environ else arguments
+    invoked = next((argument for argument in typed if not argument.startswith("-")), None)
     names = [group.name for group in GROUPS]
-    if invoked is not None and invoked not in names:
+    if invoked is not None and invoked not in names and typed is arguments:
         raise CcenvError(f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
     result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False)
     return result if isinstance(result, int) else 0

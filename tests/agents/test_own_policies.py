@@ -86,15 +86,19 @@ def test_a_model_of_sb3_acts_as_in_sb3(algorithm: str, normalised: bool) -> None
 
 
 def test_the_kernel_plays_the_policy() -> None:
-    sender = from_torch(network(), observation=VIEW, name="own")
-    path = ccenv.make_path(link_rate_mbps=12, rtt_ms=40, buffer_bdp=2)
-    engine = CurveEngine([path], model="cbr_delay", senders=[sender])
-    for _ in range(30):
-        seen = engine.observations()[0].astype(np.float64)
-        believed_Bps = engine.flow("C_L_Bps")[0, 0]
-        engine.advance(engine.steps_per_rtt)
-        decided_Bps = max(believed_Bps * 2 ** (3 * action_of(sender, seen)[0]), path.mss_bytes / path.flows[0].rtt_s)
-        assert engine.flow("rate_Bps")[0, 0] == pytest.approx(decided_Bps, rel=1e-3)
+    shipped: Any = ccenv.make_sender("learned_nominal")
+    layers: list[Any] = []
+    for weight, bias in zip(shipped.weights, shipped.biases, strict=True):
+        layer = torch.nn.Linear(*weight.shape, dtype=torch.float64)
+        layer.weight.data, layer.bias.data = torch.tensor(weight.T.copy()), torch.tensor(bias)
+        layers += [layer, torch.nn.Tanh() if shipped.activation == "tanh" else torch.nn.ReLU()]
+    path = ccenv.make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=2)
+    runs = []
+    for sender in (shipped, from_torch(torch.nn.Sequential(*layers[:-1]))):
+        engine = CurveEngine([path], model="ccac", senders=[sender], adversary=ccenv.make_adversary("uniform"), seed=1)
+        engine.advance(800)
+        runs.append([engine.totals()[name] for name in ("A", "S")])
+    np.testing.assert_array_equal(runs[0], runs[1])
 
 
 def test_it_passes_the_rules_of_the_board(tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""``ccenv new``: every file that it writes works as it is. ``ccenv which``, lists, warnings, progress and completion."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ccenv.cli.main import main
+from ccenv.cli.new import TEMPLATES, text_of
+from ccenv.cli.progress import progress_lines
+
+NETWORK = ["--rate", "12mbps", "--duration", "2s"]
+RUNS = {
+    "sender": [["compare", "mine.py", *NETWORK], ["attack", "mine.py:Sender:share=0.2", "--adversary", "kind"]],
+    "compiled": [["compare", "mine.py", *NETWORK, "--limit", ""], ["attack", "mine.py", "--adversary", "kind"]],
+    "adversary": [["compare", "reno", "--network", "mine.py", *NETWORK], ["attack", "reno", "--adversary", "mine.py"]],
+    "metric": [["compare", "reno", "--metric", "mine.py", *NETWORK]],
+    "suite": [["bench", "run", "mine.yaml", "--only", "deep/reno/kind/1"], ["bench", "report", "runs/bench/mine"]],
+    "config": [["show", "mine.yaml"]],
+    "scenario": [["sim", "mine.yaml"]],
+    "program": [["show", "mine.json"], ["compare", "mine.json", *NETWORK]],
+}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_new_file_works_as_it_is(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", kind, "mine"]) == 0
+    assert "Try:" in capsys.readouterr().out
+    for words in RUNS[kind]:
+        assert main(words) == 0, capsys.readouterr().err
+    assert main(["new", kind, "mine"]) == 2
+    assert "--fresh" in capsys.readouterr().err
+
+
+def test_a_new_config_is_a_config() -> None:
+    from ccenv.training.config import load_config
+
+    main(["new", "config", "mine"])
+    assert load_config("mine.yaml").total_steps == 500_000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["new", "agent", "x"], "unknown kind 'agent'"),
+        (["new", "sender", "cubic"], "comes with ccenv"),
+        (["new", "adversary", "cem"], "comes with ccenv"),
+        (["new", "metric", "power"], "comes with ccenv"),
+        (["new", "sender", "../up"], "letter first"),
+        (["new", "sender", "My-CCA"], "letter first"),
+        (["which", "--network", "celular"], "Did you mean 'cellular'"),
+        (["which", "--network", "cellular", "--by", "powr"], "Did you mean 'power'"),
+        (["list", "signal"], "Did you mean 'signals'"),
+    ],
+)
+def test_wrong_words_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert "\n" not in said
+    assert list(Path().iterdir()) == []
+
+
+def test_templates_name_their_file() -> None:
+    assert all("{" not in text_of(kind, "mine") for kind in ("sender", "compiled", "adversary", "metric"))
+    assert json.loads(text_of("program", "mine"))["name"] == "mine"
+
+
+@pytest.mark.parametrize("kind", ["scenarios", "paths", "signals", "networks"])
+def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", kind, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) >= 5
+    assert all(len(item["summary"]) < 200 for item in found)
+
+
+def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccenv.benchmarks.run import which
+    from ccenv.benchmarks.suite.curve import load_suite
+
+    changes = {"seeds": (1, 2), "agents": ("reno", "copa"), "duration_s": 3.0, "warm_up_s": 1.0}
+    few = load_suite("networks").model_copy(update=changes)
+    monkeypatch.setattr(which, "load_suite", lambda name: few)
+    rows = []
+    for _ in range(2):
+        assert main(["which", "--network", "cable", "--jobs", "1", "--json"]) == 0
+        rows.append(json.loads(capsys.readouterr().out)["rows"])
+    assert rows[0] == rows[1]
+    scores = [row["values"]["power"]["iqm"] for row in rows[0]]
+    assert scores == sorted(scores, reverse=True)
+    assert {row["sender"] for row in rows[0]} == {"reno", "copa"}
+
+
+def test_an_odd_unit_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "reno", "--rate", "48gbps", "--rtt", "1ms", "--duration", "10ms", "--buffer", "10packets"]) == 0
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("ccenv: warning: rate is '48gbps', 48000 Mbit/s; at most 40000 Mbit/s is usual")
+    assert "\n" not in said
+    assert main(["compare", "reno", "--rate", "1mbps", "--rtt", "40s", "--duration", "10ms"]) == 0
+    assert "rtt is '40s'" in capsys.readouterr().err
+
+
+def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("ccenv.cli.progress.time.monotonic", lambda: now[0])
+    show = progress_lines("suite quick")
+    for done in range(101):
+        now[0] = float(done)
+        show(done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "ccenv: suite quick: 15 of 100, about 85 s left"
+    assert len(lines) == 6
+
+
+def test_completion_offers_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_CCENV_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ccenv comp")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        main([])
+    assert "compare" in capsys.readouterr().out.split()
+
+
+def test_completion_offers_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_CCENV_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ccenv compare --netw")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    with pytest.raises(SystemExit):
+        main([])
+    assert "--network" in capsys.readouterr().out.split()
