@@ -7,7 +7,7 @@ from typing import Any
 from ccenv.errors import InputError, unknown_name
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.parameters import build
-from ccenv.registry import Registry
+from ccenv.registry import Registry, load_target
 
 AGENTS = Registry("agent")
 
@@ -84,6 +84,7 @@ AGENTS.add(
     summary="a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
 )
 
+_IS_POLICY, _LOAD_POLICY = "ccenv.agents.learned:is_policy", "ccenv.agents.learned:load_policy"
 _ZOO = "ccenv.agents.learned.zoo:"
 _PROVED = "program with verified lemmas; its name ends with the proved utilisation in per cent (docs/distillation.md)"
 for _name, _tag, _summary in (
@@ -128,10 +129,9 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
         return sender
     if parameters:
         raise InputError(f"agent {spec!r}: only registered names take parameters, not {', '.join(parameters)}")
-    from ccenv.agents.learned import is_policy, load_policy
-
-    if is_policy(spec):
-        return load_policy(spec)
+    if load_target(_IS_POLICY)(spec):
+        policy: Sender = load_target(_LOAD_POLICY)(spec)
+        return policy
     if spec.endswith(".json"):
         from ccenv.programs import load_program
 

@@ -112,8 +112,8 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
     from ccenv.cli.progress import progress_bar
     from ccenv.config import validate
     from ccenv.training.config import load_data
-    from ccenv.training.rllib import train_rllib
-    from ccenv.training.rllib_config import RllibConfig
+    from ccenv.training.rllib.config import RllibConfig
+    from ccenv.training.rllib.run import train_rllib
 
     configs = [validate(RllibConfig, *load_data(name, overrides)) for overrides in of_each]
     results = []

@@ -187,7 +187,7 @@ def _schemas() -> list[tuple[str, str, Any]]:
     from ccenv.smt.claims import lemmas
     from ccenv.synth.query.query import Query
     from ccenv.training.config import TrainConfig
-    from ccenv.training.rllib_config import RllibConfig
+    from ccenv.training.rllib.config import RllibConfig
 
     return [
         ("Environments", "keyword arguments of `gymnasium.make`, `environment` of a training run", EnvSettings),

@@ -15,7 +15,7 @@ from ccenv.envs.settings import EnvSettings, read_settings
 from ccenv.errors import InputError
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_in_world
-from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.rllib.config import RllibConfig
 
 pytest.importorskip("stable_baselines3")
 

@@ -6,7 +6,7 @@ import yaml
 from ccenv.config import shipped_names, validate
 from ccenv.errors import CcenvError
 from ccenv.training.config import CONFIGS, TrainConfig, load_config, load_data
-from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.rllib.config import RllibConfig
 
 
 @pytest.mark.parametrize("name", shipped_names(CONFIGS, ".yaml"))

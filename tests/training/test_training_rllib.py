@@ -13,8 +13,8 @@ from ccenv.cli.main import main
 from ccenv.config import validate
 from ccenv.errors import CcenvError
 from ccenv.training.config import load_data
-from ccenv.training.rllib import _save, mean_layers
-from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.rllib.run import _save, mean_layers
 
 SMALL = ["iterations=2", "train_batch_size=64", "minibatch_size=32", "num_epochs=1", "hidden=[8]", "n_paths=8", "num_cpus=1"]
 

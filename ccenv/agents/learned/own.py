@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents import AGENTS
 from ccenv.agents.learned import MAX_WIDTH
 from ccenv.agents.learned.onnx_file import read_onnx
 from ccenv.agents.learned.steps import Activation, Linear, Step
@@ -24,6 +23,9 @@ from ccenv.errors import InputError, require_extra, shown
 from ccenv.foreign import path_of
 from ccenv.network.learned import MAX_LAYERS
 from ccenv.network.sender import PolicySender
+from ccenv.registry import load_target
+
+_AGENTS = "ccenv.agents:AGENTS"  # looked up at run time: the registry lists the policies of this room
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _PROBES = 256
@@ -180,7 +182,7 @@ def _sender(
         raise InputError(f"{what}: observation is {shown(view)}; make it with ccenv.Observation(...)")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"{what}: name is {shown(name)}; letters, digits, '_', '.' and '-' are allowed, a letter first")
-    if name in AGENTS:
+    if name in load_target(_AGENTS):
         raise InputError(f"{what}: {name!r} is the name of a registered agent; give another name")
     steps = [Linear(view.matrix.T, view.offset), *steps]
     linear = [step for step in steps if isinstance(step, Linear)]

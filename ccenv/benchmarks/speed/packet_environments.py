@@ -24,17 +24,15 @@ CASES: dict[str, tuple[int, float]] = {
 
 def build(flows: int, rate_mbps: float) -> Any:
     """Return the batch that is timed, past its start."""
-    import gymnasium
-
-    import ccenv  # noqa: F401  (registers the environments)
+    from ccenv.envs.packet.sender import PacketVectorEnv
 
     scenario = {
         "duration_s": 1e6,
         "links": [{"rate_mbps": rate_mbps, "buffer_bdp": BUFFER_BDP}],
         "flows": [{"sender": "external", "rtt_ms": RTT_MS} for _ in range(flows)],
     }
-    env = gymnasium.make_vec(
-        "ccenv/Packet-v0", num_envs=N_ENVS, scenario=scenario, signals="aurora", action="rate_delta",
+    env = PacketVectorEnv(
+        num_envs=N_ENVS, scenario=scenario, signals="aurora", action="rate_delta",
         clock={"every": "rtt", "common": True}, start_rate_share=(1.0 / flows, 1.0 / flows), episode_decisions=1_000_000,
     )  # fmt: skip
     env.reset(seed=0)

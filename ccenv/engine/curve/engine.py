@@ -67,8 +67,8 @@ class CurveEngine:
         loss_detection: ``acks`` (three segments past the loss, or the RTO) or ``oracle`` (L one Rm ago).
         beliefs: settings of the belief bounds; None: not computed (C_L and the rest stay at their seeds).
         initial_C_L_Bps: seed of C_L, scalar or (B,) or (B, N); at least one segment per Rm is always believed.
-        history_rtts: length of the rings in units of the longest Rm; default: what belief windows and buffers need.
-        threads: threads for large batches; results do not depend on it.
+        history_rtts: length of the rings in longest Rm; default: what windows and buffers need.
+        threads: for large batches; results do not depend on it.
         interface: what flows with an external sender see and set (``watch``); None: rates, in ``advance``.
         record: keep what ``trace`` needs.
 
@@ -155,10 +155,8 @@ class CurveEngine:
         m = self.model
         run["n_flows"], run["ring_length"] = self.n_flows, self._H
         run["hoards_tokens"], run["varies_rate"], run["has_jitter"] = m.hoards_tokens, m.varies_rate, m.has_jitter
-        run["early_feedback"] = self.timing == "smt"
-        run["oracle_loss"] = self.loss_detection == "oracle"
-        run["rto_min_s"] = RTO_MIN_S
-        run["recording"] = self.recording
+        run["early_feedback"], run["oracle_loss"] = self.timing == "smt", self.loss_detection == "oracle"
+        run["rto_min_s"], run["recording"] = RTO_MIN_S, self.recording
         run["compute_beliefs"] = self.belief_settings is not None
         run["monitoring"] = self.watch.is_measuring
         run["ring_at"], run["env_ring_at"] = self._ring.ctypes.data, self._env_ring.ctypes.data

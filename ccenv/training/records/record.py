@@ -18,8 +18,8 @@ from ccenv.provenance import machine, versions
 from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig
 from ccenv.training.records.scenes import seen
-from ccenv.training.rllib import RllibResult
-from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.rllib.run import RllibResult
 from ccenv.training.run import TrainingResult, read_code
 
 FORMAT = Format("ccenv-learning-record", 2, "a record of training", older="record into a new file", sort_keys=True)

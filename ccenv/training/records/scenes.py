@@ -8,7 +8,7 @@ from ccenv.attack.paths import PATHS
 from ccenv.envs.distribution import PathDistribution
 from ccenv.network.path import Path
 from ccenv.training.config import TrainConfig, fixed_paths
-from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.rllib.config import RllibConfig
 
 ATTACKED, TRAINED, IN_RANGE = "attacked", "trained", "in range"
 """Seen how: in rounds of attacks; as a fixed path; as a point of the distribution that paths were drawn from."""

@@ -113,8 +113,8 @@ def _players(data: dict[str, Any]) -> list[str]:
 def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bool) -> dict[str, Any]:
     """Train, from the start if what is there is outdated, and measure."""
     if _by_rllib(name):
-        from ccenv.training.rllib import train_rllib
-        from ccenv.training.rllib_config import RllibConfig
+        from ccenv.training.rllib.config import RllibConfig
+        from ccenv.training.rllib.run import train_rllib
 
         if (folder / "config.yaml").is_file():
             shutil.rmtree(folder)  # it cannot be resumed

@@ -29,7 +29,7 @@ from ccenv.training.clock import Stopwatch
 from ccenv.training.code import code_hash
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.packet_evaluation import evaluate_packet
-from ccenv.training.rllib_config import RllibConfig
+from ccenv.training.rllib.config import RllibConfig
 
 CONNECT_LIMIT_S = 5.0
 SENDER, NETWORK = "sender", "network"

@@ -1,0 +1,1 @@
+"""Training with RLlib: the config of a run, and the run."""
