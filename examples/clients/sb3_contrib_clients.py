@@ -23,7 +23,6 @@ def run(steps: int) -> int:
         train_freq=4,
         gradient_steps=2,
         batch_size=256,
-        policy_kwargs={"n_quantiles": 25},
         device="cpu",
     )
     quantiles.learn(steps // 2)
