@@ -55,7 +55,7 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         self.action_space = self.task.single_action_space
 
     @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+    def spec(self) -> EnvSpec | None:
         """Specification of the environment; ``max_episode_steps`` is the length of its episodes, whatever decided it."""
         return self._spec
 

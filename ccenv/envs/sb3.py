@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,6 +20,9 @@ from ccenv.envs.settings import read_settings
 from ccenv.envs.task import Task, episode_metrics
 from ccenv.envs.watched import sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
+
+if TYPE_CHECKING:
+    from ccenv.envs.batches.curve import CurveRollouts
 
 require_extra("stable_baselines3", "train")
 
@@ -56,7 +59,7 @@ class CcenvVecEnv(VecEnv):
         """Wrap a task. Use ``make_sb3``."""
         self.task = task
         self.render_mode = render_mode
-        self._rollouts: Any = None
+        self._rollouts: CurveRollouts | None = None
         self._rows = task.rows_per_env
         num_rows = self._rows * task.core.num_envs
         self._actions = np.zeros((num_rows, *(task.single_action_space.shape or ())))

@@ -6,10 +6,11 @@ for all that ended. The steps are those of ``ccenv.envs.task`` and ``ccenv.envs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, njit, prange, set_num_threads
+from numba import config, njit
 
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
@@ -19,7 +20,7 @@ from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, 
 from ccenv.envs.batches.memory import Memory
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.reward import fill_terms
-from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
+from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, Task, episode_metrics
 from ccenv.errors import InputError
 from ccenv.network.adversary import moves_width
 
@@ -165,15 +166,6 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
             memory.final_values[row] = value_of(networks, scratch)
 
 
-@njit(cache=True, error_model="numpy", nogil=True, parallel=True)
-def play_parallel(n_chunks, first_env, arrays, game, networks, memory, key):  # type: ignore[no-untyped-def]
-    """Play all environments of an engine on several threads; environments share nothing, so the result is the same."""
-    n_envs = arrays.env.shape[0]
-    for chunk in prange(n_chunks):
-        first, last = chunk * n_envs // n_chunks, (chunk + 1) * n_envs // n_chunks
-        play_range(first, last, first_env, arrays, game, networks, memory, key)
-
-
 class CurveRollouts:
     """Rollouts of a task of the curve engine (``RolloutCore``).
 
@@ -184,7 +176,7 @@ class CurveRollouts:
         InputError: for a task that the kernel cannot play.
     """
 
-    def __init__(self, task: SenderTask | NetworkTask) -> None:
+    def __init__(self, task: Task) -> None:
         if not isinstance(task, (SenderTask, NetworkTask)):
             raise InputError(f"the kernel has no rollouts of a {type(task).__name__}: use Stable-Baselines3's own PPO")
         if task.core.settings.step_info:
@@ -207,15 +199,20 @@ class CurveRollouts:
     def play(self, networks: ActorCritic, memory: Memory, key: int) -> None:
         """See ``RolloutCore``."""
         core = self.task.core
-        threads = min(core.settings.threads, config.NUMBA_NUM_THREADS)
         for part, engine in core.engines():
-            engine.kernel_arrays.run["n_steps"] = core.decision_steps
-            numbers = (part.start, engine.kernel_arrays, self._game, networks, memory, float(key))
-            if threads > 1:
-                set_num_threads(threads)
-                play_parallel(min(threads, engine.n_envs), *numbers)
-            else:
-                play_range(0, engine.n_envs, *numbers)
+            arrays, B = engine.kernel_arrays, engine.n_envs
+            arrays.run["n_steps"] = core.decision_steps
+            chunks = min(core.settings.threads, config.NUMBA_NUM_THREADS, B)
+
+            def run(chunk: int, arrays: Any = arrays, B: int = B, chunks: int = chunks, first_env: int = part.start) -> None:
+                first, last = chunk * B // chunks, (chunk + 1) * B // chunks
+                play_range(first, last, first_env, arrays, self._game, networks, memory, float(key))
+
+            if chunks == 1:
+                run(0)
+            else:  # environments share nothing, and the kernel holds no lock: the result is the same
+                with ThreadPoolExecutor(chunks) as pool:
+                    list(pool.map(run, range(chunks)))
             engine.advance(0)  # raises what went wrong
         core.count_again()
 

@@ -14,7 +14,7 @@ class Memory(NamedTuple):
 
     Attributes:
         observations: (T, B R, n) float32.
-        actions: (T, B R, n_actions) as they were drawn: float32 not clipped, or int64 indices.
+        actions: (T, B R, n_actions) float32 as they were drawn: not clipped, or indices of values.
         rewards: (T, B R) float32.
         values, log_probs: (T, B R) float32.
         episode_starts: (T, B R) float32, 1 for an episode's first step.

@@ -17,6 +17,8 @@ from ccenv.envs.batches.actor_critic import ActorCritic, pack_actor_critic
 from ccenv.errors import InputError
 from ccenv.training.rollouts.gradients import GaussianLogProb, Networks
 
+_NETWORKS: Any = Networks  # torch gives ``apply`` no types
+_GAUSSIAN: Any = GaussianLogProb
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 
 
@@ -42,9 +44,7 @@ class KernelPolicy(ActorCriticPolicy):
     def _layers(self) -> tuple[list[nn.Linear], list[nn.Linear]]:
         """Return the linear layers of actor and critic."""
         extractor = self.mlp_extractor
-        heads = ((extractor.policy_net, self.action_net), (extractor.value_net, self.value_net))
-        actor, critic = ([m for m in hidden if isinstance(m, nn.Linear)] + [head] for hidden, head in heads)  # type: ignore[list-item]
-        return actor, critic
+        return _linear(extractor.policy_net, self.action_net), _linear(extractor.value_net, self.value_net)
 
     def packed(self, levels: int) -> ActorCritic:
         """Return the weights of this moment for the kernel.
@@ -66,11 +66,15 @@ class KernelPolicy(ActorCriticPolicy):
         """Return values (n, 1), log-probabilities (n,) and entropies (n,) as the library does, at a lower cost."""
         actor, critic = ([tensor for layer in layers for tensor in (layer.weight, layer.bias)] for layers in self._layers())
         seen = obs.float().flatten(1)
-        outputs, values = Networks.apply(seen, self.activation_fn is nn.Tanh, len(actor), *actor, *critic)
+        outputs, values = _NETWORKS.apply(seen, self.activation_fn is nn.Tanh, len(actor), *actor, *critic)
         if isinstance(self.action_dist, DiagGaussianDistribution):
-            log_prob = GaussianLogProb.apply(outputs, self.log_std, actions.reshape(outputs.shape))
+            log_prob = _GAUSSIAN.apply(outputs, self.log_std, actions.reshape(outputs.shape))
             entropy = (self.log_std + (0.5 + 0.5 * math.log(2 * math.pi))).sum().expand(len(values))
             return values, log_prob, entropy
         distribution: Any = self.action_dist
         distribution = distribution.proba_distribution(action_logits=outputs)
         return values, distribution.log_prob(actions), distribution.entropy()
+
+
+def _linear(*parts: nn.Module) -> list[nn.Linear]:
+    return [module for part in parts for module in part.modules() if isinstance(module, nn.Linear)]

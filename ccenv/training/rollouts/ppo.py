@@ -107,7 +107,7 @@ def collect(
     shape = buffer.rewards.shape
     memory = Memory(
         observations=buffer.observations,
-        actions=buffer.actions,
+        actions=np.zeros(buffer.actions.shape, np.float32),
         rewards=buffer.rewards,
         values=buffer.values,
         log_probs=buffer.log_probs,
@@ -125,6 +125,7 @@ def collect(
     while True:
         core.play(networks, memory, key)
         if not memory.ended.any():
+            buffer.actions[:] = memory.actions
             return memory, bonus, infos
         rows = np.flatnonzero(np.repeat(memory.ended, R))
         steps = memory.at[rows // R] - 1
