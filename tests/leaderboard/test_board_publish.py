@@ -142,6 +142,21 @@ def test_an_interrupted_publication_goes_on(
         assert sums(tmp_path / f"try{writes}") == sums(tmp_path / "whole")
 
 
+def test_halves_of_a_killed_publication_are_removed(store: BoardStore, tmp_path: Path) -> None:
+    folder = tmp_path / "public"
+    publish(store, folder)
+    halves = [
+        folder / ".index.html.123.0a1b2c3d.tmp",
+        folder / "entries" / f".{next((folder / 'entries').iterdir()).name}.9.00000000.tmp",
+    ]
+    others = [folder / ".mine.1.00000000.tmp", folder / ".index.html.tmp"]
+    for file in [*halves, *others]:
+        file.write_text("x")
+    publish(store, folder)
+    assert not any(file.exists() for file in halves)
+    assert all(file.exists() for file in others)
+
+
 def test_command_line(home: Home, store: BoardStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store.close()
     assert main(["board", "publish", str(tmp_path / "public"), "--board", str(home.folder), "--json"]) == 0

@@ -23,6 +23,7 @@ SUMS = "SHA256SUMS"
 RECORDS, HEAD = "records/board.jsonl.xz", "records/head.json"
 INDEX = "index.html"
 MAX_SUMS_BYTES = 64 << 20
+_HALF = re.compile(r"\.(.+)\.\d+\.[0-9a-f]{8}\.tmp", re.ASCII)  # as ccenv.files.write_atomic names it
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n\r]+)", re.ASCII)
 
 # What hosts read that take headers from a file; others ignore it. The pages carry the same policy themselves.
@@ -103,8 +104,18 @@ def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], b
         target.unlink(missing_ok=True)
         if target.parent != folder and target.parent.is_dir() and not any(target.parent.iterdir()):
             target.parent.rmdir()
+    _remove_halves(folder, before | sums)
     _write_sums(folder, sums)
     return {"written": written, "removed": len(gone)}
+
+
+def _remove_halves(folder: FilePath, names: dict[str, str]) -> None:
+    """Remove what a publication that was killed left beside a file of the board: its unfinished copy."""
+    for place in {(folder / name).parent for name in [*names, SUMS]}:
+        for file in place.glob(".*.tmp") if place.is_dir() else ():
+            half = _HALF.fullmatch(file.name)
+            if half and file.with_name(half[1]).relative_to(folder).as_posix() in {*names, SUMS}:
+                file.unlink(missing_ok=True)
 
 
 def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:
