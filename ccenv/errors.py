@@ -36,6 +36,10 @@ class InputError(CcenvError):
     """A value, key, shape or unit that is not allowed."""
 
 
+class UnexpectedArgumentError(InputError, TypeError):
+    """A keyword argument that a function does not take: also a TypeError, which is what Python and its libraries expect."""
+
+
 class UnknownNameError(InputError):
     """A name that no registry, file or table knows."""
 

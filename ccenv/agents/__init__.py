@@ -7,7 +7,7 @@ from typing import Any
 from ccenv.errors import InputError, unknown_name
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.parameters import build
-from ccenv.registry import Registry
+from ccenv.registry import Registry, load_target
 
 AGENTS = Registry("agent")
 
@@ -77,6 +77,7 @@ AGENTS.add(
     summary="holds every ACK of any sender equally long ([Delta] s.7.2)",
 )
 
+_LEARNED = "ccenv.agents.learned:"  # by name: a policy may build on a CCA of this table
 _ZOO = "ccenv.agents.learned.zoo:"
 _PROVED = "program with verified lemmas; its name ends with the proved utilisation in per cent (docs/distillation.md)"
 for _name, _tag, _summary in (
@@ -114,10 +115,9 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
         return sender
     if parameters:
         raise InputError(f"agent {spec!r}: only registered names take parameters, not {', '.join(parameters)}")
-    from ccenv.agents.learned import is_policy, load_policy
-
-    if is_policy(spec):
-        return load_policy(spec)
+    if load_target(_LEARNED + "is_policy")(spec):
+        policy: Sender = load_target(_LEARNED + "load_policy")(spec)
+        return policy
     if spec.endswith(".json"):
         from ccenv.programs import load_program
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -39,6 +40,7 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
     """A single environment over a task of one."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND}  # type: ignore[misc]
+    _spec: EnvSpec | None = None
 
     def __init__(self, make_task: Callable[[int, bool], Task], render_mode: str | None) -> None:
         """Build the task.
@@ -52,6 +54,17 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         self.observation_space = self.task.single_observation_space
         self.action_space = self.task.single_action_space
 
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """Specification of the environment; ``max_episode_steps`` is the length of its episodes, whatever decided it."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        if spec is not None and spec.max_episode_steps is None:
+            spec.max_episode_steps = self.task.core.episode_steps
+        self._spec = spec
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Start the next episode, or with a seed the first one of that seed. No options are used."""
         super().reset(seed=seed)
@@ -62,10 +75,10 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         """Take one step; the info of an episode's last step holds the mean of each reward term."""
         reward = float(self.task.step(np.asarray(action)[None])[0])
         truncated = bool(self.task.core.truncated()[0])
-        info: dict[str, Any] = {}
+        told = self.task.core.step_info()
         if truncated:
-            metrics = episode_metrics(self.task.core, np.ones(1, np.bool_))
-            info = {name: float(values[0]) for name, values in metrics.items()}
+            told |= episode_metrics(self.task.core, np.ones(1, np.bool_))
+        info = {name: float(values[0]) for name, values in told.items()}
         return self.task.observe()[0].copy(), reward, False, truncated, info
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
@@ -77,7 +90,8 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
     """A batch of environments, natively vectorised.
 
     Autoreset is NEXT_STEP (the step after an episode's last one ignores the action, starts the next episode and gives reward
-    0) or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes where the mask says).
+    0), SAME_STEP (the last step returns the next episode's first observation; ``final_obs`` and ``final_info`` of its info are
+    the episode's own) or DISABLED (``reset(options={"reset_mask": mask})`` starts new episodes where the mask says).
     """
 
     def __init__(
@@ -89,7 +103,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
             make_task: called with the number of environments and whether to record.
             num_envs: number of environments.
             render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP or DISABLED.
+            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
         """
         self.task = make_task(num_envs, check_render_mode(render_mode))
         self.num_envs = num_envs
@@ -133,23 +147,43 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
             self.task.core.reset(starting)
             rewards[starting] = 0.0
         truncated = self.task.core.truncated()
-        self._ended = truncated.copy()
         info: dict[str, Any] = {}
+        observations = self.task.observe()
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        self._ended = np.zeros_like(truncated) if same_step else truncated.copy()
+        told = self.task.core.step_info()
+        ending = info
         if truncated.any():
-            for name, values in episode_metrics(self.task.core, truncated).items():
-                info[name] = np.zeros(self.num_envs)
-                info[name][truncated] = values
-                info[f"_{name}"] = truncated.copy()
-        return self.task.observe(), rewards, np.zeros(self.num_envs, np.bool_), truncated, info
+            if same_step:
+                ending = info["final_info"] = {}
+                info["final_obs"] = np.full(self.num_envs, None, dtype=object)
+                for b in np.flatnonzero(truncated).tolist():
+                    info["final_obs"][b] = observations[b].copy()
+                info["_final_obs"], info["_final_info"] = truncated.copy(), truncated.copy()
+                _tell(ending, {name: values[truncated] for name, values in told.items()}, truncated)
+            _tell(ending, episode_metrics(self.task.core, truncated), truncated)
+        going_on = ~truncated if same_step else np.ones_like(truncated)
+        _tell(info, {name: values[going_on] for name, values in told.items()}, going_on)
+        if same_step and truncated.any():
+            self.task.core.reset(truncated)
+            observations[truncated] = self.task.observe()[truncated]
+        return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, info
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
         """Return a picture of each environment's episode so far."""
         return None if self.render_mode is None else tuple(draw(self.task.core, b) for b in range(self.num_envs))
 
 
+def _tell(info: dict[str, Any], told: dict[str, np.ndarray], mask: np.ndarray) -> None:
+    """Add numbers of some environments to an info, 0 for the others, each with its mask."""
+    for name, values in told.items():
+        info[name] = np.zeros(len(mask))
+        info[name][mask] = values
+        info[f"_{name}"] = mask.copy()
+
+
 def _autoreset(mode: AutoresetMode | str) -> AutoresetMode:
-    allowed = (AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED)
-    for candidate in allowed:
+    for candidate in AutoresetMode:
         if mode in (candidate, candidate.name, candidate.value):
             return candidate
-    raise InputError(f"autoreset_mode {mode!r} is not allowed.{did_you_mean(str(mode), [m.name for m in allowed])}")
+    raise InputError(f"autoreset_mode {mode!r} is not allowed.{did_you_mean(str(mode), [m.name for m in AutoresetMode])}")

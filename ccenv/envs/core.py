@@ -75,6 +75,7 @@ class Core:
         self.elapsed = np.zeros(num_envs, np.int64)
         self._length = np.full(num_envs, self.episode_steps)
         self._sums = np.zeros((num_envs, len(groups), len(TERMS)))
+        self.last_terms = np.zeros_like(self._sums)
         episodes = self._draw(np.arange(num_envs))
         bounds = np.linspace(0, num_envs, min(len(settings.models), num_envs) + 1).round().astype(int)
         players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
@@ -177,7 +178,20 @@ class Core:
             self.groups,
         )
         self._sums += terms
+        self.last_terms = terms
         return terms
+
+    def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
+        """Return what the settings' ``step_info`` asks to be told of the last step, one number for each row; empty without it.
+
+        Args:
+            rows_per_env: R; of the first R groups of flows.
+        """
+        if not self.settings.step_info:
+            return {}
+        terms = self.last_terms[:, :rows_per_env].reshape(-1, len(TERMS))
+        out = {f"step_{name}": terms[:, index].copy() for index, name in enumerate(TERMS)}
+        return out | {"time_s": np.repeat(self.env("step") * self.env("dt_s"), rows_per_env)}
 
     def truncated(self) -> np.ndarray:
         """Return which environments have reached the end of their episode: a new (B,) bool array."""

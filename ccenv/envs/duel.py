@@ -138,8 +138,8 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
 class FlowsEnv(DuelEnv):
     """Let every controlled flow be an agent of its own on a network that is fixed: parameter sharing and independent learners.
 
-    As ``DuelEnv`` without the agent ``network``: ``adversary`` is the network's player, as in ``ccenv/Sender-v0``. All agents have
-    the same spaces.
+    As ``DuelEnv`` without the agent ``network``: ``adversary`` is the network's player, as in ``ccenv/Sender-v0``. All agents
+    have the same spaces.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**DuelEnv.metadata, "name": "flows_v0"}

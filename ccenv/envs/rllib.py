@@ -1,4 +1,4 @@
-"""RLlib (new API stack): creators of the batched environments and of the duel.
+"""RLlib (new API stack): creators of the batched environments, of the duel, and of flows that are agents each (FLOWS).
 
 After ``register_rllib()``: ``PPOConfig().environment("ccenv/Sender-v0", env_config={"models": ["cbr_delay"]})`` with
 ``.env_runners(num_envs_per_env_runner=64, gym_env_vectorize_mode="vector_entry_point")``.
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccenv.errors import require_extra
+
+FLOWS = "ccenv/Flows"
 
 
 def create_sender(env_config: Mapping[str, Any]) -> Any:
@@ -66,6 +68,17 @@ def create_duel(env_config: Mapping[str, Any]) -> Any:
     return wrapper(DuelEnv(**dict(env_config)))
 
 
+def create_flows(env_config: Mapping[str, Any]) -> Any:
+    """Return ``FlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
+    require_extra("ray", "rllib")
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+
+    from ccenv.envs.duel import FlowsEnv
+
+    wrapper: Any = ParallelPettingZooEnv
+    return wrapper(FlowsEnv(**dict(env_config)))
+
+
 def register_rllib() -> None:
     """Register the creators with RLlib under the environments' ids."""
     require_extra("ray", "rllib")
@@ -77,3 +90,4 @@ def register_rllib() -> None:
     register_env("ccenv/Packet-v0", create_packet)
     register_env("ccenv/PacketNetwork-v0", create_packet_network)
     register_env("ccenv/PacketDuel-v0", create_packet_duel)
+    register_env(FLOWS, create_flows)

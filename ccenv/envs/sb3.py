@@ -48,7 +48,8 @@ class CcenvVecEnv(VecEnv):
 
     Where an episode ends, the returned observation is already the next episode's first one;
     ``infos[i]["terminal_observation"]`` and ``infos[i]["TimeLimit.truncated"]`` tell of the end, and the mean of each reward
-    term stands under its name. All other infos are empty. Wrap it in ``VecMonitor`` for episode returns.
+    term stands under its name. All other infos are empty, unless ``step_info`` is set. Wrap it in ``VecMonitor``
+    for episode returns.
     """
 
     def __init__(self, task: Task, render_mode: str | None = None) -> None:
@@ -81,12 +82,15 @@ class CcenvVecEnv(VecEnv):
         rewards = self.task.step(self._actions).astype(np.float32)
         over = self.task.core.truncated()
         ended = np.repeat(over, self._rows)
+        told = self.task.core.step_info(self._rows)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if told:
+            infos = [dict(zip(told, row, strict=True)) for row in np.stack(list(told.values()), axis=1).tolist()]
         observations = self.task.observe()
         if over.any():
             metrics = episode_metrics(self.task.core, over, self._rows)
             for row, b in enumerate(np.flatnonzero(ended)):
-                infos[b] = {name: float(values[row]) for name, values in metrics.items()}
+                infos[b] |= {name: float(values[row]) for name, values in metrics.items()}
                 infos[b]["terminal_observation"] = observations[b].copy()
                 infos[b]["TimeLimit.truncated"] = True
             self.task.core.reset(over)

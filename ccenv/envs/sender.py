@@ -98,7 +98,7 @@ class SenderVectorEnv(TaskVectorEnv):
         Args:
             num_envs: number of environments.
             render_mode: None or ``"rgb_array"``.
-            autoreset_mode: NEXT_STEP or DISABLED.
+            autoreset_mode: NEXT_STEP, SAME_STEP or DISABLED.
             **settings: fields of ``EnvSettings``.
         """
         super().__init__(_maker(read_settings(settings, _ID)), num_envs, render_mode, autoreset_mode)

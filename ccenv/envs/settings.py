@@ -12,7 +12,7 @@ from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import RewardWeights
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
 from ccenv.interface.actions import ACTION_NUMBERS, action
 from ccenv.interface.interface import Clock, Interface, Weights
 from ccenv.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
@@ -130,6 +130,7 @@ class EnvSettings(StrictModel):
         loss_detection: ``"acks"`` or ``"oracle"`` (``CurveEngine``).
         beliefs: preset of the belief time-outs, ``"artefact"``, ``"paper"`` or ``"no_timeout"``.
         threads: threads for large batches; results do not depend on it.
+        step_info: let the info of every step hold its reward terms (``step_utilisation``, ...) and ``time_s``, the path's time.
     """
 
     paths: Annotated[PathDistribution | Path | tuple[Path, ...], BeforeValidator(_as_paths)] = PathDistribution()
@@ -151,6 +152,7 @@ class EnvSettings(StrictModel):
     loss_detection: Literal["acks", "oracle"] = "acks"
     beliefs: str = "artefact"
     threads: int = Field(default=1, ge=1)
+    step_info: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> EnvSettings:
@@ -224,8 +226,13 @@ def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | 
         defaults: this environment's own defaults.
 
     Raises:
-        InputError: one line, with the nearest valid names for an unknown argument.
+        UnexpectedArgumentError: for an unknown argument, with the nearest valid names; it is an InputError and a TypeError.
+        InputError: one line, for a value that is not allowed.
     """
+    for name in given:
+        if name not in EnvSettings.model_fields and name != "max_episode_steps":
+            hint = did_you_mean(name, [*EnvSettings.model_fields, "max_episode_steps"])
+            raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{hint}")
     given = dict(given)
     max_episode_steps = given.pop("max_episode_steps", None)
     settings = validate(EnvSettings, {**(defaults or {}), **given}, where)
@@ -233,6 +240,8 @@ def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | 
         return settings
     if "episode_rtts" in given:
         raise InputError(f"{where}: give either episode_rtts or max_episode_steps, not both")
+    if type(max_episode_steps) is not int or max_episode_steps < 2:
+        raise InputError(f"{where}: max_episode_steps is {max_episode_steps!r}; a whole number of at least 2 is needed")
     steps = settings.decision_steps or settings.steps_per_rtt
     if max_episode_steps * steps % settings.steps_per_rtt:
         raise InputError(f"{where}: max_episode_steps {max_episode_steps} is not a whole number of Rm")

@@ -17,7 +17,8 @@ class PpoSettings(StrictModel):
         n_steps: environment steps per environment and iteration.
         batch_size: samples per gradient step.
         n_epochs: passes over the samples of an iteration.
-        learning_rate: of Adam.
+        learning_rate: of Adam, in the first iteration.
+        learning_rate_end: of Adam towards the end, on a straight line over ``total_steps``; None: the same as in the first one.
         gamma: discount per environment step.
         gae_lambda: of the generalised advantage estimate.
         clip_range: of the probability ratio.
@@ -35,6 +36,7 @@ class PpoSettings(StrictModel):
     batch_size: int = Field(default=1024, ge=2)
     n_epochs: int = Field(default=5, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    learning_rate_end: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.9, ge=0, le=1)
     clip_range: float = Field(default=0.2, gt=0, allow_inf_nan=False)

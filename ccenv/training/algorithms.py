@@ -53,7 +53,7 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
         "n_steps": ppo.n_steps,
         "batch_size": ppo.batch_size,
         "n_epochs": ppo.n_epochs,
-        "learning_rate": ppo.learning_rate,
+        "learning_rate": _schedule(ppo),
         "gamma": ppo.gamma,
         "gae_lambda": ppo.gae_lambda,
         "clip_range": ppo.clip_range,
@@ -64,6 +64,12 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
     if ppo.rollouts == "python" or config.environment.interface is not None:  # the kernel's rollouts see beliefs only
         return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
     return KernelPPO(env, policy_kwargs=policy | {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}, **settings)
+
+
+def _schedule(ppo: PpoSettings) -> float | Callable[[float], float]:
+    """Return the learning rate, or as a function of the share of the run that is left."""
+    first, last = ppo.learning_rate, ppo.learning_rate_end
+    return first if last is None else lambda left: last + (first - last) * left
 
 
 def _off_policy(settings: OffPolicySettings) -> dict[str, Any]:

@@ -147,6 +147,8 @@ class TrainConfig(StrictModel):
         num_envs: environments.
         trains: ``"sender"``: one flow of ``ccenv/Sender-v0`` with continuous actions; ``"network"``: the moves of
             ``ccenv/Network-v0`` against fixed senders, with PPO also discrete ones.
+        shared_policy: several flows learn with one policy: each ``"external"`` sender is a row of its own, rewarded for itself
+            (``ccenv.envs.batches.shared``). Steps are then decisions, one for each row.
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         curriculum: other models or paths at first, in order of ``until_step``.
@@ -163,6 +165,7 @@ class TrainConfig(StrictModel):
     total_steps: int = Field(ge=1)
     num_envs: int = Field(default=128, ge=1)
     trains: Literal["sender", "network"] = "sender"
+    shared_policy: bool = False
     algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
     curriculum: tuple[CurriculumStage, ...] = ()
@@ -179,10 +182,17 @@ class TrainConfig(StrictModel):
     def _consistent(self) -> TrainConfig:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r} must be a letter, then up to 47 letters, digits, '_', '-' or '.'")
-        wanted = 1 if self.trains == "sender" else 0
-        if self.environment.senders.count(EXTERNAL) != wanted:
-            many = "exactly one" if wanted else "no"
-            raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender")
+        external = self.environment.senders.count(EXTERNAL)
+        if self.shared_policy and (self.trains != "sender" or external < 2):
+            raise ValueError(
+                f"shared_policy is for senders with two or more 'external' flows, not for a {self.trains} with {external}"
+            )
+        if not self.shared_policy and external != (1 if self.trains == "sender" else 0):
+            many = "exactly one" if self.trains == "sender" else "no"
+            hint = "; for several set shared_policy" if self.trains == "sender" and external > 1 else ""
+            raise ValueError(f"environment: training a {self.trains} needs {many} 'external' sender{hint}")
+        if self.environment.step_info:
+            raise ValueError("environment.step_info: training reads no info of steps; leave it out")
         if self.environment.is_discrete and self.algorithm != "ppo":
             raise ValueError(f"environment: a {self.algorithm} {self.trains} needs action 'box'; PPO may have discrete actions")
         if self.trains == "network":
@@ -207,16 +217,22 @@ class TrainConfig(StrictModel):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
-        samples = self.num_envs * self.ppo.n_steps
+        samples = self.num_rows * self.ppo.n_steps
         if self.algorithm == "ppo" and samples % self.ppo.batch_size:
-            raise ValueError(f"num_envs * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
+            rows = "num_envs * flows" if self.shared_policy else "num_envs"
+            raise ValueError(f"{rows} * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
         return self
 
     @property
+    def num_rows(self) -> int:
+        """Rows of the batch: environments, or their flows where those share a policy."""
+        return self.num_envs * (self.environment.senders.count(EXTERNAL) if self.shared_policy else 1)
+
+    @property
     def iteration_steps(self) -> int:
-        """Environment steps per iteration."""
+        """Steps of all rows per iteration."""
         settings: PpoSettings | OffPolicySettings = getattr(self, self.algorithm)
-        return self.num_envs * settings.n_steps
+        return self.num_rows * settings.n_steps
 
     @property
     def activation(self) -> Literal["tanh", "relu"]:
@@ -247,6 +263,8 @@ class TrainConfig(StrictModel):
         free = {"total_steps", "log", "checkpoint_every_steps"}
         if not self.early_stop.patience:
             free |= {"evaluation"}
+        if self.ppo.learning_rate_end is not None:
+            free -= {"total_steps"}  # the learning rate goes by it
         return self.model_dump(mode="json", exclude=free) == other.model_dump(mode="json", exclude=free)
 
 

@@ -29,14 +29,14 @@ class Evaluation:
 
     Attributes:
         score: the weighted terms of the reward; by default utilisation - 0.1*queue - loss.
-        utilisation: bytes that the evaluated flow got delivered / bytes that the link could carry; of a network, all flows'.
+        utilisation: bytes that the evaluated flows got delivered / bytes that the link could carry; of a network, all flows'.
         queue_bdp: mean queue / (C*Rm).
-        loss: bytes that the evaluated flow lost / bytes that the link could carry.
-        delay_rtts: mean queueing and jitter delay of the evaluated flow / Rm.
+        loss: bytes that the evaluated flows lost / bytes that the link could carry.
+        delay_rtts: mean queueing and jitter delay of the evaluated flows / Rm.
         score_p5: score of the path at the 5th percentile.
         n_paths: number of paths.
         n_flows: flows that share each path.
-        share: the evaluated flow's part of all bytes delivered; 1 alone.
+        share: the evaluated flows' part of all bytes delivered; 1 alone.
         jain: Jain's index of the bytes that the flows got delivered in the whole measured time; 1 alone.
         link_utilisation: bytes that all flows got delivered / bytes that the link could carry.
         path_set: which paths (``ccenv.training.path_sets``); ``"fixed"``: those of the world, on which training takes place too.
@@ -127,7 +127,7 @@ def evaluate_in_world(
 
     Args:
         world: settings of the environment.
-        sender: plays the external flow; None: the world has none, and its network is what is evaluated.
+        sender: plays every external flow; None: the world has none, and its network is what is evaluated.
         n_paths: number of paths, divided among the models.
         seed: which paths of the set, and which moves of the network.
         path_set: where the paths come from.
@@ -136,21 +136,22 @@ def evaluate_in_world(
         measure_rtts: round trips measured.
 
     Raises:
-        InputError: for an external sender, or a world that does not have one external flow where a sender is given.
+        InputError: for an external sender; for a world without an external flow where a sender is given, or with one where
+            none is.
     """
     if isinstance(sender, ExternalSender):
         raise InputError("an external sender cannot be evaluated: its rate comes from outside")
     external = [flow for flow, name in enumerate(world.senders) if name == EXTERNAL]
-    if len(external) != (0 if sender is None else 1):
-        wanted = "no" if sender is None else "exactly one"
+    if bool(external) != (sender is not None):
+        wanted = "no" if sender is None else "an"
         raise InputError(f"senders {list(world.senders)}: the evaluated world needs {wanted} 'external' flow")
     senders = world.build_senders()
     own = np.ones(len(senders), np.bool_)
     if sender is not None and not isinstance(world.reward, RewardWeights):
         return _evaluate_by_table(world, sender, n_paths, seed, path_set, adversary, warmup_rtts, measure_rtts)
     if sender is not None:
-        senders[external[0]] = sender
-        own = np.arange(len(senders)) == external[0]
+        own = np.isin(np.arange(len(senders)), external)
+        senders = [sender if flow in external else other for flow, other in enumerate(senders)]
     core = Core(
         n_paths,
         _measured(world, warmup_rtts + measure_rtts),
@@ -200,8 +201,9 @@ def _evaluate_by_table(
         raise InputError(f"{sender.name!r} cannot be scored by this world's reward: it decides over another interface")
     measured = _measured(world, warmup_rtts + measure_rtts).model_copy(update={"decision_steps": world.decision_steps})
     players = None if adversary is None else [adversary] * n_paths
-    task, batch = WatchedTask(n_paths, measured, adversaries=players), PolicyBatch(sender, n_paths)
-    core = task.core
+    task = WatchedTask(n_paths, measured, adversaries=players)
+    core, n_flows, width = task.core, len(task.flows), sender.interface.width
+    batch = PolicyBatch(sender, n_paths * n_flows)
     core.reset(seed=path_seed(path_set, seed))
     own = core.groups[0]
     steps_per_rtt = world.steps_per_rtt / core.decision_steps
@@ -210,7 +212,7 @@ def _evaluate_by_table(
         total = np.zeros(n_paths)
         steps = max(1, round(rtts * steps_per_rtt))
         for _ in range(steps):
-            actions = batch.actions(task.observe())[:, None]
+            actions = batch.actions(task.observe().reshape(-1, width)).reshape(n_paths, n_flows)
             total += task.step(actions if not task.levels else np.rint((actions + 1) / 2 * (task.levels - 1)).astype(np.int64))
         return total / steps
 

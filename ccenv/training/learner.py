@@ -84,7 +84,7 @@ class Learner:
     def _look(self) -> None:
         """Let the model see the environments as they are now."""
         self._model._last_obs = self._task.observe()
-        self._model._last_episode_starts = self._task.core.elapsed == 0
+        self._model._last_episode_starts = np.repeat(self._task.core.elapsed == 0, self._task.rows_per_env)
 
     def _restore(self, state: TrainingState) -> None:
         unpack_torch(self._model.policy, self._algorithm.optimizers(self._model), state.tensors)
@@ -100,7 +100,7 @@ class Learner:
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         adversaries = opponents(self.config, self._patterns) if self._round else None
-        return sender_task(self.config.num_envs, self._settings, adversaries=adversaries)
+        return sender_task(self.config.num_envs, self._settings, adversaries=adversaries, shared=self.config.shared_policy)
 
     def _next_stage(self, state: TrainingState) -> bool:
         """Change to the environments of the iteration after a state, where a curriculum or a round says so."""
@@ -227,9 +227,10 @@ class Learner:
 
     def _diverged(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
+        rate = getattr(self.config, self.config.algorithm).learning_rate
         return DivergedError(
             f"training left the finite numbers after step {good}; the checkpoint of step {good} is kept. "
-            f"Try a smaller {self.config.algorithm}.learning_rate (it is {self._model.learning_rate:g})"
+            f"Try a smaller {self.config.algorithm}.learning_rate (it is {rate:g})"
         )
 
 

@@ -1,4 +1,4 @@
-"""RLlib (new API stack): PPO on the native batch, and self-play of sender and network on ``ccenv/Duel-v0``.
+"""RLlib (new API stack): PPO on the native batch, self-play on ``ccenv/Duel-v0``, several flows that share a policy.
 
 On this machine, or on a cluster with ``address``. RLlib's own checkpoints use pickle and are not written: a run leaves its
 policies as ccenv's files and cannot be resumed.
@@ -77,7 +77,7 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
     """
     require_extra("ray", "rllib")
     require_extra("torch", "train")
-    if config.plays == "duel":
+    if config.plays != "sender":
         require_extra("pettingzoo", "duel")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
@@ -142,7 +142,7 @@ def _algorithm(config: RllibConfig) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from ccenv.envs.rllib import register_rllib
+    from ccenv.envs.rllib import FLOWS, register_rllib
 
     register_rllib()
     start: Any = PPOConfig  # Ray gives it no types
@@ -168,9 +168,10 @@ def _algorithm(config: RllibConfig) -> Any:
             gym_env_vectorize_mode="vector_entry_point",
         )
     else:
-        chosen.environment("ccenv/Duel-v0", env_config=config.environment)
+        chosen.environment(FLOWS if config.plays == "flows" else "ccenv/Duel-v0", env_config=config.environment)
         chosen.env_runners(num_env_runners=config.num_env_runners, num_envs_per_env_runner=config.num_envs)
-        chosen.multi_agent(policies={SENDER, NETWORK}, policy_mapping_fn=_policy_of)
+        policies = {SENDER} if config.plays == "flows" else {SENDER, NETWORK}
+        chosen.multi_agent(policies=policies, policy_mapping_fn=_policy_of)
     return chosen.build_algo()
 
 
@@ -218,7 +219,7 @@ def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int)
 
 def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender, MlpAdversary | None]:
     """Return the policies for the engines: their mean actions."""
-    module = SENDER if config.plays == "duel" else "default_policy"
+    module = "default_policy" if config.plays == "sender" else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
     sender = PolicySender(config.name, weights, biases, "tanh")
     if config.plays != "duel":

@@ -18,7 +18,8 @@ class RllibConfig(StrictModel):
         trainer: ``"rllib"``, which tells these configs from the others.
         name: of the run and its policies; by default the name of the file.
         seed: of everything random.
-        plays: ``"sender"``: PPO on ``ccenv/Sender-v0``; ``"duel"``: sender and network learn against each other.
+        plays: ``"sender"``: PPO on ``ccenv/Sender-v0``; ``"duel"``: sender and network learn against each other;
+            ``"flows"``: all ``"external"`` flows learn with one policy, each as an agent of its own.
         iterations: of RLlib.
         environment: arguments of the environment.
         num_envs: environments per runner; RLlib batches the policies of a duel, not its environments.
@@ -38,7 +39,7 @@ class RllibConfig(StrictModel):
     trainer: Literal["rllib"]
     name: str = Field(min_length=1, max_length=48)
     seed: int = Field(default=0, ge=0, lt=2**31)
-    plays: Literal["sender", "duel"] = "sender"
+    plays: Literal["sender", "duel", "flows"] = "sender"
     iterations: int = Field(ge=1)
     environment: dict[str, Any] = Field(default_factory=dict)
     num_envs: int = Field(default=64, ge=1)
@@ -59,8 +60,10 @@ class RllibConfig(StrictModel):
         check_widths(self.hidden)
         settings = self.settings()
         settings.require_beliefs("environment")
-        if settings.senders.count(EXTERNAL) != 1 or settings.action != "box":
-            raise ValueError("environment: exactly one 'external' sender and action 'box' are needed")
+        external = settings.senders.count(EXTERNAL)
+        if (external < 2 if self.plays == "flows" else external != 1) or settings.action != "box":
+            many = "two or more 'external' senders" if self.plays == "flows" else "exactly one 'external' sender"
+            raise ValueError(f"environment: {many} and action 'box' are needed")
         if self.plays == "duel" and (len(settings.models) != 1 or len(settings.senders) != 1):
             raise ValueError("environment: a duel needs one model and one flow")
         return self

@@ -80,6 +80,16 @@ def test_a_fresh_process_takes_its_first_step(monkeypatch: pytest.MonkeyPatch) -
         start._seconds(dict(os.environ))
 
 
+def test_clients_have_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "MIN_SECONDS", 1e-4)
+    monkeypatch.setattr(timing, "REPETITIONS", 1)
+    monkeypatch.setattr(environments, "DUELS", 3)
+    found = environments.measure_clients()
+    names = ("duel_64_steps_per_s", "shared_64x2_steps_per_s")
+    assert set(found) == {f"{name}{best}" for name in names for best in ("", "_best")}
+    assert all(value > 0 for value in found.values())
+
+
 def records() -> list[Any]:
     return sorted((Path(speed.__file__).parent).glob("*.json"))
 

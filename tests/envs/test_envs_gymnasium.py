@@ -211,7 +211,7 @@ def test_render_draws_the_episode():
 
 
 BAD = [
-    ({"pathz": 1}, "unknown key 'pathz'. Did you mean 'paths'"),
+    ({"pathz": 1}, "unexpected keyword argument 'pathz'. Did you mean 'paths'"),
     ({"paths": {"buffer_bpd": [1, 2]}}, "Did you mean 'buffer_bdp'"),
     ({"paths": {"rtt_s": [2, 1]}}, "low <= high"),
     ({"paths": {"link_rate_mss_per_rtt": [0, 1]}}, "low > 0"),
@@ -284,7 +284,7 @@ def test_actions_are_checked_and_clipped():
     with pytest.raises(InputError, match="num_envs is 0"):
         SenderVectorEnv(0)
     with pytest.raises(InputError, match="autoreset_mode"):
-        SenderVectorEnv(2, autoreset_mode="SAME_STEP")
+        SenderVectorEnv(2, autoreset_mode="SAME_STEPS")
 
 
 @pytest.mark.parametrize("env_id", IDS)

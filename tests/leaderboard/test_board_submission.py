@@ -112,7 +112,7 @@ def test_the_grid_is_idempotent_and_near(value: float) -> None:
 
 def test_packing_a_checkpoint(tmp_path: Path) -> None:
     raw = weights()
-    sender = PolicySender("learned", (raw["w0"], raw["w1"]), (raw["b0"], raw["b1"]), "relu", 1)
+    sender = PolicySender("learned", (raw["w0"], raw["w1"]), (raw["b0"], raw["b1"]), "relu")
     (tmp_path / "run").mkdir()
     save_policy(tmp_path / "run", sender)
     submission, change = pack(str(tmp_path / "run"), CARD, tmp_path / "out")

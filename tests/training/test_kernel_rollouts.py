@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
@@ -116,7 +118,7 @@ def test_rollouts_are_those_of_the_library(game, activation):
         np.testing.assert_allclose(found[name], array, rtol=2e-3, atol=2e-4, err_msg=name)
     np.testing.assert_allclose(seen.rewards, told.rewards, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(seen.dones, told.dones)
-    for own, other in zip(sum(seen.infos, []), sum(told.infos, []), strict=True):
+    for own, other in zip(chain(*seen.infos), chain(*told.infos), strict=True):
         assert own.keys() == other.keys()
         for name in own:
             np.testing.assert_allclose(own[name], other[name], rtol=1e-3, atol=1e-3)

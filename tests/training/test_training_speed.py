@@ -14,5 +14,7 @@ def test_training_speed_has_its_keys(monkeypatch):
     monkeypatch.setattr(speed, "N_ENVS", 4)
     monkeypatch.setattr(speed, "CALL_STEPS", 4)
     found = speed.measure()
-    names = {"train_ppo_steps_per_s", *(f"curve_mlp_{w}_flow_steps_per_s{b}" for w in (16, 64) for b in ("", "_best"))}
+    ppo = ("train_ppo", "train_ppo_kernel_rollouts", "train_ppo_same_recipe_kernel_rollouts")
+    curves = (f"curve_mlp_{width}_flow" for width in (16, 64))
+    names = {f"{stem}_steps_per_s{best}" for stem in (*ppo, *curves) for best in ("", "_best")}
     assert set(found) == names and all(value > 0 for value in found.values())

@@ -139,9 +139,9 @@ def test_a_world_has_its_own_paths_models_grid_and_network(monkeypatch: pytest.M
     assert not settings.staggered and isinstance(adversary, ScriptedAdversary) and adversary.name == "slowest"
 
 
-@pytest.mark.parametrize(("senders", "said"), [(("reno",), "exactly one"), (("external", "external"), "exactly one")])
-def test_a_world_without_a_place_for_the_sender_is_refused(senders: tuple[str, ...], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize("senders", [("reno",), ("reno", "cubic")])
+def test_a_world_without_a_place_for_the_sender_is_refused(senders: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="needs an 'external' flow"):
         evaluate_in_world(EnvSettings(senders=senders), make_sender("reno"), 2)
     with pytest.raises(InputError, match="needs no 'external' flow"):
         evaluate_in_world(EnvSettings(), None, 2)

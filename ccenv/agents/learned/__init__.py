@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from ccenv.agents import AGENTS, make_sender
 from ccenv.document import Format
 from ccenv.errors import InputError
 from ccenv.foreign import JsonRules, is_file, is_folder
@@ -78,8 +79,6 @@ def inner_cca(sees: Interface, where: str) -> ClassicSender | None:
     Raises:
         InputError: if there is no classic CCA of that name.
     """
-    from ccenv.agents import AGENTS, make_sender
-
     if not sees.inner:
         return None
     sender = make_sender(sees.inner) if sees.inner.partition(":")[0] in AGENTS else None

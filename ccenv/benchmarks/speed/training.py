@@ -16,7 +16,7 @@ from ccenv.network.path import make_path
 from ccenv.network.sender import PolicySender
 from ccenv.training.config import load_config
 
-CONFIG = "quick_sender"
+CONFIG, FAST = "quick_sender", "fast_sender"
 ITERATIONS = 12
 N_ENVS, STEPS_PER_RTT, CALL_STEPS = 128, 4, 64
 WIDTHS = (16, 64)
@@ -25,20 +25,34 @@ WIDTHS = (16, 64)
 def measure() -> dict[str, float]:
     """Return environment-steps per second of PPO (sampling and updates together), and flow-steps per second of the kernel.
 
-    The kernel plays a policy against a network policy, both with two hidden layers of 16 or 64.
+    PPO is measured on one recipe with Stable-Baselines3's own rollouts and with those of the kernel, and on the recipe that is
+    made for the kernel (FAST). The kernel plays a policy against a network policy, both with two hidden layers of 16 or 64.
     """
-    from ccenv.training.learner import Learner
-
-    config = load_config(CONFIG, ["evaluation.every_steps=0"])
-    learner = Learner(config.model_copy(update={"total_steps": ITERATIONS * config.iteration_steps}))
-    at = [time.perf_counter()]
-    learner.run(lambda state, progress: at.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
-    out: dict[str, float] = {"train_ppo_steps_per_s": round(config.iteration_steps / float(np.median(np.diff(at)[1:])))}
+    out: dict[str, float] = {}
+    for key, config, rollouts in (
+        ("train_ppo_steps_per_s", CONFIG, "python"),
+        ("train_ppo_same_recipe_kernel_rollouts_steps_per_s", CONFIG, "kernel"),
+        ("train_ppo_kernel_rollouts_steps_per_s", FAST, "kernel"),
+    ):
+        median, best = _ppo(config, rollouts)
+        out[key], out[f"{key}_best"] = round(median), round(best)
     for width in WIDTHS:
         engine = _engine(width)
         median, best = rates(lambda e=engine: e.advance(CALL_STEPS), N_ENVS * CALL_STEPS)  # type: ignore[misc]
         out[f"curve_mlp_{width}_flow_steps_per_s"], out[f"curve_mlp_{width}_flow_steps_per_s_best"] = round(median), round(best)
     return out
+
+
+def _ppo(config_name: str, rollouts: str) -> tuple[float, float]:
+    """Return median and best steps per second over the iterations of a run after its first one."""
+    from ccenv.training.learner import Learner
+
+    config = load_config(config_name, ["evaluation.every_steps=0", f"ppo.rollouts={rollouts}"])
+    learner = Learner(config.model_copy(update={"total_steps": ITERATIONS * config.iteration_steps}))
+    at = [time.perf_counter()]
+    learner.run(lambda state, progress: at.append(time.perf_counter()) or False)  # type: ignore[func-returns-value]
+    took = np.diff(at)[1:]
+    return config.iteration_steps / float(np.median(took)), config.iteration_steps / float(took.min())
 
 
 def _engine(width: int) -> CurveEngine:

@@ -132,13 +132,6 @@ def mlp_outputs(weights, shapes, which, observation, scratch):
 
 
 @njit(cache=True, error_model="numpy")
-def mlp_action(weights, shapes, which, observation, scratch):
-    """Return the first output of a policy, clipped to [-1, 1]; arguments as ``mlp_outputs``."""
-    row = mlp_outputs(weights, shapes, which, observation, scratch)
-    return min(1.0, max(-1.0, scratch[row, 0]))
-
-
-@njit(cache=True, error_model="numpy")
 def mlp_level(outputs, which, levels):
     """Return the value in [0, 1] of a discrete choice: of its evenly spaced values the first with the highest score.
 
@@ -165,7 +158,7 @@ def mlp_reference(network: Network, observation: np.ndarray) -> np.ndarray:
 
 
 def mlp_action_reference(sender: Network, observation: np.ndarray) -> float:
-    """Return what ``mlp_action`` computes, with NumPy."""
+    """Return the first output, clipped to [-1, 1], with NumPy: the action of a fully connected policy with the head ``mean``."""
     return float(np.clip(mlp_reference(sender, observation)[0], -1.0, 1.0))
 
 

@@ -15,11 +15,12 @@ from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.curve.kernel import advance_range
-from ccenv.envs.network import NetworkTask
-from ccenv.envs.reward import fill_terms
 from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, value_of
 from ccenv.envs.batches.memory import Memory
+from ccenv.envs.network import NetworkTask
+from ccenv.envs.reward import fill_terms
 from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
+from ccenv.errors import InputError
 from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
@@ -178,9 +179,16 @@ class CurveRollouts:
 
     Args:
         task: whose environments are played.
+
+    Raises:
+        InputError: for a task that the kernel cannot play.
     """
 
     def __init__(self, task: SenderTask | NetworkTask) -> None:
+        if not isinstance(task, (SenderTask, NetworkTask)):
+            raise InputError(f"the kernel has no rollouts of a {type(task).__name__}: use Stable-Baselines3's own PPO")
+        if task.core.settings.step_info:
+            raise InputError("step_info asks for every step's info, which rollouts in the kernel do not have: leave it out")
         task.core.settings.require_beliefs("rollouts in the kernel")
         self.task = task
         core = task.core

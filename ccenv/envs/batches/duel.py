@@ -29,7 +29,7 @@ class DuelTask:
 
     Args:
         num_envs: B.
-        settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, anything else for flows only.
+        settings: ``senders`` names at least one ``"external"``; ``adversary`` is external for a duel, else it plays the network.
         game: ``"zero_sum"`` or ``"general"``: what the network is rewarded with.
         network_reward: weights of the network's reward in a general game; by default those of ``ccenv/Network-v0``.
         record: keep what rendering needs.

@@ -24,9 +24,10 @@ class KernelPPO(PPO):
 
     Only ``collect_rollouts`` differs: actor, critic, noise, log-probabilities and the environments' steps are one kernel. What it
     fills in is what the library's own loop would: the same observations, values, bootstrap where an episode is truncated, episode
-    starts. The noise differs: it is keyed by one number per rollout, which torch's generator draws, and by environment, action and
-    step, so that it does not depend on the number of threads. Callbacks are called once per step, in order, after the rollout has
-    been collected; they find ``rewards``, ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and ``new_obs`` of their step.
+    starts. The noise differs: it is keyed by one number per rollout, which torch's generator draws, and by environment, action
+    and step, so that it does not depend on the number of threads. Callbacks are called once per step, in order, after the
+    rollout has been collected; they find ``rewards``, ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and
+    ``new_obs`` of their step.
 
     Args:
         env: of ``ccenv.envs.sb3.make_sb3``, in no wrapper.
@@ -79,8 +80,6 @@ class KernelPPO(PPO):
             )
             if not callback.on_step():
                 return False
-            if memory.dones[step].any():
-                self._update_info_buffer(infos[step], memory.dones[step])
         with torch.no_grad():
             last_values = self.policy.predict_values(torch.as_tensor(new_obs))
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=memory.dones[-1])
