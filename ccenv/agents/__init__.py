@@ -84,7 +84,7 @@ AGENTS.add(
     summary="a chooser inside a contract (parameters file, chooser, policy; docs/contracts.md)",
 )
 
-_IS_POLICY, _LOAD_POLICY = "ccenv.agents.learned:is_policy", "ccenv.agents.learned:load_policy"
+_LEARNED = "ccenv.agents.learned:"  # by name: a policy may build on a CCA of this table
 _ZOO = "ccenv.agents.learned.zoo:"
 _PROVED = "program with verified lemmas; its name ends with the proved utilisation in per cent (docs/distillation.md)"
 for _name, _tag, _summary in (
@@ -129,8 +129,8 @@ def make_sender(spec: str, **parameters: Any) -> Sender:
         return sender
     if parameters:
         raise InputError(f"agent {spec!r}: only registered names take parameters, not {', '.join(parameters)}")
-    if load_target(_IS_POLICY)(spec):
-        policy: Sender = load_target(_LOAD_POLICY)(spec)
+    if load_target(_LEARNED + "is_policy")(spec):
+        policy: Sender = load_target(_LEARNED + "load_policy")(spec)
         return policy
     if spec.endswith(".json"):
         from ccenv.programs import load_program

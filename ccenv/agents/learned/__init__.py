@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from ccenv.agents import AGENTS, make_sender
 from ccenv.document import Format
 from ccenv.errors import InputError, shown
 from ccenv.foreign import JsonRules, is_file, is_folder, path_of, read_json
@@ -19,11 +20,8 @@ from ccenv.network.identity import FIRST_OBSERVATION
 from ccenv.network.learned import MAX_CARD_BYTES, MAX_LAYERS, Card, LearnedKind
 from ccenv.network.sender import ClassicSender, ContractSender, PolicySender
 from ccenv.programs import parse_program, to_data
-from ccenv.registry import load_target
 
 MAX_WIDTH = 256
-# Looked up at run time: the registry of agents lists the policies of this room.
-_AGENTS, _MAKE_SENDER = "ccenv.agents:AGENTS", "ccenv.agents:make_sender"
 Stage = Literal["dense", "gru", "lstm"]
 Head = Literal["mean", "squashed", "categorical"]
 
@@ -88,10 +86,9 @@ def inner_cca(sees: Interface, where: str) -> ClassicSender | None:
     """
     if not sees.inner:
         return None
-    agents = load_target(_AGENTS)
-    sender = load_target(_MAKE_SENDER)(sees.inner) if sees.inner.partition(":")[0] in agents else None
+    sender = make_sender(sees.inner) if sees.inner.partition(":")[0] in AGENTS else None
     if not isinstance(sender, ClassicSender):
-        known = ", ".join(agents.names("classic"))
+        known = ", ".join(AGENTS.names("classic"))
         raise InputError(f"{where}: interface.inner {sees.inner[:60]!a} is no classic CCA of this ccenv; there are {known}")
     return sender
 
