@@ -150,7 +150,7 @@ def test_a_batch_plays_what_the_engine_plays() -> None:
     distribution = read_distribution(data)
     senders = make_senders(distribution)
     table = SenderTable(list(senders.values()), [None] * len(senders))
-    source = EpisodeSource(distribution, {name: row for row, name in enumerate(senders)}, [], None)
+    source = EpisodeSource(distribution, {name: row for row, name in enumerate(senders)}, [], 0, None)
     form = Form(distribution.largest, table, {}, {}, [2])
     batch = PacketBatch(form, 6, needed_words(form, source.corners()))
     draws = source.draw(np.full(6, 3), np.arange(6), np.zeros(6, np.int64))

@@ -152,8 +152,8 @@ def test_what_is_measured_happens_in_the_cases() -> None:
             for name, value in measures.items():
                 seen[name].add(value)
     constant = {name for name, values in seen.items() if len(values - {0.0}) < 2}
-    assert constant == {"mss_bytes", "contract_low_Bps", "contract_high_Bps", "utilised"}
-    assert seen["utilised"] == {0.0, 1.0}
+    assert constant == {"mss_bytes", "contract_low_Bps", "contract_high_Bps", "utilised", "true_others"}
+    assert seen["utilised"] == seen["true_others"] == {0.0, 1.0}
 
 
 def test_watching_changes_nothing() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form
+from ccenv.engine.packet.batch.policies import policy_deciders
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER
 from ccenv.engine.packet.log import ordered
@@ -21,13 +22,14 @@ from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.core import HELD_OUT_SEED, SEED_LIMIT
 from ccenv.envs.packet.episodes import EpisodeSource
 from ccenv.envs.packet.kernel import ask, look, observe, put_signals
+from ccenv.envs.packet.settings import EXTERNAL
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
 from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS, TERMS
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.python_sender import bridge_of
-from ccenv.network.sender import ExternalSender, Sender
+from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
@@ -130,21 +132,27 @@ class PacketCore:
         for name in names:
             if bridge_of(senders[name]) is not None:
                 raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
-        outside = next(iter(deciders.values()))
-        table = SenderTable(
-            list(senders.values()), [outside if isinstance(s, ExternalSender) else None for s in senders.values()]
-        )
-        rows = {name: row for row, name in enumerate(names)}
         choices: dict[int, tuple[str, ...]] = {
             int(leaf.place[1]): leaf.choices for leaf in self.distribution.leaves if leaf.place[-1] == "sender"
         }
+        policies = policy_deciders([senders[flow.sender] for flow in network.flows], network.flows)
+        if both := sorted(set(policies) & set(deciders)):
+            raise InputError(f"flow {both[0]}: a policy that sees more than beliefs cannot be watched as well")
+        for flow, options in choices.items():
+            if flow in policies or any(policy_deciders([senders[name]], network.flows[flow : flow + 1]) for name in options):
+                raise InputError(f"flow {flow}: a policy that sees more than beliefs cannot be one of several senders")
+        known: dict[str, Decider] = {network.flows[flow].sender: decider for flow, decider in policies.items()}
+        known[EXTERNAL] = next(iter(deciders.values()))
+        table = SenderTable(list(senders.values()), [known.get(name) for name in names])
+        rows = {name: row for row, name in enumerate(names)}
         gridded = [
             index
             for index, flow in enumerate(network.flows)
             if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
         ]
-        form = Form(network, table, deciders, adversaries, gridded)
-        self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), start_rate_share)
+        form = Form(network, table, {**policies, **deciders}, adversaries, gridded)
+        monitors = len(form.deciders)
+        self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), monitors, start_rate_share)
         words = needed_words(form, self._source.corners())
         log = LOG_ROWS if self._recording else 0
         self._batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
@@ -176,6 +184,7 @@ class PacketCore:
                     self._seed[b], self._lane[b], self._episode[b] = _checked_seed(int(own)), 0, 0
         self._seeded = True
         self._start(which)
+        self._run(which)
 
     def _start(self, which: np.ndarray) -> None:
         if not len(which):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccenv.engine.packet.batch.arrays import Beginnings
 from ccenv.engine.packet.batch.form import beginning
-from ccenv.engine.packet.batch.place import Beginnings
 from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
 from ccenv.engine.packet.spec import WorkloadSpec
 from ccenv.envs.distribution import draw_numbers
@@ -63,7 +63,8 @@ class EpisodeSource:
     Args:
         distribution: scenarios.
         sender_rows: by sender's name, its row in the table of senders.
-        n_monitors: monitored flows.
+        controlled: flows whose first rate ``start_share`` sets.
+        n_monitors: monitored flows; the controlled ones are the first of them.
         start_share: range of the rate that a controlled flow begins with, as a share of its slowest link's, drawn uniform in the
             logarithm; None: the usual one.
     """
@@ -72,11 +73,12 @@ class EpisodeSource:
         self,
         distribution: ScenarioDistribution,
         sender_rows: dict[str, int],
-        monitored: Sequence[int],
+        controlled: Sequence[int],
+        n_monitors: int,
         start_share: tuple[float, float] | None,
     ) -> None:
         self.distribution, self._start_share = distribution, start_share
-        self._rows, self._monitored = sender_rows, list(monitored)
+        self._rows, self._controlled, self._n_monitors = sender_rows, list(controlled), n_monitors
         base = distribution.largest
         self._base = self.one(base)
         self._routes = [base.route_of(flow) for flow in range(len(base.flows))]
@@ -90,7 +92,7 @@ class EpisodeSource:
     def one(self, scenario: Scenario) -> Beginnings:
         """Return what a network of this scenario begins with, as one row."""
         rows = [self._rows[flow.sender] for flow in scenario.flows]
-        return beginning(scenario, rows, float(scenario.seed), len(self._monitored))
+        return beginning(scenario, rows, float(scenario.seed), self._n_monitors)
 
     def corners(self) -> Beginnings:
         """Return what networks at the extremes of the distribution begin with, one row each."""
@@ -121,11 +123,11 @@ class EpisodeSource:
         self._finish(leaves, values, links, flows)
         order = np.argsort(changes[:, :, CHANGE_TIME], axis=1, kind="stable")
         changes = np.take_along_axis(changes, order[:, :, None], axis=1)
-        starts = np.zeros((n, max(1, len(self._monitored))))
+        starts = np.zeros((n, max(1, self._n_monitors)))
         if self._start_share is not None:
             low, high = self._start_share
             share = low * (high / low) ** u[_START]
-            for column, flow in enumerate(self._monitored):
+            for column, flow in enumerate(self._controlled):
                 starts[:, column] = share * links["rate_Bps"][:, self._routes[flow]].min(axis=1)
         mss_bytes = np.full(n, base.mss_bytes[0])
         beginnings = Beginnings(links, flows, changes, mss_bytes, np.floor(u[_KEY] * 2.0**53), starts)

@@ -6,8 +6,10 @@ import numba
 import numpy as np
 
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
+from ccenv.engine.packet.batch.arrays import Beginnings, Memory
 from ccenv.engine.packet.batch.form import Form
-from ccenv.engine.packet.batch.place import Beginnings, Memory, begin_networks, wire_networks
+from ccenv.engine.packet.batch.place import begin_networks
+from ccenv.engine.packet.batch.wire import wire_networks
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE
 from ccenv.engine.packet.kernel import PacketArrays, advance, advance_parallel
 from ccenv.engine.packet.layout import (

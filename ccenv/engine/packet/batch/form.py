@@ -9,7 +9,7 @@ import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.signals import ADVERSARY_SLOTS, MOVE, VIEW
-from ccenv.engine.packet.batch.place import Beginnings, Tables
+from ccenv.engine.packet.batch.arrays import Beginnings, Tables
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
     AGGREGATIONS,
@@ -57,7 +57,9 @@ class Form:
             adversaries: by name, those that jitter boxes name.
             gridded: flows that may have beliefs.
         """
-        self.network, self.table, self.deciders = network, table, dict(deciders)
+        # Those that are asked from outside first: their rows are what a caller sees.
+        ordered = sorted(deciders.items(), key=lambda item: (item[1].decide_at != 0, item[0]))
+        self.network, self.table, self.deciders = network, table, dict(ordered)
         self._keep: list[object] = [decider.keep for decider in deciders.values()]
         n_flows = len(network.flows)
         route = np.zeros((2, n_flows, MAX_HOPS))
@@ -70,7 +72,7 @@ class Form:
                     route[1, index, hop] = len(pipes)
                     pipes.append((index, hop, 0, 0, 0, 0))
         boxes, box_words = self._boxes(adversaries)
-        monitors = [decider.monitor(flow) for flow, decider in sorted(self.deciders.items())]
+        monitors = [decider.monitor(flow) for flow, decider in self.deciders.items()]
         delays = np.zeros(n_flows, np.int64)
         for index, spec in enumerate(network.flows):
             if spec.jitter.delays_s:
@@ -115,7 +117,7 @@ class Form:
 
     def _policies(self) -> np.ndarray:
         """Return the records of the policies as bytes, (max(1, monitors), longest)."""
-        records = [decider.record for _, decider in sorted(self.deciders.items())]
+        records = [decider.record for decider in self.deciders.values()]
         longest = max([8, *(record.nbytes for record in records if record is not None)])
         policies = np.zeros((max(1, len(records)), -(-longest // 8) * 8), np.uint8)
         for row, record in zip(policies, records, strict=False):

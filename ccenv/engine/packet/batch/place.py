@@ -1,21 +1,12 @@
-"""Where the rings of a network lie, and how a network begins: compiled, so that a reset of many networks costs little.
-
-The memory of a network is one row of float64 (``memory``). What lies in it, in this order: per flow its transmissions, segments,
-segments to send again and ACKs; per link its queue; per pipe, per jitter box; per grid the rings of its beliefs and scratch.
-Addresses are written by ``wire`` alone: state from another process is wired again.
-"""
+"""How networks begin: compiled, so that a reset of many networks costs little."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import store, unowned
-from ccenv.engine.compiled.mlp import MAX_WIDTH
-from ccenv.engine.compiled.observation import N_OBSERVATION
-from ccenv.engine.compiled.policies import SCRATCH_ROWS
+from ccenv.engine.packet.batch.wire import BELIEF_RINGS, wire
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import (
@@ -31,89 +22,14 @@ from ccenv.engine.packet.layout import (
     JITTERS,
     MAX_RING,
     MIN_RING,
-    PIPE_STRIDE,
-    QUEUE_STRIDE,
     RTO_MIN_S,
     SEGMENT_STRIDE,
     TICK_S,
-    TX_STRIDE,
 )
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
-from ccenv.programs import INPUTS
 
-BELIEF_RINGS = 4  # S twice, E, L (ccenv.engine.compiled.rings)
-_N_INPUTS = len(INPUTS)
-_SCRATCH_WORDS = _N_INPUTS + N_OBSERVATION + SCRATCH_ROWS * MAX_WIDTH
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
 _WHOLE = 1e-9  # packets: buffers of whole packets up to rounding are
-
-SENDER_DTYPE = np.dtype(
-    [("hold_s", "<f8"), ("hold_target_s", "<f8"), ("hold_window_s", "<f8"), ("step_at", "<i8"), ("watches", "<i8")]
-)
-
-
-class Tables(NamedTuple):
-    """What the networks of a batch share.
-
-    Attributes:
-        route: (2, flows, MAX_HOPS) link, and pipe, of each hop.
-        pipes, boxes, monitors: (n,) records as they begin.
-        box_words: (boxes, ADVERSARY_SLOTS) states of their adversaries.
-        policies: (monitors, bytes) uint8: records of the policies, as they begin.
-        delay_tables: (flows,) addresses of replayed delays.
-        grid_flows: (n,) flow of each grid.
-        senders: (senders,) SENDER_DTYPE.
-        beliefs: (senders,) BELIEFS_DTYPE templates.
-    """
-
-    route: np.ndarray
-    pipes: np.ndarray
-    boxes: np.ndarray
-    monitors: np.ndarray
-    box_words: np.ndarray
-    policies: np.ndarray
-    delay_tables: np.ndarray
-    grid_flows: np.ndarray
-    senders: np.ndarray
-    beliefs: np.ndarray
-
-
-class Memory(NamedTuple):
-    """What records point into.
-
-    Attributes:
-        rings: (B, words) float64.
-        trees: (B, words) winner trees of event sources.
-        shares: (B, monitors, flows, 2) of the monitors.
-        box_words: (B, boxes, ADVERSARY_SLOTS) states of the adversaries of jitter boxes.
-        policies: (B, monitors, bytes) uint8: records of policies.
-    """
-
-    rings: np.ndarray
-    trees: np.ndarray
-    shares: np.ndarray
-    box_words: np.ndarray
-    policies: np.ndarray
-
-
-class Beginnings(NamedTuple):
-    """What k networks begin with.
-
-    Attributes:
-        links: (k, links) LINK_DTYPE: rates, delays, buffers, disciplines.
-        flows: (k, flows) FLOW_DTYPE: paths, receivers, workloads, sender_index.
-        changes: (k, n, 3) rate changes in the order of time; infinite: none.
-        mss_bytes: (k,).
-        keys: (k,) what their random numbers depend on.
-        start_rates_Bps: (k, monitors) before the first decision; 0: the usual one.
-    """
-
-    links: np.ndarray
-    flows: np.ndarray
-    changes: np.ndarray
-    mss_bytes: np.ndarray
-    keys: np.ndarray
-    start_rates_Bps: np.ndarray
 
 
 @njit(cache=True, error_model="numpy")
@@ -368,90 +284,3 @@ def _clear(a, run):
             store(beliefs.ring_at, entry, 0.0)
         for entry in range(beliefs.memory_words):
             store(beliefs.memory_at, entry, 0.0)
-
-
-@njit(cache=True, error_model="numpy")
-def wire(a, tables, memory, b):
-    """Write all addresses of a network.
-
-    Args:
-        a: its arrays.
-        tables: what all networks share.
-        memory: what the records point into.
-        b: which network.
-
-    Returns:
-        Words of memory that it needs; what does not fit has no valid address.
-    """
-    run = a.run[0]
-    run.tree_at = memory.trees[b].ctypes.data
-    run.route_at = tables.route.ctypes.data
-    run.grids_at = a.grids.ctypes.data
-    run.monitors_at = a.monitors.ctypes.data
-    run.states_at = a.states.ctypes.data
-    run.ack_at = a.acks.ctypes.data
-    run.loss_at = a.losses.ctypes.data
-    run.tick_at = a.ticks.ctypes.data
-    run.view_at = a.views.ctypes.data
-    run.move_at = a.moves.ctypes.data
-    begin, word = memory.rings[b].ctypes.data, 8
-    at = 0
-    for i in range(run.n_flows):
-        fl = a.flows[i]
-        fl.jitter_table_at = tables.delay_tables[i]
-        entries = fl.mask + 1
-        fl.tx_at = begin + at * word
-        at += entries * TX_STRIDE
-        fl.segment_at = begin + at * word
-        at += entries * SEGMENT_STRIDE
-        fl.resend_at = begin + at * word
-        at += entries
-        fl.ack_ring_at = begin + at * word
-        at += entries * PIPE_STRIDE
-    for index in range(run.n_links):
-        a.links[index].queue_at = begin + at * word
-        at += (a.links[index].mask + 1) * QUEUE_STRIDE
-    for p in range(run.n_pipes):
-        a.pipes[p].ring_at = begin + at * word
-        at += (a.pipes[p].mask + 1) * PIPE_STRIDE
-    for row in range(run.n_boxes):
-        box = a.boxes[row]
-        box.ring_at = begin + at * word
-        at += (box.mask + 1) * PIPE_STRIDE
-        box.init_at = tables.boxes[row].init_at
-        box.play_at = tables.boxes[row].play_at
-        box.state_at = memory.box_words[b, row].ctypes.data
-    for row in range(run.n_grids):
-        grid, beliefs = a.grids[row], a.beliefs[row]
-        fl = a.flows[grid.flow]
-        template = tables.beliefs[fl.sender_index]
-        grid.step_at = tables.senders[fl.sender_index].step_at
-        grid.beliefs_at = a.beliefs[row : row + 1].ctypes.data
-        grid.flow_at = a.flows[grid.flow : grid.flow + 1].ctypes.data
-        beliefs.reciprocals_at = template.reciprocals_at
-        beliefs.nodes_at = template.nodes_at
-        beliefs.weights_at = template.weights_at
-        beliefs.policy_at = template.policy_at
-        beliefs.ring_at = begin + at * word
-        at += (beliefs.mask + 1) * BELIEF_RINGS
-        beliefs.inputs_at = begin + at * word
-        beliefs.observation_at = begin + (at + _N_INPUTS) * word
-        beliefs.scratch_at = begin + (at + _N_INPUTS + N_OBSERVATION) * word
-        at += _SCRATCH_WORDS
-        beliefs.memory_at = begin + at * word
-        at += beliefs.memory_words
-    for row in range(run.n_monitors):
-        monitor = a.monitors[row]
-        monitor.decide_at = tables.monitors[row].decide_at
-        monitor.policy_at = memory.policies[b, row].ctypes.data
-        monitor.measures_at = a.measures[row : row + 1].ctypes.data
-        monitor.shares_at = memory.shares[b, row].ctypes.data
-    return at
-
-
-@njit(cache=True, error_model="numpy")
-def wire_networks(which, arrays, tables, memory):
-    """Write all addresses of some networks, such as of those whose state was brought from elsewhere."""
-    batch = unowned(arrays)
-    for k in range(len(which)):
-        wire(network_of(batch, which[k]), tables, memory, which[k])

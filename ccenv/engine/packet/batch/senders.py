@@ -9,7 +9,7 @@ import numpy as np
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.policies import has_belief_interface
 from ccenv.engine.compiled.signals import ACK, LOSS, STATE_SLOTS, TICK
-from ccenv.engine.packet.batch.place import SENDER_DTYPE
+from ccenv.engine.packet.batch.arrays import SENDER_DTYPE
 from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belief_templates, step_watch
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import Decider
