@@ -47,7 +47,8 @@ def lowest_windows(chooser: str, n_envs: int, rtts: int) -> tuple[int, int, floa
             seen.append([*row, engine.env("enqueued_bytes") - engine.env("tokens_bytes")])
         S, C_L, C_U, queue = np.moveaxis(np.array(seen), 1, 0)
         last = SETTLE + STEPS
-        premise = (C_L <= C) & (C_U >= C) & (C_L >= C_L_LOW * C) & (C_U <= C_U_HIGH * C) & (queue <= 2 * QUEUE_HIGH * C * rtt_s)
+        true, converged = (C_L <= C) & (C_U >= C), (C_L >= C_L_LOW * C) & (C_U <= C_U_HIGH * C)
+        premise = true & converged & (queue <= 2 * QUEUE_HIGH * C * rtt_s)
         premise = premise[FIRST:-last]
         used = (S[FIRST + last :] - S[FIRST + SETTLE : -STEPS]) / (C * rtt_s * (STEPS - 1))
         windows += int(premise.sum())
