@@ -23,7 +23,7 @@ PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
 
 
 def lowest_windows(chooser: str, n_envs: int, rtts: int) -> tuple[int, int, float]:
-    """Play all scripted adversaries; return the choices made, the windows that satisfy the premises and the lowest utilisation."""
+    """Play all scripted adversaries; return choices made, windows that satisfy the premises, and their lowest utilisation."""
     program = make_sender("learned_contract_u80").program
     C, rtt_s = PATH.link_rate_Bps, PATH.flows[0].rtt_s
     names = ADVERSARIES.names("scripted")
