@@ -117,3 +117,28 @@ def report(
     else:
         print_text("wrote " + ", ".join(str(file) for file in files))
     return 0
+
+
+@app.command()
+def plot(
+    program: Annotated[str, typer.Argument(help="A contract or program: a registered name or a file (.json).")],
+    *,
+    out: Annotated[Path, out_option("The picture, .svg or .png.", "FILE")] = Path("contract.svg"),
+    json: JsonOption = False,
+) -> int:
+    """Draw the interval of a contract over C_U / C_L.
+
+    Example: ccenv contract plot learned_contract_u80 --out interval.svg
+    """
+    from ccenv.contract.picture import interval_picture
+    from ccenv.files import write_atomic
+    from ccenv.network.plots import require_picture
+    from ccenv.smt.senders.catalog import program_of
+
+    file = require_picture(out)
+    write_atomic(file, interval_picture(program_of(program), file.suffix))
+    if json:
+        print_json({"file": str(file)})
+    else:
+        print_text(f"wrote {file}")
+    return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -191,3 +192,12 @@ def test_a_folder_without_a_result_has_no_report(tmp_path, capsys):
     assert main(["contract", "report", str(tmp_path), "--out", str(tmp_path / "r")]) == 2
     assert "result.json" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
+
+
+def test_the_picture_of_the_page_is_that_of_the_shipped_contract(tmp_path, capsys):
+    out = tmp_path / "i.svg"
+    assert main(["contract", "plot", "learned_contract_u80", "--out", str(out)]) == 0
+    page = Path(__file__).parents[2] / "docs" / "images" / "contract-interval.svg"
+    assert out.read_bytes() == page.read_bytes(), "stale: ccenv contract plot learned_contract_u80 makes it"
+    assert main(["contract", "plot", "cc_qdel", "--out", str(tmp_path / "i.txt")]) == 2
+    assert "ends in '.txt'" in capsys.readouterr().err

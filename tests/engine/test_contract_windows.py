@@ -23,7 +23,7 @@ PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
 
 
 def lowest_windows(chooser: str, n_envs: int, rtts: int) -> tuple[int, int, float]:
-    """Play all scripted adversaries; return the choices made, the windows that satisfy the premises and the lowest utilisation."""
+    """Play all scripted adversaries; return choices made, windows that satisfy the premises, and their lowest utilisation."""
     program = make_sender("learned_contract_u80").program
     C, rtt_s = PATH.link_rate_Bps, PATH.flows[0].rtt_s
     names = ADVERSARIES.names("scripted")
@@ -47,7 +47,8 @@ def lowest_windows(chooser: str, n_envs: int, rtts: int) -> tuple[int, int, floa
             seen.append([*row, engine.env("enqueued_bytes") - engine.env("tokens_bytes")])
         S, C_L, C_U, queue = np.moveaxis(np.array(seen), 1, 0)
         last = SETTLE + STEPS
-        premise = (C_L <= C) & (C_U >= C) & (C_L >= C_L_LOW * C) & (C_U <= C_U_HIGH * C) & (queue <= 2 * QUEUE_HIGH * C * rtt_s)
+        true, converged = (C_L <= C) & (C_U >= C), (C_L >= C_L_LOW * C) & (C_U <= C_U_HIGH * C)
+        premise = true & converged & (queue <= 2 * QUEUE_HIGH * C * rtt_s)
         premise = premise[FIRST:-last]
         used = (S[FIRST + last :] - S[FIRST + SETTLE : -STEPS]) / (C * rtt_s * (STEPS - 1))
         windows += int(premise.sum())
