@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.files import write_atomic
-from ccenv.live.emulator.build import most_in_flight_bytes
+from ccenv.live.emulator.build import most_in_flight_bytes, ring_of
 from ccenv.live.needs import require_live
 from ccenv.live.programs import LiveSender, Recording, objects_of, senders_of
 from ccenv.live.result import LiveResult
@@ -62,6 +62,7 @@ def run_live(
     if changed:
         scenario = read_live_scenario({**scenario.model_dump(), **changed}, scenario.name)
     require_live()
+    ring_of(scenario)
     senders = senders_of(scenario)
     header, arrays = _work(scenario, senders)
     recordings = [
