@@ -91,7 +91,9 @@ def _curve(scenario: LiveScenario) -> Simulated:
         link_rate_min_Bps=None,
         link_rate_max_Bps=None,
         rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
-        flows=tuple(FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s) for flow in scenario.flows),
+        flows=tuple(
+            FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s, stop_s=math.inf, loss_budget=0.0) for flow in scenario.flows
+        ),
     )
     senders: list[Sender] = [load_sender(counterpart(flow.sender)) for flow in scenario.flows]
     engine = CurveEngine(

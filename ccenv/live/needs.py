@@ -16,7 +16,7 @@ from ccenv.live.scenario import LiveError
 
 BTF = Path("/sys/kernel/btf/vmlinux")
 OLDEST_KERNEL = (6, 4)  # links of struct_ops end with the process that holds them
-CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF = 12, 21, 38, 39
+CAP_PERFMON, CAP_BPF = 38, 39
 LIBRARY = "libbpf.so.1"
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 # Tried in a process of its own: what a worker does first.

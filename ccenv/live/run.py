@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.files import write_atomic
-from ccenv.live.emulator.build import most_in_flight_bytes
+from ccenv.live.emulator.build import most_in_flight_bytes, ring_of
 from ccenv.live.needs import require_live
 from ccenv.live.programs import LiveSender, Recording, objects_of, senders_of
 from ccenv.live.result import LiveResult
@@ -23,6 +23,13 @@ from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, rea
 
 RUNS = Path("runs") / "live"
 SMALLEST_BUFFER_BYTES = 1 << 20
+# Before the imports, which take seconds on a busy machine: it ends with its parent.
+_BOOT = (
+    "import ctypes, os, runpy, sys\n"
+    "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
+    "os.getppid() == int(sys.argv[2]) or os._exit(1)\n"
+    "runpy.run_module('ccenv.live.worker', run_name='__main__')\n"
+)
 # One thread until the worker is in its namespaces: a process of several cannot make a user namespace.
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -55,6 +62,7 @@ def run_live(
     if changed:
         scenario = read_live_scenario({**scenario.model_dump(), **changed}, scenario.name)
     require_live()
+    ring_of(scenario)
     senders = senders_of(scenario)
     header, arrays = _work(scenario, senders)
     recordings = [
@@ -73,7 +81,7 @@ def _work(scenario: LiveScenario, senders: list[LiveSender]) -> tuple[dict[str, 
         "buffer_bytes": int(max(SMALLEST_BUFFER_BYTES, 4 * most_in_flight_bytes(scenario))),
     }
     answer = os.memfd_create("ccenv-live")
-    command = [sys.executable, "-m", "ccenv.live.worker", str(answer)]
+    command = [sys.executable, "-c", _BOOT, str(answer), str(os.getpid())]
     try:
         worker = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(answer,), env={**os.environ, **_ONE_THREAD}

@@ -13,7 +13,7 @@ from ccenv.config import find_data
 from ccenv.engine.packet.spec import FlowSpec, JitterSpec
 from ccenv.errors import CcenvError, InputError, shown
 from ccenv.foreign import read_yaml
-from ccenv.network.adversary import Adversary, ExternalAdversary
+from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, moves_width
 from ccenv.network.moves import SUFFIX, load_moves
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation.scenario import Scenario, read_scenario_as
@@ -24,6 +24,7 @@ MOST_FLOWS = 16
 LARGEST_PACKET, SMALLEST_PACKET = 1500, 576
 FASTEST_BPS = 1000 * MBPS_IN_BPS
 LONGEST_S = 600.0
+SHORTEST_LOG_S = 1e-3
 _NAME = re.compile(r"[A-Za-z0-9_]{1,15}", re.ASCII)
 
 
@@ -65,7 +66,7 @@ def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:
     scenario = read_scenario_as(LiveScenario, data, where)
     _check_network(scenario)
     for index, flow in enumerate(scenario.flows):
-        _check_flow(index, flow)
+        _check_flow(index, flow, len(scenario.flows))
     return scenario
 
 
@@ -79,9 +80,10 @@ def _with_moves(data: Any, folder: Any) -> Any:
     """Name files of moves that lie beside the scenario by their full path."""
     for flow in data.get("flows", ()) if isinstance(data, Mapping) and isinstance(data.get("flows"), list) else ():
         jitter = flow.get("jitter") if isinstance(flow, dict) else None
-        spec = jitter.get("adversary") if isinstance(jitter, dict) else None
-        if isinstance(spec, str) and spec.endswith(SUFFIX) and (folder / spec).is_file():
-            jitter["adversary"] = str(folder / spec)
+        if isinstance(jitter, dict):
+            spec = jitter.get("adversary")
+            if isinstance(spec, str) and spec.endswith(SUFFIX) and (folder / spec).is_file():
+                jitter["adversary"] = str(folder / spec)
     return data
 
 
@@ -123,6 +125,8 @@ def _check_network(scenario: LiveScenario) -> None:
         raise _not_emulated("duration_s", scenario.duration_s, f"at most {LONGEST_S:g} is")
     if not (SMALLEST_PACKET <= scenario.mss_bytes <= LARGEST_PACKET and scenario.mss_bytes == int(scenario.mss_bytes)):
         raise _not_emulated("mss_bytes", scenario.mss_bytes, f"whole numbers from {SMALLEST_PACKET} to {LARGEST_PACKET} are")
+    if scenario.log_s < SHORTEST_LOG_S:
+        raise _not_emulated("log_s", scenario.log_s, f"at least {SHORTEST_LOG_S:g} is")
     players = {(flow.jitter.adversary, flow.jitter.max_s) for flow in scenario.flows}
     boxed = {flow.jitter.kind == "adversary" for flow in scenario.flows}
     if scenario.model == "ccac" and (boxed != {True} or len(players) > 1):
@@ -131,7 +135,7 @@ def _check_network(scenario: LiveScenario) -> None:
         raise LiveError("flows with different adversaries are not emulated; one adversary for all boxes is")
 
 
-def _check_flow(index: int, flow: FlowSpec) -> None:
+def _check_flow(index: int, flow: FlowSpec, n_flows: int) -> None:
     at = f"flows.{index}"
     if flow.receiver.ack_every != 1:
         raise _not_emulated(
@@ -141,4 +145,10 @@ def _check_flow(index: int, flow: FlowSpec) -> None:
         raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
-        adversary_of(flow.jitter)
+        player = adversary_of(flow.jitter)
+        if isinstance(player, MlpAdversary):
+            raise _not_emulated(f"{at}.jitter.adversary", flow.jitter.adversary, "scripted adversaries and stored moves are")
+        if isinstance(player, RecordedAdversary) and player.moves.shape[1] not in {moves_width(1), moves_width(n_flows)}:
+            raise LiveError(
+                f"{at}.jitter.adversary: moves for {(player.moves.shape[1] - 2) // 2} flows; the scenario has {n_flows}"
+            )

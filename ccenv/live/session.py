@@ -40,9 +40,9 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     programs = [_load(index, request) for index in range(len(scenario.flows))]
     for index, name in enumerate(request["congestion_controls"]):
         _choose(sockets, index, name)
-        program, end = programs[index], sockets.senders[index].fileno()
+        program = programs[index]
         if program is not None:
-            program.open_lane(end, 0, len(program.records))
+            program.record(sockets.senders[index].fileno())
     memory = memory_for(scenario, ends.near, ends.far, ends.header_bytes)
     start_clock(memory, 1e6)
     run_until(memory, -1e7)  # compiled, or read from the cache
@@ -73,11 +73,7 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         "wall_s": wall_s,
     }
     header["cost_ns"] = [{} if program is None else program.cost_ns() for program in programs]
-    records = {
-        f"records{index}": program.records[: program.written(sockets.senders[index].fileno())]
-        for index, program in enumerate(programs)
-        if program is not None
-    }
+    records = {f"records{index}": program.written() for index, program in enumerate(programs) if program is not None}
     if timed >= 0:
         os.close(timed)
     return _packed(header, memory, records)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ccenv.engine.packet.layout import EVENTS
@@ -33,7 +35,9 @@ def token_trace(scenario: LiveScenario, log: np.ndarray, tokens: np.ndarray) -> 
         link_rate_min_Bps=None,
         link_rate_max_Bps=None,
         rate_changes=tuple(RateChange(time_s=step.time_s, link_rate_Bps=step.rate_Bps) for step in link.rate_steps),
-        flows=tuple(FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s) for flow in scenario.flows),
+        flows=tuple(
+            FlowPath(rtt_s=flow.rtt_s, jitter_s=flow.jitter.max_s, stop_s=math.inf, loss_budget=0.0) for flow in scenario.flows
+        ),
     )
     dt_s = grid_of(path, scenario.steps_per_rtt).dt_s
     times_s = np.arange(len(tokens)) * dt_s

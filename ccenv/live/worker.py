@@ -1,4 +1,4 @@
-"""The process that makes a live run: ``python -m ccenv.live.worker FD``, started by ``ccenv.live.run``.
+"""The process that makes a live run, started by ``ccenv.live.run`` with a file descriptor and its own process id.
 
 It alone goes into namespaces, so that everything that it makes ends with it, also where it is killed. It reads a JSON document
 from standard input and writes one answer to the file descriptor: an .npz of arrays, or JSON with an error.
@@ -19,10 +19,9 @@ from ccenv.live.system.refused import Refused
 _SENDERS, _RECEIVERS = 0, 1
 
 
-def main(answer_fd: int) -> int:
-    """Make the run that standard input describes; write the answer."""
+def main(answer_fd: int, parent: int) -> int:
+    """Make the run that standard input describes; write the answer. The parent is a process id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = os.getppid()
     request = json.loads(sys.stdin.buffer.readline())
     try:
         content = _answer(request, parent)
@@ -92,4 +91,4 @@ def _run(request: dict[str, Any], privileges: str) -> bytes:
 
 if __name__ == "__main__":
     gc.disable()
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

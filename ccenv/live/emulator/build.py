@@ -57,7 +57,7 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
         virtual: the caller gives the time (tests).
     """
     n, link = len(scenario.flows), scenario.links[0]
-    ring, slots = _ring(scenario), 0
+    ring = ring_of(scenario)
     slots = 2 * ring + 64
     step_s = min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt
     steps = math.floor(scenario.duration_s / step_s + 1e-9)
@@ -146,7 +146,8 @@ def most_in_flight_bytes(scenario: LiveScenario) -> float:
     return _buffer_bytes(scenario) + fastest_Bps(scenario) * longest_s
 
 
-def _ring(scenario: LiveScenario) -> int:
+def ring_of(scenario: LiveScenario) -> int:
+    """Return how many packets a ring holds. Raises InputError if more could be on their way than is emulated."""
     packets = 2 * most_in_flight_bytes(scenario) / scenario.mss_bytes + MIN_RING
     if packets > MAX_RING:
         raise InputError(f"{scenario.name}: some {packets:.0f} packets on their way; at most {MAX_RING} are emulated")
@@ -240,13 +241,11 @@ def _with_recorded(scenario: LiveScenario, m: Memory) -> Memory:
         return m
     player = adversary_of(next(flow.jitter for flow in scenario.flows if flow.jitter.kind == "adversary"))
     if not isinstance(player, RecordedAdversary):
-        raise InputError(f"adversary {player.name!r} is a policy; scripted adversaries and recorded moves are emulated")
+        raise InputError(f"adversary {player.name!r} has no moves")
     n = len(scenario.flows)
     moves = np.ascontiguousarray(player.moves, dtype=np.float64)
     if moves.shape[1] == moves_width(1) and n > 1:  # found against one flow: the same for each
         moves = np.hstack([moves[:, :2], np.repeat(moves[:, 2:3], n, axis=1), np.repeat(moves[:, 3:4], n, axis=1)])
-    if moves.shape[1] != moves_width(n):
-        raise InputError(f"adversary {player.name!r} has moves for {(moves.shape[1] - 2) // 2} flows; the scenario has {n}")
     return m._replace(recorded=moves)
 
 

@@ -20,7 +20,8 @@ def addresses() -> list[int]:
     library = ctypes.CDLL(None)
     found = []
     for name in NAMES:
-        address = ctypes.cast(getattr(library, name, None), ctypes.c_void_p).value
+        function = getattr(library, name, None)
+        address = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
         if address is None:
             raise OSError(f"the C library has no function {name}")
         found.append(address)

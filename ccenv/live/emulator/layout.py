@@ -8,7 +8,7 @@ import numpy as np
 
 CBR_DELAY, CCAC = 0, 1
 MODELS = {"cbr_delay": CBR_DELAY, "ccac": CCAC}
-NOBODY, SCRIPTED, RECORDED, POLICY = range(4)  # who plays the network
+NOBODY, SCRIPTED, RECORDED = range(3)  # who plays the network
 
 SLOT_BYTES = 2048  # of a packet with its headers
 INFO_BYTES = 256  # of TCP_INFO

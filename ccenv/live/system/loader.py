@@ -64,7 +64,6 @@ def _library() -> ctypes.CDLL:
         ("bpf_link__fd", c_int, (c_void_p,)),
         ("bpf_link_create", c_int, (c_int, c_int, c_int, c_void_p)),
         ("bpf_map_update_elem", c_int, (c_int, c_void_p, c_void_p, c_longlong)),
-        ("bpf_map_lookup_elem", c_int, (c_int, c_void_p, c_void_p)),
         ("bpf_obj_get_info_by_fd", c_int, (c_int, c_void_p, c_void_p)),
         ("libbpf_minor_version", c_uint32, ()),
         ("libbpf_major_version", c_uint32, ()),
@@ -153,18 +152,14 @@ class Program:
         last = _last_word(log) or f"{os.strerror(number)} ({step})"
         return Refusal(f"the kernel refused {self.name}: {last}", log)
 
-    def open_lane(self, socket_fd: int, first: int, limit: int) -> None:
-        """Let a socket write its records to records[first:limit]."""
+    def record(self, socket_fd: int) -> None:
+        """Let a socket write the records."""
         lanes = self._library.bpf_object__find_map_by_name(self._object, b"lanes")
-        self._set(self._library.bpf_map__fd(lanes), socket_fd, np.array([first, limit], np.uint32))
+        self._set(self._library.bpf_map__fd(lanes), socket_fd, np.array([0, len(self.records)], np.uint32))
 
-    def written(self, socket_fd: int) -> int:
-        """Return the end of what a socket has written."""
-        lanes = self._library.bpf_object__find_map_by_name(self._object, b"lanes")
-        value = np.zeros(2, np.uint32)
-        key = np.array([socket_fd], np.int32)
-        done = self._library.bpf_map_lookup_elem(self._library.bpf_map__fd(lanes), key.ctypes.data, value.ctypes.data)
-        return int(value[0]) if done == 0 else 0
+    def written(self) -> np.ndarray:
+        """Return what was recorded, in its order; also of sockets that are closed."""
+        return self.records[: int(np.count_nonzero(self.records["now_us"]))]
 
     def _set(self, map_fd: int, key: int, value: np.ndarray) -> None:
         place = np.array([key], np.int32)

@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 import struct
-import time
 from dataclasses import dataclass, field
 
 from ccenv.live.system.device import RECEIVER_ADDRESS, SENDER_ADDRESS, SO_RCVBUFFORCE, SO_SNDBUFFORCE, enlarge
@@ -85,16 +84,10 @@ def available() -> list[str]:
 
 
 def has_congestion_control(name: str) -> bool:
-    """Tell whether a kernel has a congestion control; a module of its may be loaded for that."""
+    """Tell whether a kernel has a congestion control; its module may be loaded for that."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as end:
         try:
             end.setsockopt(socket.IPPROTO_TCP, TCP_CONGESTION, name.encode())
         except OSError as error:
             return error.errno not in (errno.ENOENT, errno.EINVAL)
     return True
-
-
-def pause_until(time_s: float) -> None:
-    """Sleep until a time of the monotonic clock."""
-    while (left_s := time_s - time.monotonic()) > 0:
-        time.sleep(left_s)
