@@ -189,7 +189,7 @@ def _signals() -> list[Item]:
     from ccenv.engine.compiled.observation import OBSERVATION
 
     items = [
-        Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(str, e.name))
+        Item(name, "signals", f"{e.name}, {e.low:g} to {e.high:g}", ("observation", e.unit), partial(_element_text, name))
         for name, e in zip(ELEMENTS, OBSERVATION, strict=True)
     ]
     for record in ("ACK", "LOSS", "TICK", "VIEW", "MOVE"):
@@ -200,6 +200,15 @@ def _signals() -> list[Item]:
             for field in fields
         ]
     return items
+
+
+def _element_text(name: str) -> str:
+    from ccenv.agents.learned.view import ELEMENTS
+    from ccenv.engine.compiled.observation import OBSERVATION
+
+    place = ELEMENTS.index(name)
+    e = OBSERVATION[place]
+    return f"{name}: element {place} of the observation of ccenv/Sender-v0\n{e.name}; unit {e.unit}, from {e.low:g} to {e.high:g}"
 
 
 def _signals_text() -> str:

@@ -41,15 +41,9 @@ def command(
     else:
         kinds = networks()
         for kind in dict.fromkeys(row.network for row in found.rows):
-            rows = [[row.sender, *map(_interval, row.values.values())] for row in found.rows if row.network == kind]
+            rows = [[row.sender, *row.texts()] for row in found.rows if row.network == kind]
             print_table(f"{kind}: {kinds[kind]}", ["sender", *found.rows[0].values], rows)
         print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
     for name, error in found.failed.items():
         print(f"ccenv: {name}: {error}", file=sys.stderr)
     return EXIT_FAILED if found.failed else 0
-
-
-def _interval(value: object) -> str:
-    from ccenv.benchmarks.statistics.intervals import Estimate
-
-    return f"{value.iqm:.3g} [{value.low:.3g}, {value.high:.3g}]" if isinstance(value, Estimate) else ""

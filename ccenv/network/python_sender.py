@@ -110,8 +110,9 @@ class Bridge:
     def _pass(self, state: Any, method: str, signal: Any) -> None:
         def react() -> PythonSender:
             flow = self._flows[int(state[STATE_FIELD])]
-            with limits.limited(method, limits.CALL_LIMIT_S):
-                getattr(flow, method)(signal)
+            if getattr(type(flow), method) is not getattr(PythonSender, method):
+                with limits.limited(method, limits.CALL_LIMIT_S):
+                    getattr(flow, method)(signal)
             return flow
 
         self._call(state, react)

@@ -30,6 +30,7 @@ def on_loss(state, loss):
 def on_tick(state, tick):
     pass
 """
+NAN = COMPILED.replace("max(state.mss_bytes, state.keep * state.cwnd_bytes)", "float('nan')")
 PLAIN = """
 import ccenv
 class Plain(ccenv.PythonSender):

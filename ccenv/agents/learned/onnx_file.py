@@ -120,10 +120,10 @@ def _steps(node: _Node, free: str, constants: dict[str, np.ndarray], file: FileP
         bias = np.zeros(weight.shape[1]) if len(given) < 3 or given[2] is None else numbers["beta"] * given[2]
         return [_linear(weight, bias, file)]
     if node.kind == "MatMul":
-        weight = given[1] if len(given) == 2 and node.inputs[0] == free else None
-        if weight is None or weight.ndim != 2:
+        matrix = given[1] if len(given) == 2 and node.inputs[0] == free else None
+        if matrix is None or matrix.ndim != 2:
             raise InputError(f"{file}: MatMul whose second input is no matrix of weights")
-        return [_linear(weight, np.zeros(weight.shape[1]), file)]
+        return [_linear(matrix, np.zeros(matrix.shape[1]), file)]
     if node.kind in ("Add", "Sub", "Mul", "Div") and len(given) == 2:
         first = node.inputs[0] == free
         other = given[1] if first else given[0]

@@ -33,6 +33,10 @@ class Choice:
     network: str
     values: dict[str, Estimate | None]
 
+    def texts(self) -> list[str]:
+        """Return the values for a table: mean [low, high]; empty where one is undefined."""
+        return [f"{v.iqm:.3g} [{v.low:.3g}, {v.high:.3g}]" if v else "" for v in self.values.values()]
+
 
 @dataclass(frozen=True)
 class Choices:

@@ -20,14 +20,17 @@ from ccenv.network.path import Path
 from ccenv.network.sender import Sender, bare
 
 _LIST = (list, tuple)
+TIMINGS = ("engine", "smt")
+LOSS_DETECTIONS = ("acks", "oracle")
 
 
-def require_players(paths: Any, senders: Any, adversary: Any) -> None:
-    """Refuse paths, senders and adversaries that are none, with what to write instead.
+def require_players(paths: Any, senders: Any, adversary: Any, threads: Any) -> None:
+    """Refuse paths, senders and adversaries that are none, with what to write instead, and a number of threads below 1.
 
     Raises:
         InputError: one line.
     """
+    require_count("threads", threads, 1)
     if isinstance(paths, Path):
         raise InputError("paths is one path; give a list, one path per environment: CurveEngine([path], senders=[...])")
     if not isinstance(paths, PathArrays):
@@ -48,10 +51,29 @@ def require_players(paths: Any, senders: Any, adversary: Any) -> None:
             _require_player("adversary", one, get_args(Adversary), "make_adversary")
 
 
+def require_modes(timing: str, loss_detection: str, steps_per_rtt: int, seed: int) -> None:
+    """Refuse modes and seeds that there are not.
+
+    Raises:
+        InputError: one line, with suggestions.
+    """
+    require_choice("timing", timing, TIMINGS)
+    require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
+    if timing == "smt" and steps_per_rtt != 1:
+        raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {steps_per_rtt}")
+    require_seed(seed)
+
+
 def require_count(what: str, given: Any, low: int) -> None:
     """Raise InputError unless a value is a whole number of at least low."""
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < low:
         raise InputError(f"{what} is {shown(given)}; it must be a whole number of at least {low}")
+
+
+def require_place(what: str, given: int, count: int) -> None:
+    """Raise InputError unless a number is a place in a list of so many."""
+    if not 0 <= given < count:
+        raise InputError(f"{what} is {given}; it must be 0 to {count - 1}")
 
 
 def _require_player(what: str, given: Any, kinds: tuple[type, ...], build: str) -> None:

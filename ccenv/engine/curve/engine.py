@@ -21,10 +21,10 @@ from ccenv.engine.curve.checks import (
     flow_matrix,
     one_density,
     require_believable,
-    require_choice,
     require_count,
+    require_modes,
+    require_place,
     require_players,
-    require_seed,
     take_actions,
 )
 from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
@@ -48,8 +48,6 @@ STATE_DTYPE = record(*STATE_HEADER, *(f"w{i}" for i in range(STATE_SLOTS - len(S
 RTO_MIN_S = 0.2  # smallest retransmission time-out (RTO); RFC 6298 (2.4) says 1 s, deployed stacks use 0.2 s
 PARALLEL_MIN_STEPS = 2048  # flow-steps in a call below which threads cost more than they bring
 DEFAULT_BELIEFS = BeliefSettings()
-TIMINGS = ("engine", "smt")
-LOSS_DETECTIONS = ("acks", "oracle")
 _STATE = ("_env", "_flow", "_ring", "_env_ring", "_states", "_adversary_states", "_flow_moves")  # of a snapshot, beside the logs
 
 
@@ -94,15 +92,10 @@ class CurveEngine:
         interface: Interface | None = None,
         record: bool = False,
     ) -> None:
-        require_players(paths, senders, adversary)
-        require_count("threads", threads, 1)
+        require_players(paths, senders, adversary, threads)
         self.model: Model = get_model(model)
         self.steps_per_rtt = one_density(steps_per_rtt)
-        require_choice("timing", timing, TIMINGS)
-        require_choice("loss_detection", loss_detection, LOSS_DETECTIONS)
-        if timing == "smt" and self.steps_per_rtt != 1:
-            raise InputError(f"timing 'smt' needs steps_per_rtt 1, not {self.steps_per_rtt}")
-        require_seed(seed)
+        require_modes(timing, loss_detection, self.steps_per_rtt, seed)
         arrays = paths if isinstance(paths, PathArrays) else PathArrays.from_paths(paths, self.steps_per_rtt)
         if arrays.steps_per_rtt != self.steps_per_rtt:
             raise InputError(f"paths on a grid of {arrays.steps_per_rtt} steps per Rm, engine with {self.steps_per_rtt}")
@@ -365,8 +358,7 @@ class CurveEngine:
         """Return what environment env has done since its reset. Needs ``record=True``."""
         if not self.recording:
             raise InputError("the engine was built without record=True: there is no trace")
-        if not 0 <= env < self.n_envs:
-            raise InputError(f"env is {env}; it must be 0 to {self.n_envs - 1}")
+        require_place("env", env, self.n_envs)
         header = TraceHeader(
             path=self.path(env),
             model=self.model.name,
