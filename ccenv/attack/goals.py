@@ -34,13 +34,14 @@ class Goal:
     outcome: Callable[[Counts], np.ndarray]
     summary: str
 
-    def measure(self, trace: Trace, first_row: int) -> float:
-        """Return the metric of a trace from a row on; not a number where it is undefined."""
-        return OF_TRACE[self.metric](Window(trace, first_row, trace.n_steps))
+    def measure(self, trace: Trace, first_row: int) -> float | None:
+        """Return the metric of a trace from a row on; None where it is undefined."""
+        value = OF_TRACE[self.metric](Window(trace, first_row, trace.n_steps))
+        return None if np.isnan(value) else value
 
-    def badness(self, value: float) -> float:
+    def badness(self, value: float | None) -> float:
         """Return what orders values of the metric: lower is worse for the sender, an undefined value is no harm."""
-        return np.inf if np.isnan(value) else METRICS[self.metric].sign * value
+        return np.inf if value is None else METRICS[self.metric].sign * value
 
 
 def _utilisation(counts: Counts) -> np.ndarray:

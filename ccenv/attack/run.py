@@ -44,7 +44,7 @@ class Finding:
         trace: the run.
         moves: (steps, 4) what a search played, to be played again; None for adversaries that answer to what they see, and for
             constructions.
-        value: what the goal measures on the trace; None where that is the utilisation.
+        value: what the goal measures on the trace; None where that is the utilisation, or undefined.
     """
 
     adversary: str
@@ -98,7 +98,7 @@ class AttackResult:
         goal = goal_of(self.scene.goal)
 
         def badness(finding: Finding) -> float:
-            return goal.badness(finding.worst_utilisation if finding.value is None else finding.value)
+            return goal.badness(finding.worst_utilisation if goal.name == UTILISATION else finding.value)
 
         return min(self.by_adversary.values(), key=lambda f: (not f.legal, badness(f)))
 
@@ -147,7 +147,7 @@ class AttackResult:
             "sender": self.sender,
             "worst_utilisation": self.worst_utilisation,
             "worst_adversary": self.worst_adversary,
-            **({} if self.worst.value is None else {"goal": scene.goal, "worst_value": self.worst.value}),
+            **({} if scene.goal == UTILISATION else {"goal": scene.goal, "worst_value": self.worst.value}),
             "legal": self.legal,
             "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
             "flow_steps": sum(finding.flow_steps for finding in self.by_adversary.values()),

@@ -35,7 +35,7 @@ class StoredFinding(StrictModel):
     preconditions: dict[str, Any] = Field(default_factory=dict)
     details: dict[str, Any] = Field(default_factory=dict)
     ratio: float | None = None
-    value: float | None = None
+    value: float | None = Field(default=None, allow_inf_nan=False)
     trace: str
     moves: str | None = None
 

@@ -150,21 +150,22 @@ def _with_ratio(adversaries: list[str], ratio: float | None) -> list[str]:
 
 def _print(result: AttackResult, trained_on: list[str]) -> None:
     from ccenv.attack import scene_of, scene_set
-    from ccenv.attack.goals import goal_of
+    from ccenv.attack.goals import UTILISATION, goal_of
 
-    rows = []
+    rows, usual = [], result.scene.goal == UTILISATION
     for name, finding in result.by_adversary.items():
         failed = [key for key, held in finding.preconditions.items() if held is False]
         ratio = [f"ratio {finding.details['ratio']:.4g}"] if "ratio" in finding.details else []
-        told = "; ".join(ratio + [f"not {key}" for key in failed])
-        value = finding.worst_utilisation if finding.value is None else finding.value
-        rows.append([name, value, finding.legal, finding.flow_steps, finding.seconds, told])
+        notes = "; ".join(ratio + [f"not {key}" for key in failed])
+        value = finding.worst_utilisation if usual else finding.value
+        rows.append([name, value, finding.legal, finding.flow_steps, finding.seconds, notes])
     scene = result.scene
     known = scene_of(scene.path)
     where = f"{scene.model}, another path" if known is None else f"{scene.model}, {scene_set(known)} scene {known}"
     if known in trained_on:
         where += ", which it was trained against"
     metric = goal_of(scene.goal).metric
-    worst = result.worst_utilisation if result.worst.value is None else result.worst.value
-    title = f"{result.sender} on {where}: worst {metric} {worst:.4f}, by {result.worst_adversary}"
+    worst = result.worst_utilisation if usual else result.worst.value
+    told = "undefined" if worst is None else f"{worst:.4f}"
+    title = f"{result.sender} on {where}: worst {metric} {told}, by {result.worst_adversary}"
     print_table(title, ["adversary", metric, "legal", "flow-steps", "seconds", ""], rows)

@@ -173,7 +173,7 @@ class PolicyPpo:
         updates = (int((1 - MUTATION_SHARE) * budget_flow_steps) - game.n_steps * n_flows - calm) // steps
         if updates < 1:
             raise InputError(
-                f"adversary 'policy_ppo' has a budget of {budget_flow_steps} flow-steps, not enough for an update: raise the budget"
+                f"adversary 'policy_ppo' has a budget of {budget_flow_steps} flow-steps, less than an update: raise the budget"
             )
         return int(updates)
 
