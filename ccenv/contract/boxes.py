@@ -57,7 +57,7 @@ class Direction:
 def directions(program: Program) -> tuple[Direction, ...]:
     """Return all directions of a program: four per leaf."""
     leaves = sum(isinstance(rule, Leaf) for rule in program.rules())
-    return tuple(Direction(i, end, kind) for i in range(leaves) for end in (0, 1) for kind in ("scale", "offset"))  # type: ignore[arg-type]
+    return tuple(Direction(i, end, kind) for i in range(leaves) for end in (0, 1) for kind in ("scale", "offset"))
 
 
 def widened(program: Program, levels: Levels, name: str) -> Program:

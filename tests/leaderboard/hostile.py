@@ -158,7 +158,7 @@ FIXTURES = (
         "program",
         "a kind that is code",
         edit(kind="module"),
-        "kind: Input should be 'program', 'policy', 'scripted', 'moves' or 'network'",
+        "kind: Input should be 'program', 'policy', 'contract', 'scripted', 'moves' or 'network'",
     ),
     Hostile(
         "path_in_files", "program", "`..` in the list of files", edit(files={"../program.json": "a" * 64}), "has exactly program"
