@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from wire import Wire, late_s, packet, reference, scenario
 
 from ccenv.adversaries import ADVERSARIES
+from ccenv.engine.curve.engine import CurveEngine
+from ccenv.live.attacks import shipped_moves
 from ccenv.live.emulator.loop import SYN
-from ccenv.live.scenario import LiveScenario
+from ccenv.live.scenario import LiveScenario, adversary_of
 from ccenv.network.laws import check_trace
+from ccenv.network.path import make_path
+from ccenv.network.sender import ExternalSender
 from ccenv.simulation.packets import packet_slack_bytes
 
 if sys.platform != "linux":
@@ -108,6 +112,34 @@ def test_every_scripted_adversary_is_legal(model: str, name: str) -> None:
         late = late_s(one.delivered(), reference(one.scenario, arrivals_s))
         assert -1e-9 <= late.min() <= late.max() <= D_S + 1e-9
     assert_legal(one)
+
+
+@pytest.mark.parametrize("name", ["slowest", "square", "hoard", "recorded"])
+def test_tokens_are_those_of_the_curve_engine(name: str) -> None:
+    """The same bytes in each step and the same moves: equal tokens, and as many whole packets as the engine's service holds."""
+    jitter = {"kind": "adversary", "max_s": D_S, "adversary": name if name != "recorded" else str(shipped_moves()["reno"])}
+    one = wire(scenario(jitter, model="ccac", link={"buffer_packets": 100}))
+    step_s, counts = 0.005, [1 + (7 * k) % 9 if k % 40 < 30 else 1 for k in range(200)]
+    engine = CurveEngine(
+        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))],
+        model="ccac",
+        senders=[ExternalSender("given")],
+        adversary=adversary_of(one.scenario.flows[0].jitter),
+        record=True,
+    )
+    number = 0
+    for k, count in enumerate(counts):
+        engine.advance(1, actions=np.array([[count * 1500 / step_s]]))
+        one.run((k + 0.5) * step_s)
+        for _ in range(count):
+            one.send(packet(0, number))
+            number += 1
+        one.run((k + 0.5) * step_s)
+    one.run(1.0)
+    trace, expected = one.trace(), engine.trace(0)
+    assert expected.L[-1, 0] == 0.0
+    assert np.allclose(trace.G, expected.G, atol=1e-3)
+    assert np.allclose(trace.S[:, 0], np.floor(expected.S[:, 0] / 1500 + 1e-9) * 1500, atol=1e-3)
 
 
 def test_an_adversary_that_lets_nothing_go_holds_for_d() -> None:

@@ -259,4 +259,4 @@ def fill_polls(m: Memory, senders: Sequence[int], sinks: Sequence[int]) -> None:
 def lock_in_memory() -> bool:
     """Keep all pages of this process in memory; tell whether the system allows it."""
     current, future = 1, 2
-    return ctypes.CDLL(None).mlockall(current | future) == 0
+    return bool(ctypes.CDLL(None).mlockall(current | future) == 0)

@@ -241,9 +241,7 @@ def run_applications(m, now_s):
             if now_s < fl.start_s:
                 next_s = min(next_s, fl.start_s)
             elif fl.offered_bytes < fl.size_bytes:
-                n = CHUNK_BYTES
-                if fl.size_bytes - fl.offered_bytes < n:
-                    n = np.int64(fl.size_bytes - fl.offered_bytes)
+                n = np.int64(min(float(CHUNK_BYTES), fl.size_bytes - fl.offered_bytes))
                 sent = call_c(m.calls[SEND], fl.sender_fd, run.zeros_at, n, QUIET, 0)
                 if sent > 0:
                     fl.offered_bytes += sent

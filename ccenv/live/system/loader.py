@@ -95,7 +95,8 @@ class Program:
             LiveError: if a congestion control of its name is there, or the library is missing.
         """
         self.name, self.records = name, np.zeros(0, RECORD_DTYPE)
-        self._library, self._link, self._lines = _library(), -1, []
+        self._library, self._link = _library(), -1
+        self._lines: list[str] = []
         self._print = _PRINT(self._hear)
         self._library.libbpf_set_print(self._print)
         self._content = ctypes.create_string_buffer(content, len(content))
