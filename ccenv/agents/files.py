@@ -72,7 +72,8 @@ def load_sender(spec: str, **parameters: Any) -> Sender:
 def as_sender(given: SenderLike) -> Sender:
     """Return a sender for what a user gave. Raises InputError as :func:`load_sender` does, and for anything else."""
     if isinstance(given, get_args(Sender)):
-        return given  # type: ignore[return-value]
+        sender: Sender = given
+        return sender
     if inspect.isclass(given) and issubclass(given, PythonSender):
         return python_sender(given)
     if isinstance(given, PythonSender):

@@ -11,8 +11,9 @@ import numpy as np
 
 from ccenv.attack.goals import UTILISATION, Goal, goal_of
 from ccenv.attack.windows import ANY_WINDOW, Claim, SampleLog, samples_of
-from ccenv.engine.curve.engine import CurveEngine, Snapshot
+from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.paths import PathArrays
+from ccenv.engine.curve.tracing import Snapshot
 from ccenv.errors import InputError
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE, Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.model import Model, get_model
@@ -277,7 +278,8 @@ class Game:
             moves = engine.snapshot().arrays["_flow_moves"]
             row[:] = (moves["waste"][0], moves["rate"][0], *moves["service"], *moves["loss"])
         self.count(engine, self.n_steps)
-        return np.clip(out, 0.0, 1.0)
+        clipped: np.ndarray = np.clip(out, 0.0, 1.0)
+        return clipped
 
     def need_one_flow(self, name: str) -> None:
         """Raise InputError if an adversary that knows only one flow and the goal utilisation meets another game."""

@@ -49,7 +49,8 @@ def adversary_hash(adversary: Adversary) -> str:
         about += [adversary.levels] if adversary.levels else []
         return _network_hash(about, (*adversary.weights, *adversary.biases))
     parameters = {} if isinstance(adversary, ExternalAdversary) else adversary.parameters
-    source = {"source": adversary.source_sha256} if getattr(adversary, "source_sha256", "") else {}
+    source_sha256 = getattr(adversary, "source_sha256", "")
+    source = {"source": source_sha256} if source_sha256 else {}
     return hash_of({"kind": type(adversary).__name__, "name": adversary.name, "parameters": parameters, **source})
 
 

@@ -70,7 +70,8 @@ class Leaf:
             u: (n,).
         """
         if self.choices:
-            return np.minimum(np.floor(u * len(self.choices)), len(self.choices) - 1).astype(np.int64)
+            places: np.ndarray = np.minimum(np.floor(u * len(self.choices)), len(self.choices) - 1).astype(np.int64)
+            return places
         if self.log:
             return np.clip(self.low * (self.high / self.low) ** u, self.low, self.high)
         if self.whole:

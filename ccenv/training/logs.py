@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from ccenv.errors import InputError, require_extra
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import parse_json, read_text
-from ccenv.training.config import LogSettings, TrainConfig
+from ccenv.training.config import TrainConfig
+from ccenv.training.run_settings import LogSettings
 from ccenv.training.view.look import Look
 
 MAX_BYTES = 64 << 20

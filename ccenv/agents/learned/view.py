@@ -93,7 +93,8 @@ class Observation:
 
     def _bound(self, where_positive: np.ndarray, where_negative: np.ndarray) -> np.ndarray:
         found = np.maximum(self.matrix, 0) @ where_positive + np.minimum(self.matrix, 0) @ where_negative + self.offset
-        return found.astype(np.float32)
+        bound: np.ndarray = found.astype(np.float32)
+        return bound
 
     def of(self, observation: np.ndarray) -> np.ndarray:
         """Return the features of observations: (..., N_OBSERVATION) to (..., n), float32.

@@ -169,7 +169,8 @@ class PacketEngine:
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a field of FLOW_DTYPE, one entry per flow."""
-        return self._flows[name].copy()
+        copied: np.ndarray = self._flows[name].copy()
+        return copied
 
     def beliefs(self) -> dict[int, dict[str, float]]:
         """Return C_L_Bps, C_U_Bps, C_L_lambda_Bps and q_U_bytes of the flows with programs or policies, by flow."""
@@ -187,4 +188,5 @@ class PacketEngine:
 
     def link(self, name: str) -> np.ndarray:
         """Return a copy of a field of LINK_DTYPE, one entry per link."""
-        return self._links[name].copy()
+        copied: np.ndarray = self._links[name].copy()
+        return copied

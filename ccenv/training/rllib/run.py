@@ -119,7 +119,7 @@ def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evalua
     from ccenv.agents.learned import load_policy
 
     sender = load_policy(folder)
-    if config.is_packet:
+    if config.is_packet and isinstance(sender, PolicySender):
         return evaluate_packet(config.packet_settings(), sender, config.n_paths), None, None
     world = config.settings()
     own = evaluate_in_world(world, sender, config.n_paths)

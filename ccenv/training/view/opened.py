@@ -16,6 +16,7 @@ from ccenv.errors import InputError, require_extra
 from ccenv.foreign import read_text
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.plots import picture
+from ccenv.network.sender import ContractSender
 from ccenv.training.config import TrainConfig, read_config
 from ccenv.training.logs import MAX_BYTES, PROGRESS, read_evaluations
 from ccenv.training.run import CONFIG, read_record
@@ -55,7 +56,7 @@ class TrainingRun:
         return f"TrainingRun({self.config.name}, seed {self.config.seed}, {steps:.0f} steps, {self.record['status']})"
 
     @cached_property
-    def player(self) -> LearnedPlayer:
+    def player(self) -> LearnedPlayer | ContractSender:
         """The policy as it is in the folder. Raises InputError if it is damaged."""
         if self.config.trains == "sender":
             from ccenv.agents.learned import load_policy

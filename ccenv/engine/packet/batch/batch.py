@@ -167,7 +167,7 @@ class PacketBatch:
     def bytes_per_network(self) -> float:
         """Memory of the batch, in bytes per network."""
         arrays = [getattr(self.arrays, name) for name in _STATE] + list(self._memory)
-        return sum(array.nbytes for array in arrays) / self.size
+        return float(sum(array.nbytes for array in arrays)) / self.size
 
     def state(self) -> dict[str, np.ndarray]:
         """Return copies of all that decides the future, by name."""
