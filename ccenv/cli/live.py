@@ -128,7 +128,7 @@ def load(
 
     Others may then choose it by name. It is gone when this command ends, also where that is killed.
 
-    Example: sudo ccenv live load cc_probe_drain
+    Example: ccenv live load cc_probe_drain
     """
     import signal
 
@@ -165,7 +165,7 @@ def suite(
 
     Exit code 1 if a run is not valid after several tries.
 
-    Example: sudo ccenv live suite -o live-worst-case.json
+    Example: ccenv live suite -o live-worst-case.json
     """
     from ccenv.live.suite import FORMAT, SENDERS, SUITE, run_suite
 

@@ -52,7 +52,7 @@ def check(
                 "model": trace.header.model,
                 "legal": not violations,
                 "violations": violations,
-                "slack_bytes": slack_bytes,
+                **({"slack_bytes": slack_bytes} if slack_bytes else {}),
             }
         )
         if json:

@@ -36,7 +36,7 @@ def moves_against(sender: str, given: str | None = None) -> FilePath:
     simulated = COUNTERPARTS.get(sender.removeprefix(KERNEL), sender)
     shipped = shipped_moves()
     if simulated not in shipped:
-        raise unknown_name("attack; give --moves of `ccenv attack`, or a sender with shipped moves, not", sender, shipped)
+        raise unknown_name("sender with a stored attack", sender, shipped)
     return shipped[simulated]
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,7 +49,9 @@ def test_goes_on_with_an_interrupted_attack(capsys, tmp_path, monkeypatch):
     again = attack(capsys, "copa", "--out", str(out))[1]
     for data in (first, again):
         for entry in data["by_adversary"].values():
-            del entry["seconds"], entry["trace"]
+            del entry["seconds"]
+            for kind in ("trace", "moves"):
+                assert Path(entry.pop(kind)).is_file()
     assert again["by_adversary"] == first["by_adversary"]
 
 
@@ -111,7 +114,9 @@ def test_fresh_discards_the_attack_and_nothing_else(capsys, tmp_path):
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
     (out / "notes.txt").write_text("mine")
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "random_search", "--fresh")[0] == 0
-    assert {file.name for file in out.iterdir()} == {".lock", "attack.json", "random_search.npz", "notes.txt"}
+    assert {file.name for file in out.iterdir()} == {
+        *(".lock", "attack.json", "random_search.npz", "random_search.moves.npz", "notes.txt"),
+    }
 
 
 def test_runs_that_would_not_fit_into_memory_are_refused(capsys, tmp_path):

@@ -238,8 +238,8 @@ class TestCatalog:
         assert full.strip() == find_data("ccenv.configs.ode", "validation", ".yaml", "sweep").read_text().strip()
 
     def test_unknown_names_get_suggestions(self, capsys: Capture) -> None:
-        code, _, err = run(capsys, "show", "renoo")
-        assert (code, err) == (2, "ccenv: error: unknown name 'renoo'. Did you mean 'reno'?\n")
+        code, _, err = run(capsys, "show", "illinoiss")
+        assert (code, err) == (2, "ccenv: error: unknown name 'illinoiss'. Did you mean 'illinois'?\n")
         assert "unknown kind 'model'. Did you mean 'models'" in run(capsys, "show", "reno", "--kind", "model")[2]
 
     def test_a_name_of_two_things_asks_which(self, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
