@@ -98,8 +98,8 @@ class WatchedTask(SenderTask):
         for part, watch in self._watches:
             watch.measure(np.arange(part.stop - part.start))
         if self._of_table is None:
-            own: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
-            return own
+            of_rows: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
+            return of_rows
         rewards = self.flow_rewards()
         return rewards.ravel() if self._shared else rewards.mean(axis=1)
 
@@ -119,8 +119,8 @@ class WatchedTask(SenderTask):
         """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
         terms = np.concatenate([watch.terms() for _, watch in self._watches])
         weights = np.zeros(N_TERMS) if self._of_table is None else self._of_table
-        rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights).reshape(terms.shape[:2])
-        return rewards
+        rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights)
+        return rewards.reshape(terms.shape[:2])
 
     def observe(self) -> np.ndarray:
         """Return what the controlled flows see: (B * rows_per_env, flows of a row * width of the interface)."""
