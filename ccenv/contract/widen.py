@@ -25,7 +25,7 @@ from ccenv.workers import Workers
 
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
 CALL_S = 300.0
-"""Limit of a solver call, and the least of the budget that one candidate may use."""
+"""Limit of a solver call."""
 FIRST = ("F.7 utilisation", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L", "F.4", "F.1 C_U")
 """Lemmas in the order in which wide contracts fail, cheap ones before F.4."""
 
@@ -119,8 +119,8 @@ class _Search:
             return "undecided"
         begin = time.monotonic()
         answer = self._ask(widened(self.task.program, levels, f"{self.task.program.name}.contract"), limit_s)
-        if answer != "undecided" or limit_s >= self.task.call_s:
-            self.known.store(levels, answer, limit_s, seconds=round(time.monotonic() - begin, 3), reason=self.reason)
+        if answer != "undecided" or self.left_s > 0:
+            self.known.store(levels, answer, self.task.call_s, seconds=round(time.monotonic() - begin, 3), reason=self.reason)
         if self.report is not None:
             self.report(f"{sum(levels)} levels: {answer}{f' ({self.reason})' if self.reason else ''}")
         return answer
@@ -135,6 +135,7 @@ class _Search:
                 if self.left_s <= 0:
                     self.reason = f"budget used up before {query.name}"
                     return "undecided"
+                verifier.time_limit_s = min(limit_s, self.left_s)
                 result = verifier.decide(query)
                 if result.verdict != "verified":
                     self.reason = f"{query.name} {result.verdict}"

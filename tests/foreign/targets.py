@@ -358,7 +358,12 @@ TARGETS: dict[str, Target] = {
         Target("adversary_card", _pair("", "adversary", True), _learned("adversaries", ".json"), 1),
         Target("adversary_weights", _pair("", "adversary", False), _learned("adversaries", ".safetensors"), 1),
         Target(
-            "program", _program, files(CONFIGS.parent / "agents" / "synthesized" / "*.json", CONFIGS / "verify" / "*.json"), 4
+            "program",
+            _program,
+            files(
+                CONFIGS.parent / "agents" / "synthesized" / "*.json", CONFIGS / "verify" / "*.json", CONFIGS / "train" / "*.json"
+            ),
+            4,
         ),
         Target("suite", from_file(_suite, "s.yaml"), files(SUITES / "*.yaml", largest=2_500), 0.6),
         Target("scenario", from_file(lambda file: load_scenario(str(file)), "s.yaml"), files(CONFIGS / "sim" / "*.yaml"), 1),
