@@ -61,6 +61,7 @@ class PacketCore:
 
     Attributes:
         flows: (M,) indices of the monitored flows.
+        tells_time: each step's info holds the networks' time.
     """
 
     term_names = tuple(term.name for term in TERMS)
@@ -90,7 +91,7 @@ class PacketCore:
             **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
             **{"num_envs": num_envs, "per_flow": per_flow},
         }
-        self.per_flow = per_flow
+        self.per_flow, self.tells_time = per_flow, False
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
         self.interface, self._staggered, self._recording = interface, staggered, record
@@ -281,8 +282,8 @@ class PacketCore:
         return self._counts.copy()
 
     def step_info(self, rows_per_env: int = 1) -> dict[str, np.ndarray]:
-        """Return the time of each network, once per row."""
-        return {"time_s": np.repeat(self.now_s, rows_per_env)}
+        """Return the time of each network, once per row, where the task wants it told; else nothing."""
+        return {"time_s": np.repeat(self.now_s, rows_per_env)} if self.tells_time else {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

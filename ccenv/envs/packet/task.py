@@ -188,6 +188,7 @@ class PacketTask:
         check_interface(self.interface, distribution, flows)
         decider = decider_of(self.interface)
         self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared)
+        self.core.tells_time = settings.raw
         self.rows_per_env = len(flows) if self.shared else 1
         self._actions, self._raw = FlowActions(len(flows), settings.n_actions), settings.raw
         together = len(flows) // self.rows_per_env
