@@ -187,7 +187,8 @@ def _save(trace: Trace, folder: FilePath, stem: str) -> str:
 def about_run(setting: Setting) -> dict[str, Any]:
     """Return what a report must say about where and with what it was made."""
     return {
-        "T": setting.samples,
+        "T": setting.samples - setting.settle_steps,
+        **({"settle": setting.settle_steps} if setting.settle_steps else {}),
         "promises": VERSION,
         "setting": setting.to_dict(),
         "ccenv_version": CCENV_VERSION,
