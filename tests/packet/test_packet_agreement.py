@@ -30,7 +30,7 @@ CCAS = (
 )  # fmt: skip
 PROGRAMS = (
     "cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel", "cc_probe_slow_k",
-    *AGENTS.names("learned"), *AGENTS.names("distilled"),
+    *AGENTS.names("learned"), *AGENTS.names("distilled"), *AGENTS.names("contract"),
 )  # fmt: skip
 # Where the engines part ways, and why: docs/packet-engine.md, Agreement.
 UTILISATION = {("cc_probe_slow", "12 Mbit/s"): 0.05, ("cc_probe_slow", "4 BDP"): 0.05, ("cc_probe_slow_k", "12 Mbit/s"): 0.07}
@@ -44,6 +44,7 @@ QUEUE = {
     ("lambda_proxy", "half a BDP"): 0.25,
     ("lambda_proxy", "4 BDP"): 0.4,
     ("learned_nominal", "48 Mbit/s"): 0.15,  # 24.2 against 27.1 packets: belief time-outs fall on other steps
+    ("learned_contract_u80", "48 Mbit/s"): 0.2,  # 18.2 against 15.4 packets
     ("learned_robust", "12 Mbit/s"): 0.26,
     ("learned_robust", "4 BDP"): 0.26,
     ("learned_robust_d4", "12 Mbit/s"): 0.35,
