@@ -206,7 +206,7 @@ def cca_of(a, fl):
     """Return the row of a flow's CCA, its own or the one inside its policy or its action; negative: none."""
     if fl.sender_kind == _MLP:
         return a.policies[fl.sender_index].inner
-    return np.int64(NO_INNER) if fl.sender_kind == _PROGRAM else fl.sender_index
+    return np.int64(NO_INNER) if fl.sender_kind in (_PROGRAM, _CONTRACT) else fl.sender_index
 
 
 @njit(cache=True, inline="always")
