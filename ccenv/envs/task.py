@@ -22,13 +22,13 @@ class Task(Protocol):
     """One agent's view of a core.
 
     Attributes:
-        core: the environments.
+        core: the environments: a ``Core``, or that of the packet environments.
         rows_per_env: rows that a network has in the batch: 1, or the number of flows that share a policy.
         single_observation_space: of one row.
         single_action_space: of one row.
     """
 
-    core: Core
+    core: Any
     rows_per_env: int
     single_observation_space: spaces.Box
     single_action_space: spaces.Space[Any]

@@ -278,11 +278,11 @@ def begin_beliefs(beliefs, fl, mss_bytes, loss_proves):
     dt_s = rtt_s / STEPS_PER_RTT
     wait_s = fl.ack_timeout_s if fl.ack_every > 1 else 0.0
     jitter_s = fl.jitter_s + (wait_s + fl.ack_aggregate_s)
-    whole_steps = np.int64(math.ceil(jitter_s / dt_s - ROUNDING))
+    whole_steps = math.ceil(jitter_s / dt_s - ROUNDING)
     jitter_steps = max(PACKET_STEPS, whole_steps)
     # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.
     held_s = fl.told_rtt_s + fl.hold_s - rtt_s
-    lag_steps = STEPS_PER_RTT + max(0, np.int64(math.ceil(held_s / dt_s - ROUNDING)))
+    lag_steps = STEPS_PER_RTT + max(0, math.ceil(held_s / dt_s - ROUNDING))
     beliefs.rtt_steps = STEPS_PER_RTT
     beliefs.lag_steps = lag_steps
     beliefs.jitter_steps = jitter_steps

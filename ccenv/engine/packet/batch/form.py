@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class Form:
         self._keep: list[object] = [decider.keep for decider in deciders.values()]
         n_flows = len(network.flows)
         route = np.zeros((2, n_flows, MAX_HOPS))
-        pipes = []
+        pipes: list[Any] = []
         for index, spec in enumerate(network.flows):
             links = network.route_of(index)
             route[0, index, : len(links)] = links

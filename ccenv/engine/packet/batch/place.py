@@ -114,7 +114,7 @@ def _begin_links(a, tables, changes, mss_bytes):
                     windows += 2 * window_packets(a.flows[i], a.links, changes, tables.route, mss_bytes)
         capacity = 1
         if windows > 0:
-            capacity = np.int64(min(float(windows + 1), ln.buffer_bytes / mss_bytes + _WHOLE))
+            capacity = int(min(float(windows + 1), ln.buffer_bytes / mss_bytes + _WHOLE))
         ln.capacity_packets = capacity
         ln.mask = ring_length(capacity + 1) - 1
 
