@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ccenv.benchmarks.cells.cell import TraceCell
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
+from ccenv.benchmarks.run.results import ASKED
 from ccenv.benchmarks.run.runner import cells_for, run_suite
 from ccenv.benchmarks.run.store import CELLS, parse_cells
 from ccenv.benchmarks.suite.base import SuiteBase
@@ -178,7 +179,11 @@ class SuiteWork:
         cells = (self.folder / CELLS).read_bytes()
         player = agent_player(self.spec, self.classic)
         files = {CELLS: cells, **self._worst_files(self.played, player, manifest["summary"][0], cells)}
-        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in manifest["agents"]]
+        # A board runs no code of users: what a run says of it is empty, and stays out of the record.
+        for key in (ASKED, "failed"):
+            manifest.pop(key)
+        own = [{key: value for key, value in agent.items() if key != "source_sha256"} for agent in manifest["agents"]]
+        manifest["agents"] = [{**agent, "spec": self.classic or name} for agent in own]
         return {**self.content, "manifest": manifest}, files
 
     def _worst_files(self, played: SuiteBase, player: Player, entry: dict[str, Any], lines: bytes) -> dict[str, bytes]:
