@@ -73,7 +73,7 @@ class TestMain:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["trce"], "unknown command 'trce'. Did you mean 'trace'?"),
+            (["trce"], "unknown command 'trce'. Did you mean 'trace' or 'contract'?"),
             (["trace", "chek"], "No such command 'chek'. Did you mean 'check'?"),
             (["trace", "check"], "Missing argument 'FILE...'."),
             (["list", "agent"], "unknown kind 'agent'. Did you mean 'agents'?"),

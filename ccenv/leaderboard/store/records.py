@@ -36,12 +36,13 @@ Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
 class PlayerRecord(StrictModel):
-    """A sender of a run, as ``ccenv.benchmarks.cells.players.Player`` is stored."""
+    """A sender of a run, as ``ccenv.benchmarks.cells.players.Player`` is stored; a board runs no code of users."""
 
     label: Label
     kind: Label
     spec: Text
     sha256: Sha256
+    source_sha256: Literal[""] = ""
 
 
 class CellRecord(StrictModel):
@@ -121,6 +122,8 @@ class Manifest(StrictModel):
     statistics: dict[str, Text | float]
     summary: list[Summary]
     references: list[dict[str, Any]]
+    asked: dict[str, Any] = Field(default_factory=dict)
+    failed: list[Any] = Field(default_factory=list, max_length=0)
 
 
 ENDLESS = 2
