@@ -12,6 +12,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.rehearsal import rehearse_sender
 from ccenv.engine.compiled.signals import state_record
 from ccenv.errors import InputError, did_you_mean, shown, unknown_name
+from ccenv.foreign.names import is_file, is_folder
 from ccenv.network.python_sender import STATE_FIELD, Bridge, PythonSender
 from ccenv.network.sender import ClassicSender, Sender
 from ccenv.plugins import installed
@@ -63,7 +64,7 @@ def load_sender(spec: str, **parameters: Any) -> Sender:
     try:
         return make_sender(spec, **parameters)
     except InputError:
-        if name in AGENTS or FilePath(spec).exists() or not installed.entry_points("sender"):
+        if name in AGENTS or is_file(spec) or is_folder(spec) or not installed.entry_points("sender"):
             raise
         known = [plugin.name for plugin in installed.plugins("sender", AGENTS.names()) if not plugin.problem]
         raise unknown_name("agent", name, [*AGENTS.names(), *known]) from None

@@ -16,6 +16,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.learned import POLICIES
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.files import write_atomic
+from ccenv.foreign.names import is_file, is_folder
 from ccenv.leaderboard.submission.document import BESIDE, DOCUMENT, FORMAT, NAME, PAYLOAD, SIGNATURE, short_name
 from ccenv.leaderboard.submission.reader import Submission, parse_submission, read_submission
 from ccenv.leaderboard.submission.scripted import FORMAT as SCRIPTED_FORMAT
@@ -113,7 +114,7 @@ def _payload(spec: str) -> _Payload:
         return _adversary_payload(spec)
     if name in AGENTS and "classic" in AGENTS.entry(name).tags:
         raise InputError(f"{name!r} is code, not data: classic CCAs are on the board by review, see: ccenv board submit {name}")
-    if name not in AGENTS and not FilePath(spec).exists():
+    if name not in AGENTS and not (is_file(spec) or is_folder(spec)):
         known = [
             *AGENTS.names("synthesized"),
             *AGENTS.names("learned"),
