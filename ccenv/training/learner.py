@@ -194,7 +194,7 @@ class Learner:
         """Return what the sender sees and sets, and whether it chooses among discrete values."""
         if self.config.packet is not None:
             packet = self.config.packet_settings()
-            return packet.interface(), packet.n_actions is not None
+            return packet.policy_interface(), packet.n_actions is not None
         return self._settings.interface or SENDER_V0, self._settings.is_discrete
 
     def finish_iteration(self, reward: float, episodes: list[dict[str, float]]) -> tuple[TrainingState, Progress]:

@@ -79,6 +79,11 @@ class PacketSettings(StrictModel):
             given["history"] = self.history
         return validate(Interface, {**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
 
+    def policy_interface(self) -> Interface:
+        """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do."""
+        sees = self.interface()
+        return sees.model_copy(update={"clock": sees.clock.model_copy(update={"common": False})})
+
 
 def read_packet_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> PacketSettings:
     """Check keyword arguments of a packet environment.
