@@ -41,12 +41,17 @@ def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibRe
     entry = {name: value for name, value in asdict(result).items() if name not in _SKIPPED}
     entry |= {"seed": config.seed, "code": code_hash()}
     if isinstance(config, TrainConfig):
-        world, entry["learns"] = config.environment, f"{config.trains}, {config.algorithm.upper()}"
+        entry["learns"] = f"{config.trains}, {config.algorithm.upper()}"
+        packet, world = config.packet, config.environment
         attacked = config.trains == "sender" and len(world.senders) == 1
     else:
-        world, entry["learns"] = config.settings(), f"{config.plays}, RLlib PPO"
+        entry["learns"] = f"{config.plays}, RLlib PPO"
+        packet = config.environment if config.is_packet else None
+        world = EnvSettings() if config.is_packet else config.settings()
         attacked = len(world.senders) == 1
-    entry["world"] = _world(world)
+    if packet is not None:
+        attacked = result.evaluation.n_flows == 1
+    entry["world"] = _world(world) if packet is None else {"packet": packet}
     entry["worst"] = worst_cases(str(result.folder), config) if attacked else {}
     return entry
 
