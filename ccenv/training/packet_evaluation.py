@@ -37,10 +37,10 @@ def evaluate_packet(
     batch = PolicyBatch(policy, n_networks * flows)
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
-    before, sums, counts = _delivered(core), core.sums, core.counts
+    before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
     for step in range(core.episode_steps):
         if step == warmup:
-            before, sums, counts = _delivered(core), core.sums, core.counts
+            before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
         if core.truncated().all():
             break
         task.step(batch.actions(task.observe())[:, None])
@@ -54,20 +54,27 @@ def evaluate_packet(
     own = np.zeros(delivered.shape[1], np.bool_)
     own[core.flows] = True
     mean = {name: float(terms[:, number].mean()) for name, number in TERM_NUMBERS.items()}
+    used, share = terms[:, TERM_NUMBERS["utilisation"]], share_of(delivered, own)
+    capacity_bytes = delivered.sum(axis=1) / np.maximum(used, 1e-9)
+    own_lost_bytes = (_lost(core) - lost)[:, own].sum(axis=1)
     return Evaluation(
         score=float(scores.mean()),
-        utilisation=flows * mean["throughput"],
+        utilisation=float((used * share).mean()),
         queue_bdp=mean["queue"],
-        loss=flows * mean["lost_share"],
+        loss=float((own_lost_bytes / np.maximum(capacity_bytes, 1.0)).mean()),
         delay_rtts=mean["delay"],
         score_p5=float(np.quantile(scores, 0.05)),
         n_paths=n_networks,
         n_flows=delivered.shape[1],
-        share=float(share_of(delivered, own).mean()),
+        share=float(share.mean()),
         jain=float(jain_of(delivered).mean()),
         link_utilisation=mean["utilisation"],
         path_set=path_set.value,
     )
+
+
+def _lost(core: PacketCore) -> np.ndarray:
+    return core.flow("found_lost_bytes")
 
 
 def _delivered(core: PacketCore) -> np.ndarray:
