@@ -116,7 +116,7 @@ class Core:
         if seed is None and not self._seeded:
             seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
-            self._seed[which] = _checked_seed(int(seed))
+            self._seed[which] = checked_seed(int(seed))
             self._lane[which] = which
             self._episode[which] = 0
         elif seed is not None:
@@ -125,7 +125,7 @@ class Core:
             for b in which.tolist():
                 own = seed[b]
                 if own is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = _checked_seed(int(own)), 0, 0
+                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(own)), 0, 0
         self._seeded = True
         self._start(which)
 
@@ -323,7 +323,8 @@ def _fitting(state: dict[str, np.ndarray], name: str, like: np.ndarray) -> Any:
     return array
 
 
-def _checked_seed(seed: int) -> int:
+def checked_seed(seed: int) -> int:
+    """Return a seed of ``reset``. Raises InputError for one out of range."""
     if not 0 <= seed < SEED_LIMIT:
         raise InputError(f"seed {seed} is not in [0, 2**53)")
     return seed

@@ -257,6 +257,14 @@ class EnvSettings(StrictModel):
         return belief_settings(self.beliefs)
 
 
+def require_arguments(model: type[StrictModel], given: dict[str, Any], where: str) -> None:
+    """Raise UnexpectedArgumentError for a keyword argument that is neither a field of the settings nor ``max_episode_steps``."""
+    valid = [*model.model_fields, "max_episode_steps"]
+    for name in given:
+        if name not in valid:
+            raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{did_you_mean(name, valid)}")
+
+
 def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | None = None) -> EnvSettings:
     """Check keyword arguments of an environment.
 
@@ -269,10 +277,7 @@ def read_settings(given: dict[str, Any], where: str, defaults: dict[str, Any] | 
         UnexpectedArgumentError: for an unknown argument, with the nearest valid names; it is an InputError and a TypeError.
         InputError: one line, for a value that is not allowed.
     """
-    for name in given:
-        if name not in EnvSettings.model_fields and name != "max_episode_steps":
-            hint = did_you_mean(name, [*EnvSettings.model_fields, "max_episode_steps"])
-            raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{hint}")
+    require_arguments(EnvSettings, given, where)
     given = dict(given)
     max_episode_steps = given.pop("max_episode_steps", None)
     settings = validate(EnvSettings, {**(defaults or {}), **given}, where)

@@ -19,10 +19,10 @@ from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER
 from ccenv.engine.packet.log import ordered
 from ccenv.engine.packet.monitor import Decider
-from ccenv.envs.core import HELD_OUT_SEED, SEED_LIMIT
+from ccenv.envs.core import HELD_OUT_SEED, checked_seed
 from ccenv.envs.packet.episodes import EpisodeSource
 from ccenv.envs.packet.kernel import ask, look, observe, put_signals
-from ccenv.envs.packet.settings import EXTERNAL
+from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
@@ -175,14 +175,14 @@ class PacketCore:
         if seed is None and not self._seeded:
             seed = secrets.randbelow(HELD_OUT_SEED)
         if isinstance(seed, (int, np.integer)):
-            self._seed[which], self._lane[which], self._episode[which] = _checked_seed(int(seed)), which, 0
+            self._seed[which], self._lane[which], self._episode[which] = checked_seed(int(seed)), which, 0
         elif seed is not None:
             if len(seed) != self.num_envs:
                 raise InputError(f"{len(seed)} seeds for {self.num_envs} environments")
             for b in which.tolist():
                 own = seed[b]
                 if own is not None:
-                    self._seed[b], self._lane[b], self._episode[b] = _checked_seed(int(own)), 0, 0
+                    self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(own)), 0, 0
         self._seeded = True
         self._start(which)
         self._run(which)
@@ -384,9 +384,3 @@ class PacketCore:
         self.__init__(**state["made_with"])  # type: ignore[misc]
         self.set_state(state["state"])
         self._seeded = state["seeded"]
-
-
-def _checked_seed(seed: int) -> int:
-    if not 0 <= seed < SEED_LIMIT:
-        raise InputError(f"seed {seed} is not in [0, 2**53)")
-    return seed

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ccenv.envs.adapters import FRAMES_PER_SECOND, check_render_mode, draw
-from ccenv.envs.packet.settings import EXTERNAL, read_packet_settings
+from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import (
     FlowActions,
     check_interface,
@@ -19,6 +19,7 @@ from ccenv.envs.packet.task import (
     service_space,
     services_of,
 )
+from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import InputError, require_extra
 from ccenv.interface.interface import Interface
 

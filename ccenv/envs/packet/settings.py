@@ -10,13 +10,12 @@ from pydantic import BeforeValidator, Field
 
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import LogRange
-from ccenv.errors import InputError, UnexpectedArgumentError, did_you_mean
+from ccenv.envs.settings import require_arguments
+from ccenv.errors import InputError
 from ccenv.interface.interface import Clock, Interface, Weights
 from ccenv.interface.rewards import REWARDS
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
-
-EXTERNAL = "external"
 
 
 def _as_distribution(value: Any) -> Any:
@@ -97,10 +96,7 @@ def read_packet_settings(given: dict[str, Any], where: str, defaults: dict[str, 
         UnexpectedArgumentError: for an unknown argument, with the nearest valid names; it is an InputError and a TypeError.
         InputError: one line, for a value that is not allowed.
     """
-    for name in given:
-        if name not in PacketSettings.model_fields and name != "max_episode_steps":
-            hint = did_you_mean(name, [*PacketSettings.model_fields, "max_episode_steps"])
-            raise UnexpectedArgumentError(f"{where}: got an unexpected keyword argument {name!r}.{hint}")
+    require_arguments(PacketSettings, given, where)
     given = dict(given)
     steps = given.pop("max_episode_steps", None)
     if steps is not None:

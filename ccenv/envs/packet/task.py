@@ -11,7 +11,8 @@ from gymnasium import spaces
 from ccenv.engine.compiled.signals import ADVERSARY_STATE
 from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.packet.core import PacketCore
-from ccenv.envs.packet.settings import EXTERNAL, PacketSettings
+from ccenv.envs.packet.settings import PacketSettings
+from ccenv.envs.settings import EXTERNAL
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
 from ccenv.interface.actions import action
