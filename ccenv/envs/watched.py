@@ -31,6 +31,9 @@ class WatchedTask(SenderTask):
         adversaries: one network's player per environment in place of the settings' one.
         shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
             sees all of them, one after the other, and its reward is the mean of theirs.
+
+    Attributes:
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is one of the curve environments' own terms.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class WatchedTask(SenderTask):
         low, high = (np.tile(limit, per_row) for limit in limits(interface))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = _action_space(per_row, self._n_levels)
-        self._of_table = None if isinstance(settings.reward, RewardWeights) else settings.reward.vector()
+        self.table_weights = None if isinstance(settings.reward, RewardWeights) else settings.reward.vector()
 
     def _groups(self, n_flows: int) -> np.ndarray:
         return np.eye(n_flows, dtype=np.bool_)[self.flows] if self._shared else super()._groups(n_flows)
@@ -97,7 +100,7 @@ class WatchedTask(SenderTask):
         terms = self.core.advance()
         for part, watch in self._watches:
             watch.measure(np.arange(part.stop - part.start))
-        if self._of_table is None:
+        if self.table_weights is None:
             of_rows: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
             return of_rows
         rewards = self.flow_rewards()
@@ -118,7 +121,7 @@ class WatchedTask(SenderTask):
     def flow_rewards(self) -> np.ndarray:
         """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
         terms = np.concatenate([watch.terms() for _, watch in self._watches])
-        weights = np.zeros(N_TERMS) if self._of_table is None else self._of_table
+        weights = np.zeros(N_TERMS) if self.table_weights is None else self.table_weights
         rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights)
         return rewards.reshape(terms.shape[:2])
 

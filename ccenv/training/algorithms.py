@@ -61,8 +61,7 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
         "vf_coef": ppo.value_weight,
         "max_grad_norm": ppo.max_gradient_norm,
     }
-    beliefs_only = config.packet is None and config.environment.interface is None  # what the kernel's rollouts can see
-    if ppo.rollouts == "python" or not beliefs_only:
+    if ppo.rollouts == "python":
         return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
     return KernelPPO(env, policy_kwargs=policy | {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}, **settings)
 

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from contracts_data import contract
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -23,6 +24,14 @@ from ccenv.training.rollouts.ppo import KEYS, KernelPPO
 
 N_STEPS, SEED = 12, 3
 SHORT = {"steps_per_rtt": 4, "episode_rtts": 5, "staggered": True}
+PACKET_SHORT = {"episode_decisions": 5, "staggered": True}
+LINK = {"rate_mbps": [6, 20], "buffer_bdp": [0.5, 3]}
+BOX = {"kind": "adversary", "adversary": "external", "max_ms": 20}
+ONE = {"duration_s": 60, "links": [LINK], "flows": [{"sender": "external", "rtt_ms": [10, 30]}]}
+THREE = {
+    **ONE,
+    "flows": [{"sender": name, "rtt_ms": [15, 30], "start_s": [0, 0.2]} for name in ("external", "cubic", "external")],
+}
 GAMES = {
     "sender": ("ccenv/Sender-v0", {"models": ["cbr_delay", "ccac"]}),
     "sender_discrete": ("ccenv/Sender-v0", {"action": "discrete", "n_actions": 7}),
@@ -32,13 +41,42 @@ GAMES = {
     "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
     "network": ("ccenv/Network-v0", {"decision_steps": 2}),
     "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
+    "contract": ("ccenv/Sender-v0", {"contract": contract()}),
+    "watched": (
+        "ccenv/Sender-v0",
+        {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "models": ["cbr_delay", "ccac"]},
+    ),
+    "watched_window": ("ccenv/Sender-v0", {"signals": "company", "action": "cwnd_exp2", "discrete": True, "n_actions": 5}),
+    "watched_flows": (
+        "ccenv/Sender-v0",
+        {"senders": ["external", "reno", "external"], "signals": "orca", "action": "cwnd_exp2_over", "inner": "cubic"}
+        | {"reward": "company"},
+    ),
+    "watched_shared": (
+        "ccenv/Sender-v0",
+        {"senders": ["external", "external"], "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
+        | {"reward": "company"},
+    ),
+    "packet": ("ccenv/Packet-v0", {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
+    "packet_discrete": ("ccenv/Packet-v0", {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
+    "packet_flows": ("ccenv/Packet-v0", {"scenario": THREE, "signals": "company", "action": "cwnd_exp2", "reward": "company"}),
+    "packet_shared": (
+        "ccenv/Packet-v0",
+        {"scenario": THREE, "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
+        | {"clock": {"every": "rtt", "common": True}},
+    ),
+    "packet_network": (
+        "ccenv/PacketNetwork-v0",
+        {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}},
+    ),
 }
 HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}
 
 
 def build(game: str, activation: str = "tanh", threads: int = 1) -> KernelPPO:
     env_id, settings = GAMES[game]
-    env = make_sb3(env_id, 6, threads=threads, **SHORT, **settings)
+    short = PACKET_SHORT if env_id.startswith("ccenv/Packet") else SHORT
+    env = make_sb3(env_id, 6, threads=threads, **short, **settings)
     kind = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
     policy = {"net_arch": HIDDEN[activation], "activation_fn": kind, "log_std_init": -0.7}
     model = KernelPPO(env, n_steps=N_STEPS, batch_size=N_STEPS * env.num_envs, policy_kwargs=policy, seed=SEED, gamma=0.9)
@@ -127,7 +165,7 @@ def test_rollouts_are_those_of_the_library(game, activation):
     assert kernel.num_timesteps == plain.num_timesteps
 
 
-@pytest.mark.parametrize("game", ["sender", "shared", "network"])
+@pytest.mark.parametrize("game", ["sender", "shared", "network", "watched_flows", "packet_shared"])
 def test_rollouts_do_not_depend_on_threads(game):
     one, _, _ = collect(build(game), KernelPPO.collect_rollouts)
     two, _, _ = collect(build(game, threads=2), KernelPPO.collect_rollouts)

@@ -6,7 +6,6 @@ for all that ended. The steps are those of ``ccenv.envs.task`` and ``ccenv.envs.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,24 +14,31 @@ from numba import config, njit
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
+from ccenv.engine.compiled.policies import FIRST_HISTORY
 from ccenv.engine.curve.kernel import advance_range
-from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, value_of
-from ccenv.envs.batches.memory import Memory
+from ccenv.engine.curve.layout import SENDER_KINDS
+from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
+from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic
+from ccenv.envs.batches.memory import Memory, decide, judge_end, share
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.reward import fill_terms
-from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, Task, episode_metrics
+from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
+from ccenv.envs.watched import WatchedTask
 from ccenv.errors import InputError
+from ccenv.interface.rewards import N_TERMS
+from ccenv.interface.signals import N_SIGNALS
 from ccenv.network.adversary import moves_width
 
-_PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
+_PLAYS_SENDERS, _PLAYS_NETWORK, _PLAYS_WATCHED = range(3)
 _PLAYS, _EPISODE_STEPS = range(2)
+_CONTRACT = SENDER_KINDS["contract"]
 
 
 class Game(NamedTuple):
     """What the agent of a batch does and is rewarded for.
 
     Attributes:
-        rules: (2,) int64, _PLAYS_SENDERS or _PLAYS_NETWORK, and environment steps of a whole episode.
+        rules: (2,) int64, what it plays, and environment steps of a whole episode.
         flows: (R, m) int64, the flows that each row controls.
         columns: int64, the columns of the moves that the network's agent chooses.
         moves: (2 + 2 N,) moves that it does not choose.
@@ -54,6 +60,42 @@ class Game(NamedTuple):
     sums: np.ndarray
 
 
+class Watched(NamedTuple):
+    """What is measured of the controlled flows of an engine that have an interface; without one nothing of it is used.
+
+    Attributes:
+        controlled: (N,) bool.
+        numbers: int64 of the signals.
+        history: (1,) int64 intervals.
+        action: (3,) number and parameters of the action.
+        weights: (N_TERMS,) of the reward by the table's terms; empty: it is one of today's terms.
+        shares, measured: of the engine's ``Watch``.
+    """
+
+    controlled: np.ndarray
+    numbers: np.ndarray
+    history: np.ndarray
+    action: np.ndarray
+    weights: np.ndarray
+    shares: np.ndarray
+    measured: np.ndarray
+
+    @classmethod
+    def of(cls, watch: Watch, task: SenderTask | NetworkTask) -> Watched:
+        """Return what is measured in an engine."""
+        interface = watch.interface
+        weights = task.table_weights if isinstance(task, WatchedTask) else None
+        return cls(
+            controlled=watch.controlled,
+            numbers=np.zeros(0, np.int64) if interface is None else interface.numbers,
+            history=np.array([0 if interface is None else interface.history]),
+            action=np.array((0.0, 0.0, 0.0) if interface is None else interface.action_row),
+            weights=np.zeros(0) if weights is None else weights,
+            shares=watch.shares,
+            measured=watch.measured,
+        )
+
+
 @njit(cache=True, error_model="numpy")
 def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-def]
     """Write what a row sees to out, float32; b is the environment's number in its engine, env that in the batch."""
@@ -65,13 +107,19 @@ def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-d
             out[j] = wide[j]
         return
     for place in range(game.flows.shape[1]):
+        if game.rules[_PLAYS] == _PLAYS_WATCHED:
+            width = len(out) // game.flows.shape[1]
+            for j in range(width):
+                seen = arrays.policy_memory[b * n_flows + game.flows[row, place], FIRST_HISTORY + j]
+                out[place * width + j] = seen
+            continue
         flow = arrays.flow[b * n_flows + game.flows[row, place]]
         fill_observation(arrays.env[b], flow, out[place * N_OBSERVATION : (place + 1) * N_OBSERVATION])
 
 
 @njit(cache=True, error_model="numpy")
-def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
-    """Turn a row's actions into rates or moves."""
+def _act(arrays, game, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
+    """Turn a row's actions into rates, positions inside a contract, or moves; those of an interface go to asked."""
     n_flows = arrays.run[0].n_flows
     low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -84,7 +132,13 @@ def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
         if game.rules[_PLAYS] == _PLAYS_NETWORK:
             arrays.moves[b, game.columns[place]] = number
             continue
+        if game.rules[_PLAYS] == _PLAYS_WATCHED:
+            asked[0, row * len(actions) + place] = number
+            continue
         flow = arrays.flow[b * n_flows + game.flows[row, place]]
+        if flow.sender_kind == _CONTRACT:
+            flow.position = 0.5 * (number + 1.0)
+            continue
         slowest = arrays.env[b].mss_bytes / flow.rtt_s
         flow.rate_Bps = max(flow.C_L_Bps * 2.0 ** (ACTION_RANGE_LOG2 * number), slowest)
 
@@ -102,18 +156,32 @@ def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def play_range(first, last, first_env, arrays, game, networks, memory, key):  # type: ignore[no-untyped-def]
+def _measure(arrays, watched, which, signals):  # type: ignore[no-untyped-def]
+    """End the intervals of an environment's controlled flows."""
+    history = watched.history[0]
+    measure_flows(arrays, watched.controlled, which, watched.numbers, history, watched.shares, signals, watched.measured)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def play_range(first, last, first_env, arrays, game, watched, networks, memory, key):  # type: ignore[no-untyped-def]
     """Play environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
-    a, game, networks, memory = unowned(arrays), unowned(game), unowned(networks), unowned(memory)
+    a, game, watched, networks, memory = unowned(arrays), unowned(game), unowned(watched), unowned(networks), unowned(memory)
     n_rows, n_flows, n_terms = len(game.groups), a.run[0].n_flows, len(game.weights)
     n_steps, levels = len(memory.rewards), networks.shapes[ACTOR, LEVELS]
     scratch = np.zeros((3, networks.weights.shape[2]), np.float32)
     wide = np.zeros(memory.observations.shape[2])
     before, now, capacity = np.zeros((4, 1, n_flows)), np.zeros((4, 1, n_flows)), np.zeros(2)
     rtt_s, terms = np.zeros((1, n_flows)), np.zeros((n_rows, n_terms))
+    watches, which, signals = game.rules[_PLAYS] == _PLAYS_WATCHED, np.zeros(1, np.int64), np.zeros(N_SIGNALS)
+    n_controlled, action_number = game.flows.size, np.int64(watched.action[0])
+    asked, flow_terms = np.zeros((1, n_controlled)), np.zeros((1, n_controlled, N_TERMS))
     for b in range(first, last):
         env = first_env + b
         ev = a.env[b]
+        which[0] = b
+        if watches and a.monitors[b * n_flows + game.flows[0, 0]].decisions == 0:
+            begin_flows(a, watched.controlled, which, action_number)
+            _measure(a, watched, which, signals)
         smallest_rtt_s = np.inf
         for i in range(n_flows):
             rtt_s[0, i] = a.flow[b * n_flows + i].rtt_s
@@ -124,14 +192,17 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
             for r in range(n_rows):
                 row = env * n_rows + r
                 _observe(a, game, b, env, r, wide, memory.observations[t, row])
-                for j in range(memory.observations.shape[2]):
-                    scratch[0, j] = memory.observations[t, row, j]
-                memory.log_probs[t, row] = sample(networks, scratch, key, row, t, memory.actions[t, row])
-                memory.values[t, row] = value_of(networks, scratch)
-                memory.episode_starts[t, row] = 1.0 if memory.starting[env] else 0.0
+                decide(networks, memory, scratch, key, row, t, memory.starting[env])
             for r in range(n_rows):
-                _act(a, game, b, r, levels, memory.actions[t, env * n_rows + r])
+                _act(a, game, b, r, levels, memory.actions[t, env * n_rows + r], asked)
+            if watches:
+                obey_actions(
+                    a, watched.controlled, which, asked, action_number, watched.action[1], watched.action[2], watched.measured
+                )
             advance_range(b, b + 1, a)
+            if watches:
+                _measure(a, watched, which, signals)
+                fill_flow_terms(a, watched.controlled, which, watched.measured, flow_terms)
             _count(a, b, now)
             capacity[1] = ev.capacity_bytes
             for i in range(n_flows):
@@ -149,6 +220,12 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
                 for term in range(n_terms):
                     game.sums[env, r, term] += terms[r, term]
                     reward += game.weights[term] * terms[r, term]
+                if len(watched.weights) > 0:  # the terms are the table's, and the reward is the mean over the row's flows
+                    reward = 0.0
+                    per_row = game.flows.shape[1]
+                    for place in range(per_row):
+                        for term in range(N_TERMS):
+                            reward += watched.weights[term] * flow_terms[0, r * per_row + place, term] / per_row
                 memory.rewards[t, env * n_rows + r] = reward
                 memory.dones[t, env * n_rows + r] = over
             memory.starting[env] = over
@@ -161,9 +238,7 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
         for r in range(n_rows):
             row = env * n_rows + r
             _observe(a, game, b, env, r, wide, memory.final[row])
-            for j in range(memory.final.shape[1]):
-                scratch[0, j] = memory.final[row, j]
-            memory.final_values[row] = value_of(networks, scratch)
+            judge_end(networks, memory, scratch, row)
 
 
 class CurveRollouts:
@@ -173,15 +248,12 @@ class CurveRollouts:
         task: whose environments are played.
 
     Raises:
-        InputError: for a task that the kernel cannot play.
+        InputError: if its settings ask for what the kernel does not tell.
     """
 
-    def __init__(self, task: Task) -> None:
-        if not isinstance(task, (SenderTask, NetworkTask)):
-            raise InputError(f"the kernel has no rollouts of a {type(task).__name__}: use Stable-Baselines3's own PPO")
+    def __init__(self, task: SenderTask | NetworkTask) -> None:
         if task.core.settings.step_info:
             raise InputError("step_info asks for every step's info, which rollouts in the kernel do not have: leave it out")
-        task.core.settings.require_beliefs("rollouts in the kernel")
         self.task = task
         core = task.core
         self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env
@@ -192,7 +264,8 @@ class CurveRollouts:
             moves = task.fixed_moves
         else:
             self.levels, self.n_actions = task.levels, task.rows.shape[1]
-            plays, flows, columns = _PLAYS_SENDERS, task.rows, np.zeros(0, np.int64)
+            plays = _PLAYS_WATCHED if isinstance(task, WatchedTask) else _PLAYS_SENDERS
+            flows, columns = task.rows, np.zeros(0, np.int64)
         rules = np.array([plays, core.episode_steps], np.int64)
         self._game = Game(rules, flows, columns, moves, core.groups, task.weights, core.elapsed, core.lengths, core.sums)
 
@@ -200,19 +273,14 @@ class CurveRollouts:
         """See ``RolloutCore``."""
         core = self.task.core
         for part, engine in core.engines():
-            arrays, B = engine.kernel_arrays, engine.n_envs
+            arrays, B, watched = engine.kernel_arrays, engine.n_envs, Watched.of(engine.watch, self.task)
             arrays.run["n_steps"] = core.decision_steps
             chunks = min(core.settings.threads, config.NUMBA_NUM_THREADS, B)
 
-            def run(chunk: int, arrays: Any = arrays, B: int = B, chunks: int = chunks, first_env: int = part.start) -> None:
-                first, last = chunk * B // chunks, (chunk + 1) * B // chunks
-                play_range(first, last, first_env, arrays, self._game, networks, memory, float(key))
+            def run(first: int, last: int, arrays: Any = arrays, watched: Any = watched, start: int = part.start) -> None:
+                play_range(first, last, start, arrays, self._game, watched, networks, memory, float(key))
 
-            if chunks == 1:
-                run(0)
-            else:  # environments share nothing, and the kernel holds no lock: the result is the same
-                with ThreadPoolExecutor(chunks) as pool:
-                    list(pool.map(run, range(chunks)))
+            share(run, B, chunks)
             engine.advance(0)  # raises what went wrong
         core.count_again()
 
