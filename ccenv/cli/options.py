@@ -46,6 +46,11 @@ def seconds_option(option: str, help: str) -> Any:
     return quantity_option(option, SECONDS, help)
 
 
+def budget_option(help: str) -> Any:
+    """Return the option for a budget in engine steps of flows or in seconds (``ccenv.units.steps_or_seconds``)."""
+    return typer.Option("--budget", metavar="NUMBER[steps|ksteps|Msteps|s|min|h]", help=help)
+
+
 def rate_option(help: str) -> Any:
     """Return the option for the rate of a link, in Mbit/s."""
     return quantity_option("--rate", MBPS, help)
