@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.completion import choices, names
 from ccenv.cli.options import budget_option, fresh_option, out_option, rate_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.units import steps_or_seconds
@@ -24,21 +25,40 @@ NEEDS_RATIO = ("starvation", "strong_starvation")
 
 def command(
     agent: Annotated[
-        str, typer.Argument(metavar="AGENT", help="A sender: name, program (.json), FILE.py, checkpoint or folder of a run.")
+        str,
+        typer.Argument(
+            metavar="AGENT",
+            autocompletion=names("agents"),
+            help="A sender: name, program (.json), FILE.py, checkpoint or folder of a run.",
+        ),
     ],
     *,
-    model: Annotated[str, typer.Option(help="Network model: cbr_delay, ccac or strong.")] = "ccac",
-    path: Annotated[str, typer.Option(help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md).")] = "deep",
+    model: Annotated[
+        str, typer.Option(autocompletion=names("models"), help="Network model: cbr_delay, ccac or strong.")
+    ] = "ccac",
+    path: Annotated[
+        str,
+        typer.Option(
+            autocompletion=names("paths"), help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md)."
+        ),
+    ] = "deep",
     rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
     jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
     buffer_bdp: Annotated[float | None, typer.Option(help="Buffer in units of C*Rm instead of the path's.")] = None,
     adversary: Annotated[
         list[str] | None,
-        typer.Option(help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel."),
+        typer.Option(
+            autocompletion=names("adversaries"),
+            help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel.",
+        ),
     ] = None,
     goal: Annotated[
-        str, typer.Option(help="utilisation | delay | loss | fairness | starvation (the last two: several flows).")
+        str,
+        typer.Option(
+            autocompletion=choices("utilisation", "delay", "loss", "fairness", "starvation"),
+            help="utilisation | delay | loss | fairness | starvation (the last two: several flows).",
+        ),
     ] = ("utilisation"),
     flows: Annotated[int, typer.Option(help="Flows of the sender on the path, each with the path's Rm and D.")] = 1,
     ratio: Annotated[float | None, typer.Option(help="Throughput ratio that the starvation adversaries aim at.")] = None,

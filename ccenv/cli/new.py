@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import choices
 from ccenv.cli.options import fresh_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import InputError, unknown_name
@@ -65,7 +66,7 @@ TEMPLATES = {
 
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=" | ".join(TEMPLATES))],
+    kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=choices(*TEMPLATES), help=" | ".join(TEMPLATES))],
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it, and its file.")],
     *,
     fresh: Annotated[bool, fresh_option("Replace a file that is there.")] = False,

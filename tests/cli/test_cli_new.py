@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -135,3 +136,29 @@ def test_completion_offers_options(capsys: pytest.CaptureFixture[str], monkeypat
     with pytest.raises(SystemExit):
         main([])
     assert "--network" in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("attack cub", ["cubic"]),
+        ("attack copa --adversary hoa", ["hoard"]),
+        ("attack copa --goal fa", ["fairness"]),
+        ("bench run qui", ["quick"]),
+        ("sim reno_del", ["reno_delack4"]),
+        ("train ppo_send", ["ppo_sender"]),
+        ("list sui", ["suites"]),
+        ("compare cubic bbr3 learned_nominal_u", ["learned_nominal_u78"]),
+        ("compare nothing_begins_so", []),
+    ],
+)
+def test_completion_offers_values(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, typed: str, expected: list[str]
+) -> None:
+    monkeypatch.setenv("_CCENV_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"ccenv {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+    with contextlib.suppress(SystemExit):
+        main([])
+    offered = capsys.readouterr().out.split()
+    assert offered == expected if len(expected) != 1 else expected[0] in offered
