@@ -47,7 +47,7 @@ def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
     for create in (create_sender, create_flows):
         with pytest.raises(InputError, match=r"steady\.py changed while the run went on"):
             create(config)
-    with pytest.raises(InputError, match="nowhere.py: cannot be read"):
+    with pytest.raises(InputError, match=r"nowhere\.py: cannot be read"):
         env_config_of({"senders": ["external", "nowhere.py"]})
 
 
