@@ -54,6 +54,11 @@ TEMPLATES = {
         ("ccenv attack copa --adversary {file}", "ccenv compare copa bbr3 --network {file} --jitter 20ms --duration 10s"),
     ),
     "metric": Template("metric.py", "a number computed from runs", ("ccenv compare copa cubic --metric {file} --duration 10s",)),
+    "reward": Template(
+        "reward.py",
+        "a reward for environments, from terms by name",
+        ("python -c \"import ccenv, gymnasium; print(gymnasium.make('ccenv/Sender-v0', reward='{file}').reset(seed=0)[0])\"",),
+    ),
     "suite": Template("suite.yaml", "a benchmark suite", ("ccenv bench run {file}", "ccenv bench report runs/bench/{name}")),
     "config": Template("config.yaml", "a training run", ("ccenv train {file}",)),
     "scenario": Template("scenario.yaml", "an experiment packet by packet", ("ccenv sim {file} --plot {name}.png",)),
