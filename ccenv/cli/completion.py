@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ccenv.registry import load_target
+
+_KINDS, _CONFIGS = "ccenv.cli.catalog:KINDS", "ccenv.cli.catalog:CONFIGS"  # its own arguments are completed, too
 Completion = Callable[[str], list[str]]
 
 
@@ -11,9 +14,8 @@ def names(*kinds: str) -> Completion:
     """Return a completion with the names of kinds of ``ccenv list``; a shell adds files where none begins with what is typed."""
 
     def complete(incomplete: str) -> list[str]:
-        from ccenv.cli.catalog import KINDS
-
-        return _beginning([item.name for kind in kinds for item in KINDS[kind]()], incomplete)
+        listed = load_target(_KINDS)
+        return _beginning([item.name for kind in kinds for item in listed[kind]()], incomplete)
 
     return complete
 
@@ -22,10 +24,9 @@ def configs(kind: str) -> Completion:
     """Return a completion with the shipped configs of a kind, such as ``train``."""
 
     def complete(incomplete: str) -> list[str]:
-        from ccenv.cli.catalog import CONFIGS
         from ccenv.config import shipped_names
 
-        return _beginning(shipped_names(CONFIGS[kind], ".yaml"), incomplete)
+        return _beginning(shipped_names(load_target(_CONFIGS)[kind], ".yaml"), incomplete)
 
     return complete
 

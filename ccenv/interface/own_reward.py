@@ -38,7 +38,7 @@ class OwnReward(StrictModel):
     @model_serializer
     def _as_written(self) -> str:
         name = getattr(self._function, "__name__", _FUNCTION)
-        return self.spec or f"function {name} of {FilePath(self._source).name}"
+        return self.spec or f"{FilePath(self._source).name}, function {name}"
 
     def values(self, terms: np.ndarray) -> np.ndarray:
         """Return the rewards of terms (..., N_TERMS) of the table: (...), float64.

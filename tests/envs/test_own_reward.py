@@ -78,7 +78,7 @@ def test_a_slow_path_says_so_and_is_stored_by_its_file(file: str) -> None:
         settings = validate(EnvSettings, {"reward": file}, "env")
     assert settings.model_dump(mode="json")["reward"] == file
     unnamed = validate(EnvSettings, {"reward": lambda terms: 0.0}, "env").model_dump(mode="json")
-    assert unnamed["reward"] == "function <lambda> of test_own_reward.py"
+    assert unnamed["reward"] == "test_own_reward.py, function <lambda>"
     with pytest.raises(InputError, match="unknown reward"):
         validate(EnvSettings, unnamed, "stored")
 
