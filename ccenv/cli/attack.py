@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.completion import choices, names
-from ccenv.cli.options import budget_option, fresh_option, out_option, rate_option
+from ccenv.cli.completion import names
+from ccenv.cli.options import budget_option, choices, fresh_option, out_option, rate_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.units import steps_or_seconds
 

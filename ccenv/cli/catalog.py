@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.completion import choices, names
+from ccenv.cli.options import choices
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.cli.shown_files import policy_text, show_path
 from ccenv.errors import InputError, unknown_name
@@ -285,6 +285,10 @@ def _items(kind: str) -> list[Item]:
     return KINDS[kind]()
 
 
+def _all_names(incomplete: str) -> list[str]:
+    return [item.name for kind in KINDS if kind not in _ALSO_LISTED for item in _items(kind) if item.name.startswith(incomplete)]
+
+
 def list_command(
     kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=choices(*KINDS), help=" | ".join(KINDS))],
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
@@ -306,7 +310,7 @@ def show_command(
         str,
         typer.Argument(
             metavar="NAME|FILE",
-            autocompletion=names("agents", "adversaries", "suites", "metrics", "envs"),
+            autocompletion=_all_names,
             help="A name from ccenv list, a file, or the folder of a run.",
         ),
     ],

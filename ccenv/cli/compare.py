@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.completion import choices, names
+from ccenv.cli.completion import names
+from ccenv.cli.options import choices
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 EXIT_FAILED = 1

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.completion import choices
-from ccenv.cli.options import fresh_option
+from ccenv.cli.options import choices, fresh_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import InputError, unknown_name
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.completion import choices, configs
-from ccenv.cli.options import out_option, rate_option, seconds_option
+from ccenv.cli.completion import configs
+from ccenv.cli.options import choices, out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,11 @@ _OTHER_WORDS = {
     "--rate-mbps": "--rate",
     "--link-rate-mbps": "--rate",
 }
+
+
+def choices(*allowed: str) -> Callable[[str], list[str]]:
+    """Return a completion with fixed words, for the shell."""
+    return lambda incomplete: [word for word in allowed if word.startswith(incomplete)]
 
 
 def quantity_option(option: str, units: Units, help: str) -> Any:

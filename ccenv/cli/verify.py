@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.completion import choices, configs, names
-from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
+from ccenv.cli.completion import configs, names
+from ccenv.cli.options import JobsOption, choices, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
