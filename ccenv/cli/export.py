@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
@@ -15,7 +16,12 @@ TARGETS = ("bpf",)
 
 
 def command(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM", autocompletion=names("agents"), help="A belief program: a registered name or a .json file."
+        ),
+    ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
     target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ccenv.cli.completion import configs, names
 from ccenv.cli.options import out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -37,7 +38,12 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="YAML file or shipped name (ccenv list configs).")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO", autocompletion=configs("live"), help="YAML file or shipped name (ccenv list configs)."
+        ),
+    ],
     *,
     seed: Annotated[int | None, typer.Option(help="Of the emulator's random numbers, instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
@@ -117,7 +123,12 @@ def attack(
 
 @app.command()
 def load(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM", autocompletion=names("agents"), help="A belief program: a registered name or a .json file."
+        ),
+    ],
     *,
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
