@@ -1,7 +1,7 @@
 """The real TCP stack through the emulator. Skipped with the reason where this machine does not allow it.
 
-Runs that the machine spoils (packets written late) are tried again, and then skipped with their release errors. What needs several
-runs, or more than the common device and sender, is marked slow.
+Runs that the machine spoils (packets written late) are tried again, and then skipped with their release errors. What needs
+several runs, or more than the common device and sender, is marked slow.
 """
 
 from __future__ import annotations
