@@ -39,6 +39,7 @@ class Core:
         adversary: the network's player, or one per environment.
         groups: (G, N) bool, the flows that each row of reward terms is about.
         record: keep what ``trace`` needs.
+        source: where episodes come from, in place of the settings' paths.
     """
 
     term_names = TERMS
@@ -52,11 +53,12 @@ class Core:
         adversary: Adversary | Sequence[Adversary],
         groups: np.ndarray,
         record: bool = False,
+        source: PathSource | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
         self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
-        self._made_with |= {"groups": groups, "record": record}
+        self._made_with |= {"groups": groups, "record": record, "source": source}
         self.num_envs = num_envs
         self.n_flows = len(senders)
         self.settings = settings
@@ -66,7 +68,7 @@ class Core:
             raise InputError(
                 f"episodes of {settings.episode_rtts} Rm hold fewer than two steps of {self.decision_steps} engine steps"
             )
-        self._source = PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
+        self._source = source or PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
         self.groups = np.ascontiguousarray(groups, dtype=np.bool_)
         self._seed = np.zeros(num_envs, np.int64)
         self._lane = np.arange(num_envs)
