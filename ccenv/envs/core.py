@@ -79,11 +79,10 @@ class Core:
         self._sums = np.zeros((num_envs, len(groups), len(TERMS)))
         self.last_terms = np.zeros_like(self._sums)
         episodes = self._draw(np.arange(num_envs))
-        bounds = np.linspace(0, num_envs, min(len(settings.models), num_envs) + 1).round().astype(int)
         players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
         if len(players) != num_envs:
             raise InputError(f"{len(players)} adversaries for {num_envs} environments")
-        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+        self._parts = parts_of(num_envs, len(settings.models))
         self._engines = [
             CurveEngine(
                 episodes.part(part).paths,
@@ -299,6 +298,12 @@ class Core:
         self.__init__(**state["made_with"])  # type: ignore[misc]
         self._go_on(state["own"], state["snapshots"])
         self._seeded = state["seeded"]
+
+
+def parts_of(num_envs: int, n_models: int) -> list[slice]:
+    """Return which environments of a batch play each of several models."""
+    bounds = np.linspace(0, num_envs, min(n_models, num_envs) + 1).round().astype(int)
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
 
 
 def _reset_engine(engine: CurveEngine, which: np.ndarray, episodes: Episodes) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 
 from ccenv.attack.catalog import make_search
 from ccenv.engine.compiled.rng import uniform
+from ccenv.envs.distribution import SomeGivenPaths
 from ccenv.league.config import LeagueConfig
 from ccenv.league.games import MixedGame, draw_scenes, payoffs_on, scene_of
-from ccenv.league.learner import AnswerLearner, AttackedPaths, lanes_of, load_weights, save_weights
+from ccenv.league.learner import AnswerLearner, lanes_of, load_weights, save_weights
 from ccenv.league.store import NETWORKS, SENDERS, LeagueFolder
 from ccenv.network.adversary import Adversary, MlpAdversary
 from ccenv.network.path import Path
@@ -82,7 +83,7 @@ def _train(
         train = train.model_copy(update={"name": f"{config.name}_{name.replace('-', '_')}"})
         scene, network = lanes_of(config, np.array(mixture["weights"]))
         players = _players(store, config, mixture["specs"], scene, network)
-        source = AttackedPaths(config.nominal_distribution, config.steps_per_rtt, draw_scenes(config)[0], scene)
+        source = SomeGivenPaths(config.nominal_distribution, config.steps_per_rtt, draw_scenes(config)[0], scene)
         first = load_weights(store.sender_folder(start))
         learner = AnswerLearner(train, players, source, first, config.log_std)
     learner.run(lambda state, progress: False)

@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path as FilePath
 
 import numpy as np
 
-from ccenv.engine.curve.paths import PathArrays
-from ccenv.envs.distribution import Episodes, PathDistribution, PathSource
+from ccenv.envs.distribution import DRAWN, PathSource
 from ccenv.envs.task import SenderTask
 from ccenv.errors import InputError, require_extra
 from ccenv.files import write_atomic
 from ccenv.foreign import read_bounded
 from ccenv.league.config import LeagueConfig
 from ccenv.network.adversary import Adversary
-from ccenv.network.path import Path
 from ccenv.network.tensors import TYPES, read_typed
 from ccenv.training.checkpoint import unpack_torch
 from ccenv.training.config import TrainConfig
 from ccenv.training.learner import Learner
 
 WEIGHTS = "weights.safetensors"
-NOMINAL = -1  # scene of a lane that is not attacked
 _MAX_BYTES = 64 << 20
-
-
-class AttackedPaths(PathSource):
-    """Random paths for some environments of a batch, and given ones, from cold starts, for the others.
-
-    Args:
-        distribution: of the random paths.
-        steps_per_rtt: K.
-        scenes: the given paths.
-        scene_of_lane: (B,) index into them, or NOMINAL.
-    """
-
-    def __init__(self, distribution: PathDistribution, steps_per_rtt: int, scenes: list[Path], scene_of_lane: np.ndarray) -> None:
-        super().__init__(distribution, steps_per_rtt, 1)
-        self._scenes = PathArrays.from_paths(scenes, steps_per_rtt)
-        self._scene_of_lane = scene_of_lane
-
-    @property
-    def history_rtts(self) -> float | None:
-        """Length of history that the worst path needs, in Rm."""
-        scenes = self._scenes
-        bdp = scenes.link_rate_Bps * scenes.dt_s * self.steps_per_rtt
-        own = float((scenes.buffer_bytes / bdp + scenes.jitter_steps[:, 0] / self.steps_per_rtt).max())
-        return max(super().history_rtts or 0.0, own + 2.0 + 3.0 / self.steps_per_rtt)
-
-    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
-        """Draw episodes; nothing but the three keys decides."""
-        drawn = super().draw(seeds, lanes, episodes)
-        scene = self._scene_of_lane[lanes]
-        attacked = scene != NOMINAL
-        for one in fields(PathArrays):
-            if one.name != "steps_per_rtt":
-                getattr(drawn.paths, one.name)[attacked] = getattr(self._scenes, one.name)[scene[attacked]]
-        drawn.initial_C_L_Bps[attacked] = 0.0
-        return drawn
 
 
 def lanes_of(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +30,7 @@ def lanes_of(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np
         networks: (N, M) probabilities of the networks in each scene.
 
     Returns:
-        tuple: of each environment the scene, or NOMINAL, and the network: two (B,) int64 arrays.
+        tuple: of each environment the scene, or DRAWN, and the network: two (B,) int64 arrays.
     """
     n_scenes = networks.shape[1]
     n = config.attacked_envs
@@ -78,7 +39,7 @@ def lanes_of(config: LeagueConfig, networks: np.ndarray) -> tuple[np.ndarray, np
     order = np.argsort(-(wanted - counts), kind="stable")
     counts[order[: n - counts.sum()]] += 1
     cells = np.repeat(np.arange(len(counts)), counts)
-    scene = np.full(config.training.num_envs, NOMINAL)
+    scene = np.full(config.training.num_envs, DRAWN)
     network = np.zeros(config.training.num_envs, np.int64)
     scene[len(scene) - n :], network[len(scene) - n :] = cells % n_scenes, cells // n_scenes
     return scene, network
