@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from ccenv.engine.curve.watch import Watch, limits
 from ccenv.envs.batches.shared import SharedSenderTask
+from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings, TableReward
 from ccenv.envs.task import SenderTask, level_of
@@ -30,6 +31,7 @@ class WatchedTask(SenderTask):
         settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
         record: keep what rendering needs.
         adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
         shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
             sees all of them, one after the other, and its reward is the mean of theirs.
 
@@ -43,6 +45,7 @@ class WatchedTask(SenderTask):
         settings: EnvSettings,
         record: bool = False,
         adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
         *,
         shared: bool = False,
     ) -> None:
@@ -51,7 +54,7 @@ class WatchedTask(SenderTask):
             raise InputError("signals, action and reward are those of the belief interface: nothing is measured")
         self.interface: Interface = interface
         self._shared = shared
-        super().__init__(num_envs, settings, record, adversaries)
+        super().__init__(num_envs, settings, record, adversaries, source)
         n, self._n_levels = len(self.flows), settings.n_actions if settings.is_discrete else 0
         self.levels = self._n_levels
         per_row = 1 if shared else n
@@ -147,10 +150,11 @@ def sender_task(
     settings: EnvSettings,
     record: bool = False,
     adversaries: Sequence[Adversary] | None = None,
+    source: PathSource | None = None,
     *,
     shared: bool = False,
 ) -> SenderTask:
     """Return the task of an agent that controls senders, as the settings ask for; arguments as of ``WatchedTask``."""
     if settings.interface is not None:
-        return WatchedTask(num_envs, settings, record, adversaries, shared=shared)
-    return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries)
+        return WatchedTask(num_envs, settings, record, adversaries, source, shared=shared)
+    return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries, source)
