@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.smt.network.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BUFFER
-from ccenv.smt.theorems.language import BELIEFS, START, Comparison, Joined, Linear, Node, conjuncts, features_of
+from ccenv.smt.theorems.language import BELIEFS, GROWN, START, Comparison, Joined, Linear, Node, conjuncts, features_of
 from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim, ReadRank
 
 
@@ -175,12 +175,14 @@ def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:
     lemmas = tuple(implied(lemma.premise, both(*lemma.conclusions)) for lemma in loaded.lemmas)
     told = (*plain_facts(loaded), loaded.invariant, *lemmas, claim.when)
     done = both(*(at_end(rank) for rank in claim.ranks))
-    return Implication(f"{claim.name}: while a rank is open, one moves", told, either(done, *(moves(rank) for rank in claim.ranks)))
+    return Implication(
+        f"{claim.name}: while a rank is open, one moves", told, either(done, *(moves(rank) for rank in claim.ranks))
+    )
 
 
 def beliefs_in(node: Node) -> frozenset[str]:
     """Return the beliefs that a formula reads, at either end."""
-    return frozenset(name.removesuffix("'") for name in features_of(node)) & BELIEFS
+    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in features_of(node)) & BELIEFS
 
 
 def variables_of(nodes: tuple[Node, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from ccenv.errors import InputError
 from ccenv.smt.network.view import View
 from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, negate
-from ccenv.smt.theorems.language import PEAKS, Comparison, Linear, Node
+from ccenv.smt.theorems.language import GROWN, PEAKS, Comparison, Linear, Node
 
 _SAMPLES: dict[str, Callable[[View, int], Term]] = {
     "queue": lambda v, t: v.queue(t),
@@ -38,8 +38,10 @@ def feature(v: View, name: str, t: int) -> Term:
         return v.S[v.last] - v.S[0]
     if name == "lost":
         return v.lost_until(v.last)
-    plain = name.removesuffix("'")
-    at = t if name in PEAKS else v.last if name.endswith("'") else 0
+    if name in GROWN and f"{GROWN[name]}_kept" in v.extra:
+        return v.extra[f"{GROWN[name]}_kept"][0]
+    plain = GROWN.get(name, name.removesuffix("'"))
+    at = t if name in PEAKS else v.last if name in GROWN or name.endswith("'") else 0
     if plain in _SAMPLES:
         return _SAMPLES[plain](v, at)
     series: list[Term] | None = getattr(v, plain)

@@ -25,10 +25,13 @@ START = ("C_L", "C_U", "C_L_lambda", "q_U", "queue", "inflight")
 
 STATIC = ("MSS", "buffer")
 TRACE = ("served", "delivered", "lost")
+GROWN = {"C_L_grown": "C_L", "C_U_grown": "C_U"}
+"""The bounds at a trace's end before they time out there."""
+
 PEAKS = ("peak_inflight", "peak_queue", "peak_loss", "peak_sent")
 """The largest value in samples 1 to T - 1 of a trace; a comparison may only bound them from above."""
 
-FEATURES = (*START, *(f"{name}'" for name in START), *STATIC, *TRACE, *PEAKS)
+FEATURES = (*START, *(f"{name}'" for name in START), *STATIC, *TRACE, *GROWN, *PEAKS)
 BELIEFS = frozenset({"C_L", "C_U", "C_L_lambda", "q_U"})
 
 
@@ -107,7 +110,7 @@ def parse_linear(text: str, where: str, constants: Mapping[str, Fraction]) -> Li
         raise InputError(f"{where}: an expression has {len(text)} characters; at most {MAX_CHARS} are allowed")
     total, at, first = Linear((), Fraction(0)), 0, True
     while at < len(text.rstrip()):
-        sign, at = Fraction(1), at
+        sign = Fraction(1)
         token, after = _next(text, at, where)
         if token in ("+", "-"):
             sign, at = Fraction(1 if token == "+" else -1), after
@@ -165,7 +168,9 @@ def _term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> 
             feature = token
     if not seen:
         raise InputError(f"{where}: {text!r}: a term is missing")
-    return (Linear(((feature, number),), Fraction(0)) if feature and number else Linear((), Fraction(0) if feature else number)), at
+    if feature is None:
+        return Linear((), number), at
+    return Linear(((feature, number),) if number else (), Fraction(0)), at
 
 
 def features_of(node: Node) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from ccenv.smt.claims.verifier import Verdict, confirm, replayed
 from ccenv.smt.network.view import View

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from pydantic import Field
@@ -248,27 +247,25 @@ def _only_states(node: Node, where: str) -> None:
         raise InputError(f"{where}: speaks of {', '.join(wrong)}; only what holds at one sample is allowed here")
 
 
-def _granted(
-    lemma: Lemma, premise: Node, earlier: Mapping[str, ReadLemma], where: str, theorem: Theorem
-) -> tuple[Node, ...]:
-    """Return what the given lemmas conclude. They stand earlier, their premises are parts of this one's, and nothing times out."""
+def _granted(lemma: Lemma, premise: Node, earlier: Mapping[str, ReadLemma], where: str, theorem: Theorem) -> tuple[Node, ...]:
+    """Return what the given lemmas conclude: they stand earlier, and their premises are parts of this one's."""
     own = set(conjuncts(premise))
     granted: list[Node] = []
-    if lemma.given and theorem.timeouts != "none":
-        raise InputError(f"{where}: given: beliefs time out, so what one query says of a trace's end another does not")
     for name in lemma.given:
         if name not in earlier:
             raise InputError(f"{where}: given: {unknown_name('earlier lemma', name, earlier)}")
         if not set(conjuncts(earlier[name].premise)) <= own:
             raise InputError(f"{where}: given: the premise of {name!r} is no part of this lemma's")
         granted += earlier[name].conclusions
+        if theorem.timeouts != "none" and any(features_of(part) & {"C_L'", "C_U'"} for part in earlier[name].conclusions):
+            raise InputError(f"{where}: given: {name!r} is about beliefs after a time-out; only those before it may be given")
     return tuple(granted)
 
 
 def _rank(rank: Rank, where: str, number: Any) -> ReadRank:
     laws = [law for law in ("times", "by_mss", "over", "minus") if getattr(rank, law) is not None]
     if len(laws) != 1:
-        raise InputError(f"{where}: rank of {rank.of}: one of times, by_mss, over and minus is needed; given are {laws or 'none'}")
+        raise InputError(f"{where}: rank of {rank.of}: one of times, by_mss, over and minus is needed; {len(laws)} are given")
     if rank.of not in BELIEFS | {"queue"}:
         raise InputError(f"{where}: {unknown_name('feature with a rank', rank.of, [*BELIEFS, 'queue'])}")
     law, step = laws[0], number(getattr(rank, laws[0]), "step")
