@@ -154,6 +154,8 @@ def _rollouts_of(task: Any) -> RolloutCore:
 
         return PacketRollouts(task)
     if isinstance(task, (SenderTask, NetworkTask)):
+        if isinstance(task.settings.reward, OwnReward):
+            raise InputError("reward: the kernel evaluates no Python: use Stable-Baselines3's own PPO (rollouts: library)")
         from ccenv.envs.batches.curve import CurveRollouts
 
         return CurveRollouts(task)
