@@ -36,7 +36,9 @@ class WatchedTask(SenderTask):
             sees all of them, one after the other, and its reward is the mean of theirs.
 
     Attributes:
-        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is one of the curve environments' own terms.
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is one of the curve environments' own terms, or
+            own_reward.
+        own_reward: a reward in Python, or None.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class WatchedTask(SenderTask):
         low, high = (np.tile(limit, per_row) for limit in limits(interface))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = _action_space(per_row, self._n_levels)
-        self._own = settings.reward if isinstance(settings.reward, OwnReward) else None
+        self.own_reward = settings.reward if isinstance(settings.reward, OwnReward) else None
         self.table_weights = settings.reward.vector() if isinstance(settings.reward, TableReward) else None
 
     def _groups(self, n_flows: int) -> np.ndarray:
@@ -105,7 +107,7 @@ class WatchedTask(SenderTask):
         terms = self.core.advance()
         for part, watch in self._watches:
             watch.measure(np.arange(part.stop - part.start))
-        if self.table_weights is None and self._own is None:
+        if self.table_weights is None and self.own_reward is None:
             of_rows: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
             return of_rows
         rewards = self.flow_rewards()
@@ -126,8 +128,8 @@ class WatchedTask(SenderTask):
     def flow_rewards(self) -> np.ndarray:
         """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
         terms = np.concatenate([watch.terms() for _, watch in self._watches])
-        if self._own is not None:
-            return self._own.values(terms)
+        if self.own_reward is not None:
+            return self.own_reward.values(terms)
         weights = np.zeros(N_TERMS) if self.table_weights is None else self.table_weights
         rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights)
         return rewards.reshape(terms.shape[:2])

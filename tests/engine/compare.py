@@ -98,7 +98,9 @@ def take_over_decisions(engine, reference):
             moved = {}
             for curve, name in ((f.A, "A"), (f.E, "E"), (f.L, "L"), (f.S, "S"), (f.P, "P")):
                 moved[name] = float(engine.flow(name)[0, i]) - float(curve[-1])  # round-off: else the next tie falls the same way
-                curve[:] = [value + moved[name] for value in curve]  # the whole of it: no byte may seem lost or served between two steps
+                curve[:] = [
+                    value + moved[name] for value in curve
+                ]  # the whole of it: no byte may seem lost or served between two steps
             f.acked, f.found_lost = f.acked + moved["S"], f.L[f.loss_step]
             f.round_end = float(engine.flow("round_end_bytes")[0, i])
             if f.state is not None:
