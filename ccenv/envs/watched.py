@@ -36,8 +36,8 @@ class WatchedTask(SenderTask):
             sees all of them, one after the other, and its reward is the mean of theirs.
 
     Attributes:
-        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is one of the curve environments' own terms, or
-            own_reward.
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is by the curve environments' own
+            terms, or own_reward.
         own_reward: a reward in Python, or None.
     """
 
