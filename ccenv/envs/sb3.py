@@ -18,7 +18,7 @@ from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
 from ccenv.envs.settings import read_settings
 from ccenv.envs.task import SenderTask, Task, episode_metrics
-from ccenv.envs.watched import sender_task
+from ccenv.envs.watched import WatchedTask, sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
 
 require_extra("stable_baselines3", "train")
@@ -154,6 +154,8 @@ def _rollouts_of(task: Any) -> RolloutCore:
 
         return PacketRollouts(task)
     if isinstance(task, (SenderTask, NetworkTask)):
+        if isinstance(task, WatchedTask) and task.own_reward is not None:
+            raise InputError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         from ccenv.envs.batches.curve import CurveRollouts
 
         return CurveRollouts(task)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import traceback
+from collections import namedtuple
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -15,6 +17,14 @@ from ccenv.network.sender import ClassicSender
 from ccenv.plugins import limits
 
 STATE_FIELD = "instance"
+_KINDS = {"on_ack": "Ack", "on_loss": "Loss", "on_tick": "Tick"}
+
+
+@cache
+def _reader(method: str, fields: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return what turns a record into plain numbers under the same names: they are read several times faster than a record's."""
+    make = namedtuple(_KINDS[method], fields)._make  # type: ignore[misc]  # the fields are those of the engine's records
+    return lambda record: make(record.item())
 
 
 class PythonSender:
@@ -29,7 +39,7 @@ class PythonSender:
         mss_bytes: segment size in bytes, set before ``on_start``.
         random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
 
-    The arguments are records of ``ccenv.engine.compiled.signals``: read their fields, do not keep them.
+    The arguments have the fields of ``ccenv.engine.compiled.signals``, as plain numbers.
     """
 
     cwnd_bytes: float
@@ -111,8 +121,9 @@ class Bridge:
         def react() -> PythonSender:
             flow = self._flows[int(state[STATE_FIELD])]
             if getattr(type(flow), method) is not getattr(PythonSender, method):
+                told = _reader(method, signal.dtype.names)(signal)
                 with limits.limited(method, limits.CALL_LIMIT_S):
-                    getattr(flow, method)(signal)
+                    getattr(flow, method)(told)
             return flow
 
         self._call(state, react)
