@@ -23,6 +23,7 @@ from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 from ccenv.network.path import Path
+from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
 from ccenv.training.run_settings import EarlyStop, EvaluationSettings, LogSettings
 
@@ -111,7 +112,8 @@ class TrainConfig(StrictModel):
         packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,
             rewarded for itself; all share the policy, and with several ``clock.common`` must be set.
         curriculum: other models or paths at first, in order of ``until_step``.
-        robust: rounds against a pool of opponents; none: against the environment's own network only.
+        robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
+            patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
         ppo, sac, td3: the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
@@ -197,6 +199,8 @@ class TrainConfig(StrictModel):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         if self.log.networks:
             raise ValueError("log.networks play in the curve environments, not per packet; leave it out")
+        if self.robust is not None:
+            self._check_packet_rounds(self.robust, bool(pattern_rows(settings.distribution.largest)))
         flows = len(controlled_flows(settings.distribution))
         if not flows:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")
@@ -206,6 +210,14 @@ class TrainConfig(StrictModel):
             found = len(controlled_flows(self.packet_settings(world).distribution))
             if not found:
                 raise ValueError(f"evaluation.worlds.{name}: no flow has the sender 'external': there is nothing to evaluate")
+
+    def _check_packet_rounds(self, robust: RobustSettings, has_boxes: bool) -> None:
+        """Refuse rounds that have nothing to attack with, and what rounds have in the curve environments only."""
+        if not has_boxes:
+            raise ValueError("robust: per packet the jitter boxes attack; packet.scenario has none with adversary 'external'")
+        for name in ("policies", "counterexamples", "paths", "searches"):
+            if getattr(robust, name) != RobustSettings.model_fields[name].default:
+                raise ValueError(f"robust.{name} is for the curve environments; per packet there are corners and cem")
 
     def packet_settings(self, scenario: Any = None) -> PacketSettings:
         """Return the checked arguments of the packet environment; with a scenario in place of its own, if one is given."""

@@ -30,6 +30,7 @@ from ccenv.training.clock import Stopwatch
 from ccenv.training.config import RobustSettings, TrainConfig
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
+from ccenv.training.packet_opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
 
 require_extra("stable_baselines3", "train")
@@ -101,7 +102,8 @@ class Learner:
 
     def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask:
         if self.config.packet is not None:
-            return SharedPacketTask(self.config.num_envs, self.config.packet_settings())
+            boxes = box_patterns(self.config, self._patterns) if self.config.robust else None
+            return SharedPacketTask(self.config.num_envs, self.config.packet_settings(), patterns=boxes)
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         players, source = opponents(self.config, self._patterns, self._examples) if self._round else (None, None)
@@ -127,7 +129,8 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
-        found = self._patterns if isinstance(player, MlpAdversary) else find_patterns(self.config, player, round_)
+        find = find_patterns if self.config.packet is None else find_box_patterns
+        found = self._patterns if isinstance(player, MlpAdversary) else find(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
 

@@ -127,7 +127,7 @@ def opponents(
     ]
     frozen = [make_adversary(spec) for spec in robust.policies]
     pool += [policy for policy in frozen if isinstance(policy, MlpAdversary)]
-    attacked = [b for b in range(config.num_envs) if _falls(b, robust.share)]
+    attacked = [b for b in range(config.num_envs) if falls(b, robust.share)]
     given_of_lane = np.full(config.num_envs, DRAWN)
     turns = dict.fromkeys(settings.models, 0)
     model_of = np.repeat(
@@ -138,7 +138,7 @@ def opponents(
     for place, b in enumerate(attacked):
         model = model_of[b]
         own = [i for i, one in enumerate(examples) if one.model == model]
-        if own and _falls(place, robust.counterexample_share):
+        if own and falls(place, robust.counterexample_share):
             given_of_lane[b] = own[turns[model] % len(own)]
             players[b] = played[given_of_lane[b]]
             turns[model] += 1
@@ -150,7 +150,7 @@ def opponents(
     return players, SomeGivenPaths(settings.paths, settings.steps_per_rtt, [one.path for one in examples], given_of_lane)
 
 
-def _falls(place: int, share: float) -> bool:
+def falls(place: int, share: float) -> bool:
     """Tell whether a place is one of a share, evenly spread."""
     return math.floor((place + 1) * share) > math.floor(place * share)
 

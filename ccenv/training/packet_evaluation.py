@@ -10,6 +10,7 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
 from ccenv.network.sender import PolicySender
+from ccenv.simulation.boxes import KIND, pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -74,10 +75,18 @@ def evaluate_packet(
 def cold_task(
     settings: PacketSettings, policy: PolicySender, n_networks: int, record: bool = False
 ) -> tuple[SharedPacketTask, PolicyBatch]:
-    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers."""
+    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers.
+
+    Jitter boxes that are ``external`` let everything go.
+    """
     cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None})
-    task = SharedPacketTask(n_networks, cold, record)
+    task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks))
     return task, PolicyBatch(policy, n_networks * task.rows_per_env)
+
+
+def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
+    """Return jitter boxes that let everything go, (n_networks, ADVERSARY_SLOTS); None where none is ``external``."""
+    return np.tile(KIND.words(), (n_networks, 1)) if pattern_rows(settings.distribution.largest) else None
 
 
 def _lost(core: PacketCore) -> np.ndarray:
