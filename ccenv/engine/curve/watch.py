@@ -159,13 +159,13 @@ class Watch:
 
     def begin(self, which: np.ndarray) -> None:
         """Begin controlled flows of freshly reset environments (indices): they see the interval of an idle flow."""
-        interface = self._interface()
+        interface = self.require_interface()
         begin_flows(self.arrays, self.controlled, which, interface.action_row[0])
         self.measure(which)
 
     def measure(self, which: np.ndarray) -> None:
         """End the intervals of the controlled flows of some environments (indices): they see the next one."""
-        interface = self._interface()
+        interface = self.require_interface()
         measure_flows(
             self.arrays, self.controlled, which, interface.numbers, interface.history, self.shares, self.signals[0], self.measured
         )
@@ -173,17 +173,17 @@ class Watch:
     def act(self, actions: np.ndarray) -> None:
         """Let actions (B, n) in [-1, 1] set rates and windows of the n controlled flows."""
         every = np.arange(len(actions))
-        obey_actions(self.arrays, self.controlled, every, actions, *self._interface().action_row, self.measured)
+        obey_actions(self.arrays, self.controlled, every, actions, *self.require_interface().action_row, self.measured)
 
     def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
         """Return the pacing rates that actions (B, n) would set, (B, n); the flows take note of them and go on as they are."""
         out = np.zeros(actions.shape)
-        _rates(self.arrays, self.controlled, actions, *self._interface().action_row, self.measured, out)
+        _rates(self.arrays, self.controlled, actions, *self.require_interface().action_row, self.measured, out)
         return out
 
     def observations(self) -> np.ndarray:
         """Return what the controlled flows see: a new (B, n, width) float32 array."""
-        width = self._interface().width
+        width = self.require_interface().width
         seen = self.memory[:, FIRST_HISTORY : FIRST_HISTORY + width].reshape(len(self.shares), -1, width)
         return seen[:, self.controlled].astype(np.float32)
 
@@ -197,7 +197,8 @@ class Watch:
         """Return a copy of a field of the monitors, (B, N)."""
         return self.rows[name].reshape(len(self.shares), -1).copy()
 
-    def _interface(self) -> Interface:
+    def require_interface(self) -> Interface:
+        """Return the interface. Raises InputError without one."""
         if self.interface is None:
             raise InputError("the engine was built without an interface: flows with an external sender are not measured")
         return self.interface

@@ -29,7 +29,7 @@ from ccenv.interface.rewards import N_TERMS
 from ccenv.interface.signals import N_SIGNALS
 from ccenv.network.adversary import moves_width
 
-_PLAYS_SENDERS, _PLAYS_NETWORK, _PLAYS_WATCHED = range(3)
+_PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
 _PLAYS, _EPISODE_STEPS = range(2)
 _CONTRACT = SENDER_KINDS["contract"]
 
@@ -38,7 +38,7 @@ class Game(NamedTuple):
     """What the agent of a batch does and is rewarded for.
 
     Attributes:
-        rules: (2,) int64, what it plays, and environment steps of a whole episode.
+        rules: (2,) int64, _PLAYS_SENDERS or _PLAYS_NETWORK, and environment steps of a whole episode.
         flows: (R, m) int64, the flows that each row controls.
         columns: int64, the columns of the moves that the network's agent chooses.
         moves: (2 + 2 N,) moves that it does not choose.
@@ -61,7 +61,9 @@ class Game(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """What is measured of the controlled flows of an engine that have an interface; without one nothing of it is used.
+    """What is measured of the controlled flows of an engine over an interface.
+
+    Kernels take None in its place where there is none; they are compiled for that case without what it would need.
 
     Attributes:
         controlled: (N,) bool.
@@ -81,15 +83,14 @@ class Watched(NamedTuple):
     measured: np.ndarray
 
     @classmethod
-    def of(cls, watch: Watch, task: SenderTask | NetworkTask) -> Watched:
-        """Return what is measured in an engine."""
-        interface = watch.interface
-        weights = task.table_weights if isinstance(task, WatchedTask) else None
+    def of(cls, watch: Watch, weights: np.ndarray | None) -> Watched:
+        """Return what an engine's watch measures; weights are those of the table's terms."""
+        interface = watch.require_interface()
         return cls(
             controlled=watch.controlled,
-            numbers=np.zeros(0, np.int64) if interface is None else interface.numbers,
-            history=np.array([0 if interface is None else interface.history]),
-            action=np.array((0.0, 0.0, 0.0) if interface is None else interface.action_row),
+            numbers=interface.numbers,
+            history=np.array([interface.history]),
+            action=np.array(interface.action_row),
             weights=np.zeros(0) if weights is None else weights,
             shares=watch.shares,
             measured=watch.measured,
@@ -97,7 +98,7 @@ class Watched(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-def]
+def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-untyped-def]
     """Write what a row sees to out, float32; b is the environment's number in its engine, env that in the batch."""
     n_flows = arrays.run[0].n_flows
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -107,18 +108,17 @@ def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-d
             out[j] = wide[j]
         return
     for place in range(game.flows.shape[1]):
-        if game.rules[_PLAYS] == _PLAYS_WATCHED:
+        index = b * n_flows + game.flows[row, place]
+        if watched is None:
+            fill_observation(arrays.env[b], arrays.flow[index], out[place * N_OBSERVATION : (place + 1) * N_OBSERVATION])
+        else:
             width = len(out) // game.flows.shape[1]
             for j in range(width):
-                seen = arrays.policy_memory[b * n_flows + game.flows[row, place], FIRST_HISTORY + j]
-                out[place * width + j] = seen
-            continue
-        flow = arrays.flow[b * n_flows + game.flows[row, place]]
-        fill_observation(arrays.env[b], flow, out[place * N_OBSERVATION : (place + 1) * N_OBSERVATION])
+                out[place * width + j] = arrays.policy_memory[index, FIRST_HISTORY + j]
 
 
 @njit(cache=True, error_model="numpy")
-def _act(arrays, game, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
+def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
     """Turn a row's actions into rates, positions inside a contract, or moves; those of an interface go to asked."""
     n_flows = arrays.run[0].n_flows
     low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
@@ -132,7 +132,7 @@ def _act(arrays, game, b, row, levels, actions, asked):  # type: ignore[no-untyp
         if game.rules[_PLAYS] == _PLAYS_NETWORK:
             arrays.moves[b, game.columns[place]] = number
             continue
-        if game.rules[_PLAYS] == _PLAYS_WATCHED:
+        if watched is not None:
             asked[0, row * len(actions) + place] = number
             continue
         flow = arrays.flow[b * n_flows + game.flows[row, place]]
@@ -155,33 +155,58 @@ def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
         counts[3, 0, i] = flow.rtt_byte_sum_s
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy")
 def _measure(arrays, watched, which, signals):  # type: ignore[no-untyped-def]
     """End the intervals of an environment's controlled flows."""
     history = watched.history[0]
     measure_flows(arrays, watched.controlled, which, watched.numbers, history, watched.shares, signals, watched.measured)
 
 
+@njit(cache=True, error_model="numpy")
+def _begin(arrays, watched, first_flow, which, signals):  # type: ignore[no-untyped-def]
+    """Begin the controlled flows of an environment that has been reset."""
+    if arrays.monitors[which[0] * len(watched.controlled) + first_flow].decisions == 0:
+        begin_flows(arrays, watched.controlled, which, np.int64(watched.action[0]))
+        _measure(arrays, watched, which, signals)
+
+
+@njit(cache=True, error_model="numpy")
+def _obey(arrays, watched, which, asked):  # type: ignore[no-untyped-def]
+    """Let the controlled flows of an environment do what was asked."""
+    number, first, second = np.int64(watched.action[0]), watched.action[1], watched.action[2]
+    obey_actions(arrays, watched.controlled, which, asked, number, first, second, watched.measured)
+
+
+@njit(cache=True, error_model="numpy")
+def _reward_of(watched, terms, first, flows, own):  # type: ignore[no-untyped-def]
+    """Return the mean reward of some flows in a row by the table's terms, or their own one where those have no weights."""
+    if len(watched.weights) == 0:
+        return own
+    total = 0.0
+    for flow in range(first, first + flows):
+        for term in range(N_TERMS):
+            total += watched.weights[term] * terms[0, flow, term]
+    return total / flows
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
 def play_range(first, last, first_env, arrays, game, watched, networks, memory, key):  # type: ignore[no-untyped-def]
     """Play environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
-    a, game, watched, networks, memory = unowned(arrays), unowned(game), unowned(watched), unowned(networks), unowned(memory)
+    a, game, networks, memory = unowned(arrays), unowned(game), unowned(networks), unowned(memory)
     n_rows, n_flows, n_terms = len(game.groups), a.run[0].n_flows, len(game.weights)
     n_steps, levels = len(memory.rewards), networks.shapes[ACTOR, LEVELS]
     scratch = np.zeros((3, networks.weights.shape[2]), np.float32)
     wide = np.zeros(memory.observations.shape[2])
     before, now, capacity = np.zeros((4, 1, n_flows)), np.zeros((4, 1, n_flows)), np.zeros(2)
     rtt_s, terms = np.zeros((1, n_flows)), np.zeros((n_rows, n_terms))
-    watches, which, signals = game.rules[_PLAYS] == _PLAYS_WATCHED, np.zeros(1, np.int64), np.zeros(N_SIGNALS)
-    n_controlled, action_number = game.flows.size, np.int64(watched.action[0])
-    asked, flow_terms = np.zeros((1, n_controlled)), np.zeros((1, n_controlled, N_TERMS))
+    which, signals, per_row = np.zeros(1, np.int64), np.zeros(N_SIGNALS), game.flows.shape[1]
+    asked, flow_terms = np.zeros((1, game.flows.size)), np.zeros((1, game.flows.size, N_TERMS))
     for b in range(first, last):
         env = first_env + b
         ev = a.env[b]
         which[0] = b
-        if watches and a.monitors[b * n_flows + game.flows[0, 0]].decisions == 0:
-            begin_flows(a, watched.controlled, which, action_number)
-            _measure(a, watched, which, signals)
+        if watched is not None:
+            _begin(a, watched, game.flows[0, 0], which, signals)
         smallest_rtt_s = np.inf
         for i in range(n_flows):
             rtt_s[0, i] = a.flow[b * n_flows + i].rtt_s
@@ -191,16 +216,14 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
         for t in range(memory.at[env], n_steps):
             for r in range(n_rows):
                 row = env * n_rows + r
-                _observe(a, game, b, env, r, wide, memory.observations[t, row])
+                _observe(a, game, watched, b, env, r, wide, memory.observations[t, row])
                 decide(networks, memory, scratch, key, row, t, memory.starting[env])
             for r in range(n_rows):
-                _act(a, game, b, r, levels, memory.actions[t, env * n_rows + r], asked)
-            if watches:
-                obey_actions(
-                    a, watched.controlled, which, asked, action_number, watched.action[1], watched.action[2], watched.measured
-                )
+                _act(a, game, watched, b, r, levels, memory.actions[t, env * n_rows + r], asked)
+            if watched is not None:
+                _obey(a, watched, which, asked)
             advance_range(b, b + 1, a)
-            if watches:
+            if watched is not None:
                 _measure(a, watched, which, signals)
                 fill_flow_terms(a, watched.controlled, which, watched.measured, flow_terms)
             _count(a, b, now)
@@ -220,12 +243,8 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
                 for term in range(n_terms):
                     game.sums[env, r, term] += terms[r, term]
                     reward += game.weights[term] * terms[r, term]
-                if len(watched.weights) > 0:  # the terms are the table's, and the reward is the mean over the row's flows
-                    reward = 0.0
-                    per_row = game.flows.shape[1]
-                    for place in range(per_row):
-                        for term in range(N_TERMS):
-                            reward += watched.weights[term] * flow_terms[0, r * per_row + place, term] / per_row
+                if watched is not None:
+                    reward = _reward_of(watched, flow_terms, r * per_row, per_row, reward)
                 memory.rewards[t, env * n_rows + r] = reward
                 memory.dones[t, env * n_rows + r] = over
             memory.starting[env] = over
@@ -237,7 +256,7 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
         memory.ended[env] = True
         for r in range(n_rows):
             row = env * n_rows + r
-            _observe(a, game, b, env, r, wide, memory.final[row])
+            _observe(a, game, watched, b, env, r, wide, memory.final[row])
             judge_end(networks, memory, scratch, row)
 
 
@@ -264,8 +283,7 @@ class CurveRollouts:
             moves = task.fixed_moves
         else:
             self.levels, self.n_actions = task.levels, task.rows.shape[1]
-            plays = _PLAYS_WATCHED if isinstance(task, WatchedTask) else _PLAYS_SENDERS
-            flows, columns = task.rows, np.zeros(0, np.int64)
+            plays, flows, columns = _PLAYS_SENDERS, task.rows, np.zeros(0, np.int64)
         rules = np.array([plays, core.episode_steps], np.int64)
         self._game = Game(rules, flows, columns, moves, core.groups, task.weights, core.elapsed, core.lengths, core.sums)
 
@@ -273,7 +291,8 @@ class CurveRollouts:
         """See ``RolloutCore``."""
         core = self.task.core
         for part, engine in core.engines():
-            arrays, B, watched = engine.kernel_arrays, engine.n_envs, Watched.of(engine.watch, self.task)
+            arrays, B = engine.kernel_arrays, engine.n_envs
+            watched = Watched.of(engine.watch, self.task.table_weights) if isinstance(self.task, WatchedTask) else None
             arrays.run["n_steps"] = core.decision_steps
             chunks = min(core.settings.threads, config.NUMBA_NUM_THREADS, B)
 
