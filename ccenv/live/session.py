@@ -108,8 +108,7 @@ def _start_chooser(index: int, program: Program, request: dict[str, Any]) -> sub
         [sys.executable, "-m", "ccenv.live.system.chooser", spec, *numbers],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=files,
     )  # fmt: skip
-    assert process.stdout is not None
-    if process.stdout.readline() != b"ready\n":
+    if process.stdout is None or process.stdout.readline() != b"ready\n":
         raise Refused(f"flow {index}: the chooser of {spec} did not start")
     return process
 
