@@ -155,6 +155,8 @@ def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
         )
     if flow.workload.kind not in ("bulk", "finite"):
         raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
+    if flow.loss_rate and scenario.model == "ccac":
+        raise _not_emulated(f"{at}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
         player = adversary_of(flow.jitter)
