@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from contracts_data import document
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -30,6 +31,8 @@ GAMES = {
     "two_flows": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "models": ["cbr_delay"]}),
     "two_flows_discrete": ("ccenv/Sender-v0", {"senders": ["external", "external"], "action": "discrete", "n_actions": 5}),
     "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
+    "contract": ("ccenv/Sender-v0", {"contract": document(), "models": ["cbr_delay", "ccac"]}),
+    "contract_discrete": ("ccenv/Sender-v0", {"contract": document(), "action": "discrete", "n_actions": 4}),
     "network": ("ccenv/Network-v0", {"decision_steps": 2}),
     "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
 }

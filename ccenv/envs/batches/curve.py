@@ -16,6 +16,7 @@ from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
 from ccenv.engine.curve.kernel import advance_range
+from ccenv.engine.curve.layout import SENDER_KINDS
 from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, value_of
 from ccenv.envs.batches.memory import Memory
 from ccenv.envs.network import NetworkTask
@@ -25,6 +26,7 @@ from ccenv.errors import InputError
 from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
+_CONTRACT = SENDER_KINDS["contract"]
 _PLAYS, _EPISODE_STEPS = range(2)
 
 
@@ -71,7 +73,7 @@ def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-d
 
 @njit(cache=True, error_model="numpy")
 def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
-    """Turn a row's actions into rates or moves."""
+    """Turn a row's actions into rates, positions in the intervals of contracts, or moves."""
     n_flows = arrays.run[0].n_flows
     low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -85,6 +87,9 @@ def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
             arrays.moves[b, game.columns[place]] = number
             continue
         flow = arrays.flow[b * n_flows + game.flows[row, place]]
+        if flow.sender_kind == _CONTRACT:
+            flow.position = 0.5 * (number + 1.0)
+            continue
         slowest = arrays.env[b].mss_bytes / flow.rtt_s
         flow.rate_Bps = max(flow.C_L_Bps * 2.0 ** (ACTION_RANGE_LOG2 * number), slowest)
 
