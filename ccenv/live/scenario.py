@@ -114,6 +114,8 @@ def _not_emulated(where: str, value: object, known: str) -> LiveError:
 
 
 def _check_network(scenario: LiveScenario) -> None:
+    if scenario.profile != "plain":
+        raise _not_emulated("profile", scenario.profile, "plain is: the hosts are this machine's")
     if len(scenario.links) > 1:
         raise _not_emulated("links: a network of", len(scenario.links), "one link is")
     if len(scenario.flows) > MOST_FLOWS:
