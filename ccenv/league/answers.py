@@ -33,7 +33,7 @@ def sender_part(round_: int | None) -> str:
 
 
 def network_part(round_: int, scene: int) -> str:
-    """Return the name of the part of the network's answer in a scene."""
+    """Return the name of the part of the network's answers in a scene."""
     return f"{NETWORKS}/{name_of(round_)}-scene-{scene:02d}"
 
 
@@ -81,7 +81,8 @@ def _train(
     else:
         train = config.trained(_seed(config, round_, _SENDER, 0), config.round_steps)
         train = train.model_copy(update={"name": f"{config.name}_{name.replace('-', '_')}"})
-        scene, network = lanes_of(config, np.array(mixture["weights"]))
+        weights = np.array(mixture["weights"])
+        scene, network = lanes_of(config, (1 - config.uniform) * weights + config.uniform / len(weights))
         players = _players(store, config, mixture["specs"], scene, network)
         source = SomeGivenPaths(config.nominal_distribution, config.steps_per_rtt, draw_scenes(config)[0], scene)
         first = load_weights(store.sender_folder(start))
@@ -144,13 +145,16 @@ def answer_of_network(
     everyone = [*((spec, store.network(spec)) for spec in known), *found]
     payoffs = _mean_payoffs(store, config, mixture, path, [one for _, one in everyone])
     worst = int(np.argmin(payoffs))
-    data: dict[str, Any] = {"payoff": float(payoffs[worst]), "flow_steps": flow_steps}
+    of_searches = len(known) + np.argsort(payoffs[len(known) :], kind="stable")
+    chosen = [worst, *(int(place) for place in of_searches if place != worst)][: config.answers]
+    data: dict[str, Any] = {"payoff": float(payoffs[worst]), "flow_steps": flow_steps, "networks": []}
     data["found"] = {spec: float(payoffs[len(known) + place]) for place, (spec, _) in enumerate(found)}
-    if worst < len(known):
-        data |= {"network": known[worst], "search": None}
-    else:
-        about = {"sender": _heaviest(mixture), "search": everyone[worst][0], "payoff": float(payoffs[worst])}
-        data |= {"network": store.save_network(name, everyone[worst][1], config, path, about), "search": about["search"]}
+    data["search"] = None if worst < len(known) else everyone[worst][0]
+    for number, place in enumerate(chosen):
+        origin, one = everyone[place]
+        about = {"sender": _heaviest(mixture), "search": origin, "payoff": float(payoffs[place])}
+        saved = origin if place < len(known) else store.save_network(f"{name}-{number}", one, config, path, about)
+        data["networks"].append(saved)
     seconds, cpu_seconds = clock.read()
     store.finish(name, {**data, "seconds": seconds, "cpu_seconds": cpu_seconds})
 

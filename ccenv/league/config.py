@@ -57,6 +57,7 @@ class LeagueConfig(StrictModel):
         start_steps: environment steps of the first policy, on nominal networks.
         round_steps: environment steps of each answer; it begins as the policy of the population that does best.
         log_std: logarithm of the standard deviation of the actions, set anew when an answer begins.
+        uniform: share of the attacked environments that play all networks of the population alike, not their mixture.
         share: weight of the attacked paths in the payoff, and share of the environments that are attacked in training.
         scenes: the paths.
         steps_per_rtt: K.
@@ -65,6 +66,7 @@ class LeagueConfig(StrictModel):
         nominal_paths: random paths of the training config's distribution for the rest of the payoff.
         searches: of ``ccenv attack``, the network's answers.
         search_flow_steps: of each search on each scene; a mixture of n senders takes n times as many.
+        answers: networks that join in a round: the worst in each scene, the worst of another search, and so on.
         search_senders: senders of a mixture that searches play against: the heaviest. What they find is judged by all.
         hold_outs: adversaries and searches that no sender is trained against, on the hold-out scenes.
         hold_out_flow_steps: of each such search.
@@ -80,6 +82,7 @@ class LeagueConfig(StrictModel):
     start_steps: int = Field(ge=1)
     round_steps: int = Field(ge=1)
     log_std: float = Field(default=-1.5, ge=-10, le=2)
+    uniform: float = Field(default=0.5, ge=0, le=1)
     share: float = Field(default=0.5, gt=0, lt=1)
     scenes: Scenes
     steps_per_rtt: int = Field(default=8, ge=1, le=64)
@@ -88,6 +91,7 @@ class LeagueConfig(StrictModel):
     nominal_paths: int = Field(default=128, ge=2, le=8192)
     searches: tuple[str, ...] = Field(min_length=1, max_length=16)
     search_flow_steps: int = Field(ge=1)
+    answers: int = Field(default=2, ge=1, le=16)
     search_senders: int = Field(default=3, ge=1, le=16)
     hold_outs: tuple[str, ...] = Field(min_length=1, max_length=16)
     hold_out_flow_steps: int = Field(ge=1)
@@ -139,6 +143,8 @@ class LeagueConfig(StrictModel):
         for spec in self.searches:
             if spec.partition(":")[0] not in SEARCHES.names("search"):
                 raise unknown_name("search", spec.partition(":")[0], SEARCHES.names("search"))
+        if self.answers > len(self.searches):
+            raise ValueError(f"answers is {self.answers}; there are {len(self.searches)} searches")
         both = sorted(set(self.searches) & set(self.hold_outs) | set(self.networks) & set(self.hold_outs))
         if both:
             raise ValueError(f"hold_outs: {both[0]!r} is trained against too; a hold-out is what nobody has trained against")

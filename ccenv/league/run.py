@@ -173,7 +173,8 @@ class _League:
         self._add_sender(name)
         after = people.payoffs(config.share)
         open_ = _exploitability(config, found, payoffs, after, np.array([part["payoff"] for part in answers]), number)
-        self._add_network(name, [part["network"] for part in answers])
+        for place in range(config.answers):
+            self._add_network(f"{name}-{place}" if config.answers > 1 else name, [part["networks"][place] for part in answers])
         after = people.payoffs(config.share)
         best = int(np.argmax(after.guarantees))
         return {

@@ -114,6 +114,8 @@ def _not_emulated(where: str, value: object, known: str) -> LiveError:
 
 
 def _check_network(scenario: LiveScenario) -> None:
+    if scenario.profile != "plain":
+        raise _not_emulated("profile", scenario.profile, "plain is: the hosts are this machine's")
     if len(scenario.links) > 1:
         raise _not_emulated("links: a network of", len(scenario.links), "one link is")
     if len(scenario.flows) > MOST_FLOWS:
@@ -155,6 +157,8 @@ def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
         )
     if flow.workload.kind not in ("bulk", "finite"):
         raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
+    if flow.loss_rate and scenario.model == "ccac":
+        raise _not_emulated(f"{at}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
         player = adversary_of(flow.jitter)

@@ -74,7 +74,7 @@ def compare(engine, reference):
 
 
 def compare_rtt(engine, i, f, where):
-    """Compare RTT samples; round-off moves the place of one in a step of few bytes, and there the reference takes the kernel's."""
+    """Compare RTT samples; round-off moves one in a step of few bytes, and there the reference takes the kernel's."""
     width = max(f.E[f.ack_sent_step] - f.E[f.ack_sent_step - 1], 1e-9) if f.ack_sent_step > 0 else 1500.0
     names = {"rtt_now_steps": "rtt_steps", "srtt_steps": "srtt", "rttvar_steps": "rttvar"}
     for name, own in names.items():

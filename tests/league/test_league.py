@@ -42,7 +42,7 @@ def test_a_league_tells_what_it_played(played: Path) -> None:
     data, config = record(played), small()
     assert data["status"] == "finished"
     assert data["senders"] == ["start", "cc_probe_drain", "round-00", "round-01"]
-    assert data["networks"] == ["slowest", "uniform", "round-00", "round-01"]
+    assert data["networks"] == ["slowest", "uniform", *(f"round-{n:02d}-{place}" for n in range(2) for place in range(2))]
     for one in data["rounds"]:
         assert one["exploitability"] == pytest.approx(one["sender_gain"] + one["network_gain"])
         assert one["sender_gain"] >= 0
@@ -52,10 +52,10 @@ def test_a_league_tells_what_it_played(played: Path) -> None:
         assert set(one["hold_outs"]["mean"]) == set(config.hold_outs)
     store, paths = LeagueFolder(played), draw_scenes(config)[0]
     sender = make_sender(str(played / "senders" / "round-01"))
-    found = [store.network(store.part(f"networks/round-00-scene-0{k}")["network"]) for k in range(2)]
+    found = [store.network(store.part(f"networks/round-00-scene-0{k}")["networks"][1]) for k in range(2)]
     attacked = [payoffs_on(config, sender, path, [one])[0] for path, one in zip(paths, found, strict=True)]
     value = 0.5 * data["nominal"][3] + 0.5 * sum(attacked) / 2
-    assert data["payoffs"][3][2] == pytest.approx(value, rel=1e-12)
+    assert data["payoffs"][3][3] == pytest.approx(value, rel=1e-12)
     for name in ("payoffs.png", "exploitability.png"):
         assert (played / name).read_bytes().startswith(b"\x89PNG")
 
@@ -108,6 +108,7 @@ def test_other_folders_are_refused(played: Path, tmp_path: Path) -> None:
         ({"search_flow_steps": 39}, "search_flow_steps is 39, too small for one evaluation: a run takes 40"),
         ({"hold_out_flow_steps": 1}, "hold_out_flow_steps is 1, too small"),
         ({"senders": ["cc_probe_drian"]}, "cc_probe_drain"),
+        ({"answers": 4}, "answers is 4; there are 3 searches"),
         ({"searches": ["square"]}, "unknown search 'square'"),
         ({"searches": ["evil.py"]}, "unknown"),
         ({"hold_outs": ["uniform"]}, "'uniform' is trained against too"),

@@ -39,7 +39,8 @@ GAMES = {
     "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
     "network": ("ccenv/Network-v0", {"decision_steps": 2}),
     "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
-    "contract": ("ccenv/Sender-v0", {"contract": contract()}),
+    "contract": ("ccenv/Sender-v0", {"contract": contract(), "models": ["cbr_delay", "ccac"]}),
+    "contract_discrete": ("ccenv/Sender-v0", {"contract": contract(), "action": "discrete", "n_actions": 4}),
     "watched": (
         "ccenv/Sender-v0",
         {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "models": ["cbr_delay", "ccac"]},
