@@ -77,10 +77,10 @@ KIND = Pattern((1.0,))
 """Everything goes at once."""
 
 
-def pattern_rows(scenario: Scenario) -> list[int]:
-    """Return which of a scenario's boxes with an adversary are ``external``."""
+def pattern_rows(scenario: Scenario) -> np.ndarray:
+    """Return which of a scenario's boxes with an adversary are ``external``: their indices, int64."""
     named = [flow.jitter.adversary for flow in scenario.flows if flow.jitter.kind == "adversary"]
-    return [row for row, name in enumerate(named) if name == EXTERNAL]
+    return np.array([row for row, name in enumerate(named) if name == EXTERNAL], np.int64)
 
 
 class BoxGame:
@@ -127,7 +127,7 @@ class BoxGame:
         self.scenario = scenario.model_copy(update={"duration_s": self._end_s})
         self._senders, self._attacked, self.runs = list(senders), list(attacked), 0
         self._adversaries = {EXTERNAL: PATTERN, **(adversaries or {})}
-        self._rows = pattern_rows(scenario) if self._adversaries[EXTERNAL] is PATTERN else []
+        self._rows = pattern_rows(scenario)[: None if self._adversaries[EXTERNAL] is PATTERN else 0]
         self._link = min(scenario.route_of(attacked[0]), key=lambda link: scenario.links[link].rate_Bps)
         self._form, self._begins = self._network()
         self._words = needed_words(self._form, self._begins)

@@ -200,7 +200,7 @@ class TrainConfig(StrictModel):
         if self.log.networks:
             raise ValueError("log.networks play in the curve environments, not per packet; leave it out")
         if self.robust is not None:
-            self._check_packet_rounds(self.robust, bool(pattern_rows(settings.distribution.largest)))
+            self._check_packet_rounds(self.robust, len(pattern_rows(settings.distribution.largest)) > 0)
         flows = len(controlled_flows(settings.distribution))
         if not flows:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")

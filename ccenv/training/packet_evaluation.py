@@ -86,7 +86,7 @@ def cold_task(
 
 def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
     """Return jitter boxes that let everything go, (n_networks, ADVERSARY_SLOTS); None where none is ``external``."""
-    return np.tile(KIND.words(), (n_networks, 1)) if pattern_rows(settings.distribution.largest) else None
+    return np.tile(KIND.words(), (n_networks, 1)) if len(pattern_rows(settings.distribution.largest)) else None
 
 
 def _lost(core: PacketCore) -> np.ndarray:

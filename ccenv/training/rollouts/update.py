@@ -277,9 +277,9 @@ class Update:
         self._actor, self._critic = (Network(layers, tanh, n) for layers in networks)
         self.batch_size = n
         log_std = getattr(policy, "log_std", None)
-        self._log_std, self._of_log_std = (
-            (np.zeros(0),) * 2 if log_std is None else (log_std.detach().numpy(), log_std.grad.numpy())
-        )
+        none = np.zeros(0, np.float32)
+        self._log_std: np.ndarray = none if log_std is None else log_std.detach().numpy()
+        self._of_log_std: np.ndarray = none if log_std is None else log_std.grad.numpy()
         self._advantages, self._log_probs, self._of_log_prob = (np.empty(n, np.float32) for _ in range(3))
 
     @torch.no_grad()
