@@ -30,7 +30,7 @@ from ccenv.training.clock import Stopwatch
 from ccenv.training.config import RobustSettings, TrainConfig
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
-from ccenv.training.packet_opponents import box_patterns, find_box_patterns
+from ccenv.training.packets.opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
 
 require_extra("stable_baselines3", "train")

@@ -1,0 +1,1 @@
+"""Training per packet: opponents of robust rounds."""
