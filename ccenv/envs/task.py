@@ -13,6 +13,7 @@ from ccenv.envs.core import Core
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
+from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.interface.own_reward import OwnReward
 from ccenv.network.adversary import Adversary, ExternalAdversary
 
@@ -107,6 +108,14 @@ class RateAction:
         return rates
 
 
+def interface_of(task: object) -> Interface | None:
+    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
+    found: Interface | None = getattr(task, "interface", None)
+    if found is None or not found.clock.common:
+        return found
+    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
+
+
 class SenderTask:
     """Control the flows whose sender is external, jointly.
 
@@ -116,6 +125,8 @@ class SenderTask:
         record: keep what rendering needs.
         adversaries: one network's player per environment in place of the settings' one.
     """
+
+    interface: Interface = SENDER_V0
 
     def __init__(
         self, num_envs: int, settings: EnvSettings, record: bool = False, adversaries: Sequence[Adversary] | None = None
