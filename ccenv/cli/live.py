@@ -144,22 +144,30 @@ def load(
     import signal
 
     from ccenv.export import export_bpf
-    from ccenv.export.bpf import kernel_name
+    from ccenv.export.bpf import USER, kernel_name
     from ccenv.export.compile import compile_bpf
     from ccenv.export.named import program_named
     from ccenv.live.needs import require_bpf
+    from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
 
-    wanted = program_named(program)
+    wanted, chooser, contract = program_named(program)
     known = kernel_name(wanted.name if name is None else name)
-    text = export_bpf(wanted, name=known, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
+    rtt_s = None if rtt_ms is None else rtt_ms / 1e3
+    text = export_bpf(wanted, name=known, rtt_s=rtt_s, jitter_s=jitter_ms / 1e3, chooser=chooser)
     require_bpf()
     loaded = Program(known, compile_bpf(text))
-    try:
+
+    def tell() -> None:
         if json:
-            print_json({"loaded": known, "program": wanted.name})
+            print_json({"loaded": known, "program": wanted.name, **({"chooser": chooser} if chooser else {})})
         else:
             print_text(f"loaded {known}; Ctrl-C unloads it")
+
+    try:
+        if chooser == USER and contract is not None:
+            serve_for_ever(contract, *loaded.chooser_files(), ready=tell)
+        tell()
         signal.pause()
     finally:
         loaded.close()

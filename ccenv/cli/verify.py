@@ -75,6 +75,8 @@ FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very sa
 TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
+THEOREM_LIMIT_S = 240.0
+THEOREM_OUT = Path("runs/theorem")
 
 
 @app.command("property")
@@ -268,6 +270,40 @@ def fairness(
     about = {"claim": query.claim.text, "evidence": outcome.details["queries"][0]["evidence"], "sender": sender, "flows": flows}
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
     return _tell(outcome, about, query.setting, json)
+
+
+@app.command()
+def theorem(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A theorem: ccenv list configs names them; or a YAML file.")],
+    time_limit: TimeLimitOption = THEOREM_LIMIT_S,
+    seed: SeedOption = 0,
+    out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma.")] = THEOREM_OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
+
+    Exit code 0 for verified, with a certificate; 3 for unknown, with the step or the lemma that is missing.
+
+    Example: ccenv verify theorem cc_qdel --json
+    """
+    from ccenv.smt.solver.store import Store
+    from ccenv.smt.theorems.prove import Prover
+    from ccenv.smt.theorems.report import tell
+    from ccenv.smt.theorems.theorem import load_theorem
+
+    limits = _limits(time_limit, seed, None, fresh, out, 0)
+    loaded = load_theorem(name)
+    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
+    proof = Prover(limits["time_limit_s"], Store(), limits["reuse"], seed, progress).prove(loaded)
+    data = tell(proof, out)
+    if json:
+        print_json(data)
+    else:
+        print_text(data["statement"])
+        keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
+        print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
+    return 0 if data["verdict"] == "verified" else 3
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +15,9 @@ from ccenv.envs.core import Core
 from ccenv.envs.task import Task, episode_metrics, interface_of
 from ccenv.errors import InputError, did_you_mean
 from ccenv.interface.interface import Interface
+
+if TYPE_CHECKING:
+    from ccenv.envs.packet.core import PacketCore
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -28,7 +31,7 @@ def check_render_mode(render_mode: str | None) -> bool:
     return render_mode is not None
 
 
-def draw(core: Core, env: int) -> np.ndarray:
+def draw(core: Core | PacketCore, env: int) -> np.ndarray:
     """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
     if core.elapsed[env] == 0:
         return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)

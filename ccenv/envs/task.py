@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.core import Core
+from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
@@ -124,12 +125,18 @@ class SenderTask:
         settings: ``senders`` names at least one ``"external"``.
         record: keep what rendering needs.
         adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
     """
 
     interface: Interface = SENDER_V0
 
     def __init__(
-        self, num_envs: int, settings: EnvSettings, record: bool = False, adversaries: Sequence[Adversary] | None = None
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        record: bool = False,
+        adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
     ) -> None:
         senders = settings.build_senders()
         self.flows = np.array(settings.external_flows(), np.int64)
@@ -139,7 +146,8 @@ class SenderTask:
         if isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
         groups = self._groups(len(senders))
-        self.core = Core(num_envs, settings, senders=senders, adversary=adversaries or adversary, groups=groups, record=record)
+        players = adversaries or adversary
+        self.core = Core(num_envs, settings, senders=senders, adversary=players, groups=groups, record=record, source=source)
         self._action = RateAction(settings, self.flows)
         self.rows = self.flows[None]  # one row sees and controls all of them together
         self.rows_per_env = 1

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from ccenv.engine.curve.watch import Watch, limits
 from ccenv.envs.batches.shared import SharedSenderTask
+from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings, TableReward
 from ccenv.envs.task import SenderTask, level_of
@@ -29,8 +30,14 @@ class WatchedTask(SenderTask):
         settings: whose ``interface`` is not None; ``senders`` names at least one ``"external"``.
         record: keep what rendering needs.
         adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
         shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
             sees all of them, one after the other, and its reward is the mean of theirs.
+
+    Attributes:
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is by the curve environments' own
+            terms, or own_reward.
+        own_reward: a reward in Python, or None.
     """
 
     def __init__(
@@ -39,6 +46,7 @@ class WatchedTask(SenderTask):
         settings: EnvSettings,
         record: bool = False,
         adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
         *,
         shared: bool = False,
     ) -> None:
@@ -47,7 +55,7 @@ class WatchedTask(SenderTask):
             raise InputError("signals, action and reward are those of the belief interface: nothing is measured")
         self.interface = interface
         self._shared = shared
-        super().__init__(num_envs, settings, record, adversaries)
+        super().__init__(num_envs, settings, record, adversaries, source)
         n, self._n_levels = len(self.flows), settings.n_actions if settings.is_discrete else 0
         self.levels = self._n_levels
         per_row = 1 if shared else n
@@ -56,8 +64,8 @@ class WatchedTask(SenderTask):
         low, high = (np.tile(limit, per_row) for limit in limits(interface))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = _action_space(per_row, self._n_levels)
-        self._own = settings.reward if isinstance(settings.reward, OwnReward) else None
-        self._of_table = settings.reward.vector() if isinstance(settings.reward, TableReward) else None
+        self.own_reward = settings.reward if isinstance(settings.reward, OwnReward) else None
+        self.table_weights = settings.reward.vector() if isinstance(settings.reward, TableReward) else None
 
     def _groups(self, n_flows: int) -> np.ndarray:
         return np.eye(n_flows, dtype=np.bool_)[self.flows] if self._shared else super()._groups(n_flows)
@@ -98,7 +106,7 @@ class WatchedTask(SenderTask):
         terms = self.core.advance()
         for part, watch in self._watches:
             watch.measure(np.arange(part.stop - part.start))
-        if self._of_table is None and self._own is None:
+        if self.table_weights is None and self.own_reward is None:
             of_rows: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
             return of_rows
         rewards = self.flow_rewards()
@@ -119,9 +127,9 @@ class WatchedTask(SenderTask):
     def flow_rewards(self) -> np.ndarray:
         """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
         terms = np.concatenate([watch.terms() for _, watch in self._watches])
-        if self._own is not None:
-            return self._own.values(terms)
-        weights = np.zeros(N_TERMS) if self._of_table is None else self._of_table
+        if self.own_reward is not None:
+            return self.own_reward.values(terms)
+        weights = np.zeros(N_TERMS) if self.table_weights is None else self.table_weights
         rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights)
         return rewards.reshape(terms.shape[:2])
 
@@ -143,10 +151,11 @@ def sender_task(
     settings: EnvSettings,
     record: bool = False,
     adversaries: Sequence[Adversary] | None = None,
+    source: PathSource | None = None,
     *,
     shared: bool = False,
 ) -> SenderTask:
     """Return the task of an agent that controls senders, as the settings ask for; arguments as of ``WatchedTask``."""
     if settings.interface is not None:
-        return WatchedTask(num_envs, settings, record, adversaries, shared=shared)
-    return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries)
+        return WatchedTask(num_envs, settings, record, adversaries, source, shared=shared)
+    return (SharedSenderTask if shared else SenderTask)(num_envs, settings, record, adversaries, source)

@@ -63,6 +63,9 @@ class RobustSettings(StrictModel):
         budget_flow_steps: of each search.
         keep: newest patterns in the pool.
         policies: adversary policies (files, registered names) that are always in the pool.
+        counterexamples: stored moves, ``NAME.moves.npz``, or folders that hold some, such as those of ``ccenv attack``. Each is
+            played on its own path from a cold start. One on a scene needs that scene in ``paths``.
+        counterexample_share: share of the attacked environments that play counterexamples.
     """
 
     start_step: int = Field(ge=1)
@@ -74,6 +77,8 @@ class RobustSettings(StrictModel):
     budget_flow_steps: int = Field(default=1_000_000, ge=1)
     keep: int = Field(default=8, ge=1, le=256)
     policies: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+    counterexample_share: float = Field(default=0.5, ge=0, le=1)
 
     @model_validator(mode="after")
     def _training_scenes(self) -> RobustSettings:
@@ -190,6 +195,8 @@ class TrainConfig(StrictModel):
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
+        if self.log.networks:
+            raise ValueError("log.networks play in the curve environments, not per packet; leave it out")
         flows = len(controlled_flows(settings.distribution))
         if not flows:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")

@@ -29,7 +29,7 @@ from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
 from ccenv.training.config import RobustSettings, TrainConfig
 from ccenv.training.logs import Progress
-from ccenv.training.opponents import WIDTH, find_patterns, opponents
+from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
 from ccenv.training.path_sets import PathSet, path_seed
 
 require_extra("stable_baselines3", "train")
@@ -67,13 +67,14 @@ class Learner:
         self._settings = config.environment_at(start)
         self._round = _round_at(config, start)
         self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
+        self._examples = load_counterexamples(config)
         self._task = self._make_task()
         self.env = CcenvVecEnv(self._task)
         with _own_generators():
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
-        self._gradients = GradientNorm(self._algorithm.optimizers(self._model))
+        self._gradients = GradientNorm(self._model, self._algorithm.optimizers(self._model))
         self.clock = Stopwatch()
         self.marks: dict[str, float] = {}
         if state is None:
@@ -103,8 +104,8 @@ class Learner:
             return SharedPacketTask(self.config.num_envs, self.config.packet_settings())
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
-        adversaries = opponents(self.config, self._patterns) if self._round else None
-        return sender_task(self.config.num_envs, self._settings, adversaries=adversaries, shared=self.config.shared_policy)
+        players, source = opponents(self.config, self._patterns, self._examples) if self._round else (None, None)
+        return sender_task(self.config.num_envs, self._settings, False, players, source, shared=self.config.shared_policy)
 
     def _next_stage(self, state: TrainingState) -> bool:
         """Change to the environments of the iteration after a state, where a curriculum or a round says so."""

@@ -109,3 +109,12 @@ def test_elsewhere_it_is_refused_in_one_line(env: str, file: str) -> None:
     with pytest.raises(InputError, match="reward") as caught:
         gym.make(env, reward=file)
     assert "\n" not in str(caught.value)
+
+
+def test_rollouts_in_the_kernel_refuse_it() -> None:
+    pytest.importorskip("stable_baselines3")
+    from ccenv.envs.sb3 import make_sb3
+
+    env = make_sb3("ccenv/Sender-v0", 2, signals="aurora", action="rate_delta", reward=lambda terms: terms.throughput)
+    with pytest.raises(InputError, match="evaluate no Python"):
+        env.rollouts()
