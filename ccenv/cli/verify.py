@@ -271,7 +271,8 @@ def theorem(
 ) -> int:
     """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
 
-    Exit code 0 for verified, with a certificate; 3 for unknown, with the step or the lemma that is missing.
+    Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
+    the step or the lemma that is missing.
 
     Example: ccenv verify theorem cc_qdel --json
     """
@@ -291,7 +292,7 @@ def theorem(
         print_text(data["statement"])
         keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
         print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
-    return 0 if data["verdict"] == "verified" else 3
+    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
 @app.command()
