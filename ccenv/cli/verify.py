@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +68,9 @@ FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very sa
 TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
+STARVED = Fraction(10)
+"""A flow of a belief program starves if another one gets so many times its bytes, where no ratio is asked for."""
+
 THEOREM_LIMIT_S = 240.0
 THEOREM_OUT = Path("runs/theorem")
 
@@ -222,8 +226,8 @@ def steady(
 
 @app.command()
 def fairness(
-    sender: Annotated[str, typer.Argument(metavar="SENDER", help="aimd or rate_delay.")],
-    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more.")] = None,
+    sender: Annotated[str, typer.Argument(metavar="SENDER", help="aimd, rate_delay, or a belief program.")],
+    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
@@ -241,21 +245,32 @@ def fairness(
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
     from ccenv.smt.claims.ask import fraction
-    from ccenv.smt.claims.fairness import QUERIES
+    from ccenv.smt.claims.fairness import QUERIES, program_query
     from ccenv.smt.claims.report import decide_claim
+    from ccenv.smt.senders.catalog import program_of
+    from ccenv.smt.senders.program import ProgramSmtSender
     from ccenv.workers import Workers
 
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
-    if sender not in QUERIES:
-        raise unknown_name("sender with a fairness query", sender, QUERIES)
     ratio = fraction(at_most, "--at-most")
+    if ratio is None and sender not in QUERIES:
+        ratio = STARVED
     if ratio is None or ratio < 1:
         raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
-    query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    if sender in QUERIES:
+        query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    else:
+        query = program_query(ProgramSmtSender(program_of(sender)), ratio, samples or FAIRNESS_SAMPLES, flows)
     with Workers(jobs, backend) as workers:
         outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None
-    about = {"claim": query.claim.text, "evidence": outcome.details["queries"][0]["evidence"], "sender": sender, "flows": flows}
+    about = {
+        "ratio": float(ratio),
+        "claim": query.claim.text,
+        "evidence": outcome.details["queries"][0]["evidence"],
+        "sender": sender,
+        "flows": flows,
+    }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
     return _tell(outcome, about, query.setting, json)
 

@@ -1,8 +1,8 @@
 """Endless misbehaviour: a trace that ends in the state in which it begins can be repeated for ever.
 
 The state is all that the future depends on: what is queued, undelivered and in stock, the last samples of the past, delays and
-losses not yet seen, the last rate, and the beliefs. A trace that returns to its state and is worse than a claim refutes the claim: the
-run that repeats it starts as the theorem allows, obeys every law, and is worse in every repetition.
+losses that were not yet seen, the last rate, and the beliefs. A trace that returns to its state and is worse than a claim refutes
+the claim: the run that repeats it starts as the theorem allows, obeys every law, and is worse in every repetition.
 """
 
 from __future__ import annotations
