@@ -24,7 +24,7 @@ from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 from ccenv.network.path import Path
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
-from ccenv.training.run_settings import EarlyStop, EvaluationSettings, LogSettings
+from ccenv.training.run_settings import CurriculumStage, EarlyStop, EvaluationSettings, LogSettings, MixturePart
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
@@ -34,20 +34,6 @@ _OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)=(
 def _kept_for_reports(where: str, name: str) -> str:
     allowed = ", ".join(SCENE_SETS[TRAINING])
     return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
-
-
-class CurriculumStage(StrictModel):
-    """A part of a curriculum: the environment's models or paths are others until a step.
-
-    Attributes:
-        until_step: the stage ends at the first iteration that starts at this step or later.
-        models: in place of the environment's; None: its own.
-        paths: in place of the environment's; None: its own.
-    """
-
-    until_step: int = Field(ge=1)
-    models: tuple[str, ...] | None = None
-    paths: PathDistribution | None = None
 
 
 class RobustSettings(StrictModel):
@@ -104,7 +90,8 @@ class TrainConfig(StrictModel):
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,
-            rewarded for itself; all share the policy, and with several ``clock.common`` must be set.
+            rewarded for itself; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
+        mixture: several scenario distributions in place of ``packet.scenario``, so many networks of each: ``num_envs`` together.
         curriculum: other models or paths at first, in order of ``until_step``.
         robust: rounds against a pool of opponents; none: against the environment's own network only.
         ppo, sac, td3: the algorithms.
@@ -123,6 +110,7 @@ class TrainConfig(StrictModel):
     algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
     packet: dict[str, Any] | None = None
+    mixture: tuple[MixturePart, ...] = ()
     curriculum: tuple[CurriculumStage, ...] = ()
     robust: RobustSettings | None = None
     ppo: PpoSettings = PpoSettings()
@@ -141,6 +129,8 @@ class TrainConfig(StrictModel):
             self._check_packet()
         elif self.evaluation.worlds:
             raise ValueError("evaluation.worlds are for packet environments")
+        elif self.mixture:
+            raise ValueError("mixture is for packet environments")
         external = self.environment.senders.count(EXTERNAL)
         if self.shared_policy and (self.trains != "sender" or external < 2):
             raise ValueError(
@@ -178,7 +168,7 @@ class TrainConfig(StrictModel):
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         self._check_looks()
         samples = self.num_rows * self.ppo.n_steps
-        if self.algorithm == "ppo" and samples % self.ppo.batch_size:
+        if self.algorithm == "ppo" and not self.own_times and samples % self.ppo.batch_size:
             rows = "num_envs * flows" if self.shared_policy else "num_envs"
             raise ValueError(f"{rows} * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
         return self
@@ -191,14 +181,53 @@ class TrainConfig(StrictModel):
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         flows = len(controlled_flows(settings.distribution))
-        if not flows:
+        if not flows and not self.mixture:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")
-        if flows > 1 and not settings.clock.common:
-            raise ValueError("packet.clock: flows that share a policy must decide at once; set common: true")
+        self._check_mixture()
+        if self.own_times and (self.algorithm != "ppo" or settings.n_actions is not None):
+            raise ValueError(
+                "packet: flows that decide at their own times, mixtures and critic_signals are for PPO with actions 'box'"
+            )
         for name, world in self.evaluation.worlds.items():
             found = len(controlled_flows(self.packet_settings(world).distribution))
             if not found:
                 raise ValueError(f"evaluation.worlds.{name}: no flow has the sender 'external': there is nothing to evaluate")
+
+    def _check_mixture(self) -> None:
+        if self.mixture and sum(part.num_envs for part in self.mixture) != self.num_envs:
+            raise ValueError(
+                f"num_envs is {self.num_envs}; the parts of the mixture have {sum(p.num_envs for p in self.mixture)}"
+            )
+        for place, part in enumerate(self.mixture):
+            settings = self.part_settings(part)
+            flows = controlled_flows(settings.distribution)
+            check_interface(settings.interface(), settings.distribution, flows)
+            if not flows:
+                raise ValueError(f"mixture.{place}.scenario: no flow has the sender 'external': there is nothing to train")
+
+    @property
+    def own_times(self) -> bool:
+        """Whether flows of a network decide at their own times, or a critic sees more than they: samples are then decisions."""
+        if self.packet is None:
+            return False
+        settings = self.packet_settings()
+        several = len(controlled_flows(settings.distribution)) > 1 and not settings.clock.common
+        return bool(self.mixture or settings.critic_signals or several)
+
+    def part_settings(self, part: MixturePart) -> PacketSettings:
+        """Return the arguments of the packet environment of a part of the mixture."""
+        settings = self.packet_settings(part.scenario)
+        return (
+            settings
+            if part.episode_decisions is None
+            else settings.model_copy(update={"episode_decisions": part.episode_decisions})
+        )
+
+    def packet_worlds(self) -> list[PacketSettings]:
+        """Return the packet environments that the run trains in: the parts of a mixture, or the one; none of the curve engine."""
+        if self.packet is None:
+            return []
+        return [self.part_settings(part) for part in self.mixture] or [self.packet_settings()]
 
     def packet_settings(self, scenario: Any = None) -> PacketSettings:
         """Return the checked arguments of the packet environment; with a scenario in place of its own, if one is given."""
@@ -227,7 +256,7 @@ class TrainConfig(StrictModel):
     def iteration_steps(self) -> int:
         """Steps of all rows per iteration."""
         settings: PpoSettings | OffPolicySettings = getattr(self, self.algorithm)
-        return self.num_rows * settings.n_steps
+        return (self.num_envs if self.own_times else self.num_rows) * settings.n_steps
 
     @property
     def activation(self) -> Literal["tanh", "relu"]:

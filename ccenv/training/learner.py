@@ -16,6 +16,7 @@ from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
+from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.envs.task import SenderTask
 from ccenv.envs.watched import sender_task
@@ -98,7 +99,10 @@ class Learner:
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
 
-    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask:
+    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask | FlowMixture:
+        if self.config.mixture:
+            parts = self.config.mixture
+            return FlowMixture([SharedPacketTask(part.num_envs, self.config.part_settings(part)) for part in parts])
         if self.config.packet is not None:
             return SharedPacketTask(self.config.num_envs, self.config.packet_settings())
         if self.config.trains == "network":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
 import numpy as np
 
 from ccenv.engine.compiled.policies import PolicyBatch
@@ -31,7 +34,7 @@ def evaluate_packet(
         seed: which networks of the set.
         path_set: which networks are drawn.
     """
-    measured = settings.model_copy(update={"staggered": False, "start_rate_share": None})
+    measured = settings.model_copy(update={"staggered": False, "start_rate_share": None, "critic_signals": ()})
     task = SharedPacketTask(n_networks, measured)
     core, flows = task.core, task.rows_per_env
     batch = PolicyBatch(policy, n_networks * flows)
@@ -71,6 +74,28 @@ def evaluate_packet(
         link_utilisation=mean["utilisation"],
         path_set=path_set.value,
     )
+
+
+def evaluate_mixture(
+    parts: Sequence[tuple[PacketSettings, int]], policy: PolicySender, n_networks: int, *, path_set: PathSet = PathSet.REPORT
+) -> Evaluation:
+    """Score a policy in each part of a mixture, so many networks of each; means are weighted by how many it trains on.
+
+    Args:
+        parts: settings and number of networks in training.
+        policy: plays every controlled flow.
+        n_networks: networks in all; each part gets its share, at least one.
+        path_set: which networks are drawn.
+    """
+    weights = np.array([number for _, number in parts], np.float64) / sum(number for _, number in parts)
+    sizes = [max(1, round(n_networks * weight)) for weight in weights.tolist()]
+    found = [evaluate_packet(part, policy, size, path_set=path_set) for (part, _), size in zip(parts, sizes, strict=True)]
+    means = {
+        field.name: float(sum(w * getattr(one, field.name) for w, one in zip(weights.tolist(), found, strict=True)))
+        for field in fields(Evaluation)
+        if isinstance(getattr(found[0], field.name), float)
+    }
+    return replace(found[0], **means, n_paths=sum(sizes), n_flows=max(one.n_flows for one in found))  # type: ignore[arg-type]
 
 
 def _lost(core: PacketCore) -> np.ndarray:

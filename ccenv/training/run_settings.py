@@ -7,6 +7,35 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ccenv.config import StrictModel
+from ccenv.envs.distribution import PathDistribution
+
+
+class CurriculumStage(StrictModel):
+    """A part of a curriculum: the environment's models or paths are others until a step.
+
+    Attributes:
+        until_step: the stage ends at the first iteration that starts at this step or later.
+        models: in place of the environment's; None: its own.
+        paths: in place of the environment's; None: its own.
+    """
+
+    until_step: int = Field(ge=1)
+    models: tuple[str, ...] | None = None
+    paths: PathDistribution | None = None
+
+
+class MixturePart(StrictModel):
+    """A part of the environments of a mixture.
+
+    Attributes:
+        scenario: a scenario distribution, as ``packet.scenario``.
+        num_envs: how many networks.
+        episode_decisions: steps of an episode; None: as ``packet`` says. A step is a decision of some flow of a network.
+    """
+
+    scenario: Any
+    num_envs: int = Field(ge=1)
+    episode_decisions: int | None = Field(default=None, ge=2, le=10_000_000)
 
 
 class EarlyStop(StrictModel):
