@@ -16,6 +16,7 @@ from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.network import NetworkTask
+from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.envs.task import SenderTask
 from ccenv.envs.watched import sender_task
@@ -27,11 +28,12 @@ from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
-from ccenv.training.config import RobustSettings, TrainConfig
+from ccenv.training.config import TrainConfig
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
 from ccenv.training.packet_opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
+from ccenv.training.run_settings import RobustSettings
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -100,7 +102,10 @@ class Learner:
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
 
-    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask:
+    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask | FlowMixture:
+        if self.config.mixture:
+            parts = self.config.mixture
+            return FlowMixture([SharedPacketTask(part.num_envs, self.config.part_settings(part)) for part in parts])
         if self.config.packet is not None:
             boxes = box_patterns(self.config, self._patterns) if self.config.robust else None
             return SharedPacketTask(self.config.num_envs, self.config.packet_settings(), patterns=boxes)
