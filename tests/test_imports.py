@@ -19,7 +19,7 @@ LAYERS = (
     *("interface", "programs", "network", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "simulation", "export", "live"),
-    *("smt", "synth", "attack", "comparison"),
+    *("certificates", "smt", "synth", "attack", "comparison"),
     *("envs", "training", "league", "distill", "contract"),
     *("benchmarks", "ccenv", "leaderboard", "cli"),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.cli.completion import configs
 from ccenv.cli.options import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 def command(
     config: Annotated[
-        str | None, typer.Argument(metavar="CONFIG", help="A shipped config (ccenv list configs) or a YAML file.")
+        str | None,
+        typer.Argument(
+            metavar="CONFIG", autocompletion=configs("train"), help="A shipped config (ccenv list configs) or a YAML file."
+        ),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as with --set: what a sweep passes.")

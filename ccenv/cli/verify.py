@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
+from ccenv.cli.completion import configs, names
+from ccenv.cli.options import JobsOption, choices, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
@@ -50,8 +51,15 @@ app = typer.Typer(
     """,
 )
 
-SenderArgument = Annotated[str, typer.Argument(metavar="SENDER", help="A registered sender or a belief program (.json).")]
-SuiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="A sender with lemmas: ccenv list configs names its suite.")]
+SenderArgument = Annotated[
+    str, typer.Argument(metavar="SENDER", autocompletion=names("agents"), help="A registered sender or a belief program (.json).")
+]
+SuiteArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=configs("verify"), help="A sender with lemmas: ccenv list configs names its suite."
+    ),
+]
 SamplesOption = Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")]
 SettingOption = Annotated[
     str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
@@ -67,12 +75,16 @@ FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very sa
 TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
+THEOREM_LIMIT_S = 240.0
+THEOREM_OUT = Path("runs/theorem")
 
 
 @app.command("property")
 def property_command(
     sender: SenderArgument,
-    model: Annotated[str, typer.Option(help="Network model: ideal, cbr_delay or ccac.")] = "ccac",
+    model: Annotated[
+        str, typer.Option(autocompletion=choices("ideal", "cbr_delay", "ccac"), help="Network model: ideal, cbr_delay or ccac.")
+    ] = "ccac",
     buffer: Annotated[
         str, typer.Option(help="infinite, small (CD/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.")
     ] = "infinite",
@@ -220,7 +232,9 @@ def steady(
 
 @app.command()
 def fairness(
-    sender: Annotated[str, typer.Argument(metavar="SENDER", help="aimd or rate_delay.")],
+    sender: Annotated[
+        str, typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd or rate_delay.")
+    ],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,
@@ -256,6 +270,40 @@ def fairness(
     about = {"claim": query.claim.text, "evidence": outcome.details["queries"][0]["evidence"], "sender": sender, "flows": flows}
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
     return _tell(outcome, about, query.setting, json)
+
+
+@app.command()
+def theorem(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A theorem: ccenv list configs names them; or a YAML file.")],
+    time_limit: TimeLimitOption = THEOREM_LIMIT_S,
+    seed: SeedOption = 0,
+    out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma.")] = THEOREM_OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
+
+    Exit code 0 for verified, with a certificate; 3 for unknown, with the step or the lemma that is missing.
+
+    Example: ccenv verify theorem cc_qdel --json
+    """
+    from ccenv.smt.solver.store import Store
+    from ccenv.smt.theorems.prove import Prover
+    from ccenv.smt.theorems.report import tell
+    from ccenv.smt.theorems.theorem import load_theorem
+
+    limits = _limits(time_limit, seed, None, fresh, out, 0)
+    loaded = load_theorem(name)
+    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
+    proof = Prover(limits["time_limit_s"], Store(), limits["reuse"], seed, progress).prove(loaded)
+    data = tell(proof, out)
+    if json:
+        print_json(data)
+    else:
+        print_text(data["statement"])
+        keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
+        print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
+    return 0 if data["verdict"] == "verified" else 3
 
 
 @app.command()

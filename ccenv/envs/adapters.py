@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -14,6 +14,9 @@ from gymnasium.vector.utils import batch_space
 from ccenv.envs.core import Core
 from ccenv.envs.task import Task, episode_metrics
 from ccenv.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from ccenv.envs.packet.core import PacketCore
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -27,7 +30,7 @@ def check_render_mode(render_mode: str | None) -> bool:
     return render_mode is not None
 
 
-def draw(core: Core, env: int) -> np.ndarray:
+def draw(core: Core | PacketCore, env: int) -> np.ndarray:
     """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
     if core.elapsed[env] == 0:
         return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)

@@ -14,6 +14,7 @@ from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
+from ccenv.interface.own_reward import OwnReward
 from ccenv.network.adversary import Adversary, ExternalAdversary
 
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
@@ -140,7 +141,7 @@ class SenderTask:
         self.rows = self.flows[None]  # one row sees and controls all of them together
         self.rows_per_env = 1
         self.levels = 0 if self._action.levels is None else len(self._action.levels)
-        self.weights = settings.reward.vector()
+        self.weights = np.zeros(0) if isinstance(settings.reward, OwnReward) else settings.reward.vector()
         low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = self._action.space

@@ -10,11 +10,12 @@ from gymnasium import spaces
 from ccenv.engine.curve.watch import Watch, limits
 from ccenv.envs.batches.shared import SharedSenderTask
 from ccenv.envs.distribution import PathSource
-from ccenv.envs.reward import RewardWeights, weigh
-from ccenv.envs.settings import EnvSettings
+from ccenv.envs.reward import weigh
+from ccenv.envs.settings import EnvSettings, TableReward
 from ccenv.envs.task import SenderTask, level_of
 from ccenv.errors import InputError
 from ccenv.interface.interface import Interface
+from ccenv.interface.own_reward import OwnReward
 from ccenv.interface.rewards import N_TERMS
 from ccenv.network.adversary import Adversary
 
@@ -33,6 +34,11 @@ class WatchedTask(SenderTask):
         source: where episodes come from, in place of the settings' paths.
         shared: each controlled flow is a row of its own, that sees itself alone and is rewarded for itself; otherwise one row
             sees all of them, one after the other, and its reward is the mean of theirs.
+
+    Attributes:
+        table_weights: (N_TERMS,) of the reward by the terms of the table; None: it is by the curve environments' own
+            terms, or own_reward.
+        own_reward: a reward in Python, or None.
     """
 
     def __init__(
@@ -59,7 +65,8 @@ class WatchedTask(SenderTask):
         low, high = (np.tile(limit, per_row) for limit in limits(interface))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = _action_space(per_row, self._n_levels)
-        self._of_table = None if isinstance(settings.reward, RewardWeights) else settings.reward.vector()
+        self.own_reward = settings.reward if isinstance(settings.reward, OwnReward) else None
+        self.table_weights = settings.reward.vector() if isinstance(settings.reward, TableReward) else None
 
     def _groups(self, n_flows: int) -> np.ndarray:
         return np.eye(n_flows, dtype=np.bool_)[self.flows] if self._shared else super()._groups(n_flows)
@@ -100,7 +107,7 @@ class WatchedTask(SenderTask):
         terms = self.core.advance()
         for part, watch in self._watches:
             watch.measure(np.arange(part.stop - part.start))
-        if self._of_table is None:
+        if self.table_weights is None and self.own_reward is None:
             of_rows: np.ndarray = weigh(terms.reshape(-1, terms.shape[2]), self.weights)
             return of_rows
         rewards = self.flow_rewards()
@@ -121,7 +128,9 @@ class WatchedTask(SenderTask):
     def flow_rewards(self) -> np.ndarray:
         """Return the reward of each controlled flow in the newest step, by the table's terms: (B, n)."""
         terms = np.concatenate([watch.terms() for _, watch in self._watches])
-        weights = np.zeros(N_TERMS) if self._of_table is None else self._of_table
+        if self.own_reward is not None:
+            return self.own_reward.values(terms)
+        weights = np.zeros(N_TERMS) if self.table_weights is None else self.table_weights
         rewards: np.ndarray = weigh(terms.reshape(-1, N_TERMS), weights)
         return rewards.reshape(terms.shape[:2])
 

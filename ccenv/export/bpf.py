@@ -25,6 +25,10 @@ MAX_JITTER_S = 10.0
 MAX_RTT_S = 1000.0
 LOSS_LAG_STEPS = 2  # a loss is found by packets sent after it: C_U looks at windows that end so much earlier, too
 MAX_STEPS = 64  # taken at an ACK
+POSITION_BITS = 16  # of a position inside a contract's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
+POSITIONS = {"lo": 0, "middle": 1 << POSITION_BITS - 1, "hi": 1 << POSITION_BITS}
+USER = "user"  # a chooser outside the kernel
+UNANSWERED = "middle"  # where it does not answer
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _NOT_IN_COMMENTS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")  # ends, beginnings and trigraphs
 
@@ -83,26 +87,50 @@ class Constants:
     moved: Fraction
 
 
-def export_bpf(program: Program, *, name: str | None = None, rtt_s: float | None = None, jitter_s: float = 0.0) -> str:
+def export_bpf(
+    program: Program,
+    *,
+    name: str | None = None,
+    rtt_s: float | None = None,
+    jitter_s: float = 0.0,
+    chooser: str | None = None,
+) -> str:
     """Write a belief program as one C file for a BPF struct_ops congestion control.
 
     Args:
-        program: the program.
+        program: the program, or a contract.
         name: of the congestion control in the kernel, at most 15 letters, digits and _; by default that of the program.
         rtt_s: Rm where it is known, at most 1,000 s; None: the smallest RTT measured. It is lowered where a smaller one is seen.
         jitter_s: D that the beliefs assume, at most 10 s: what delays feedback, ACK policies included.
+        chooser: who chooses inside a contract's intervals: ``lo``, ``middle``, ``hi``, or ``user``: a process that answers in a
+            map; while it does not answer, the middle is taken. Needed for contracts, and only for them.
 
     Returns:
         str: C, the same for the same arguments and version of ccenv.
 
     Raises:
-        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, or a delay is out of range.
+        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or program and
+            chooser do not fit together.
     """
+    require_chooser(program, chooser)
     constants = constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
     name = kernel_name(program.name if name is None else name)
     template = resources.files("ccenv").joinpath("export", "belief.bpf.c.in").read_text(encoding="utf-8")
-    filled = template.replace("@CONSTANTS@", _constants_text(constants, name)).replace("@PROGRAM@", _program_text(program))
+    filled = template.replace("@CONSTANTS@", _constants_text(constants, name, chooser)).replace(
+        "@PROGRAM@", _program_text(program)
+    )
     return _head(program, name, constants) + filled
+
+
+def require_chooser(program: Program, chooser: str | None) -> None:
+    """Raise ExportError where a contract has no chooser, a program has one, or nobody has this one."""
+    known = ", ".join([*POSITIONS, USER])
+    if program.is_contract and chooser is None:
+        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {known}")
+    if not program.is_contract and chooser is not None:
+        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(chooser)}")
+    if chooser is not None and chooser not in (*POSITIONS, USER):
+        raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {known}")
 
 
 def kernel_name(name: str) -> str:
@@ -163,10 +191,10 @@ def slack_of(expression: Expression) -> int:
 def _coefficient_bits(program: Program) -> int:
     widest = 0
     for rule in program.rules():
-        expression = rule.condition if isinstance(rule, Branch) else rule.rate
-        if isinstance(expression, Expression):
-            terms, denominator = whole_terms(expression)
-            widest = max(widest, denominator.bit_length(), sum(abs(coefficient) for _, coefficient in terms).bit_length())
+        for expression in (rule.condition,) if isinstance(rule, Branch) else rule.ends:
+            if isinstance(expression, Expression):
+                terms, denominator = whole_terms(expression)
+                widest = max(widest, denominator.bit_length(), sum(abs(coefficient) for _, coefficient in terms).bit_length())
     if widest > MAX_COEFFICIENT_BITS:
         raise ExportError(
             f"{program.name}: coefficients need {widest} bits over their common denominator; "
@@ -192,7 +220,7 @@ def _head(program: Program, name: str, constants: Constants) -> str:
     return f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n{text}\n */\n"
 
 
-def _constants_text(c: Constants, name: str) -> str:
+def _constants_text(c: Constants, name: str, chooser: str | None) -> str:
     hidden = "0" if c.rtt_us else "((f)->jitter + 1)"
     values = {
         "NAME": f'"{name}"',
@@ -211,6 +239,13 @@ def _constants_text(c: Constants, name: str) -> str:
     for prefix, ratio in (("TIGHT", c.tight), ("EXPAND", c.expand), ("MOVED", c.moved)):
         values[f"{prefix}_NUMERATOR"], values[f"{prefix}_DENOMINATOR"] = ratio.numerator, ratio.denominator
     values["MAX_STEPS"] = f"{MAX_STEPS} /* taken at an ACK; after more the history starts anew */"
+    if chooser is not None:
+        values["CONTRACT"] = "/* the program allows intervals; a chooser decides */"
+        values["POSITION_BITS"] = POSITION_BITS
+        values["WHOLE"] = "(1U << POSITION_BITS)"
+        values["POSITION"] = POSITIONS[UNANSWERED if chooser == USER else chooser]
+    if chooser == USER:
+        values["ASKED"] = "/* a process answers; POSITION holds where it does not */"
     return "\n".join(f"#define {key} {value}" for key, value in values.items())
 
 
@@ -228,12 +263,16 @@ def _rule_lines(rule: Rule, indent: str) -> list[str]:
             *_rule_lines(rule.otherwise, indent + "\t"),
             f"{indent}}}",
         ]
-    terms, denominator = whole_terms(rule.rate)
+    hold = f"{indent}f->hold = {rule.hold_rtts};"
+    upper = [] if rule.most is None else [f"{indent}f->hi = {_rate_text(rule.most)};"]
+    return [hold, *upper, f"{indent}return {_rate_text(rule.rate)};"]
+
+
+def _rate_text(expression: Expression) -> str:
+    terms, denominator = whole_terms(expression)
     rate = f"rate_of({_sum_text(terms)}, {denominator})"
     sign = dict(terms).get("C_U", 0)
-    if sign:
-        rate = f"f->C_U == UNBOUNDED ? {'RATE_LIMIT' if sign > 0 else 'MIN_RATE'} : {rate}"
-    return [f"{indent}f->hold = {rule.hold_rtts};", f"{indent}return {rate};"]
+    return f"f->C_U == UNBOUNDED ? {'RATE_LIMIT' if sign > 0 else 'MIN_RATE'} : {rate}" if sign else rate
 
 
 def _condition_text(condition: Expression | str) -> str:

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.export.bpf import LOSS_LAG_STEPS, MAX_STEPS, constants_of, slack_of, whole_terms
+from ccenv.export.bpf import (
+    LOSS_LAG_STEPS,
+    MAX_STEPS,
+    POSITION_BITS,
+    POSITIONS,
+    UNANSWERED,
+    USER,
+    constants_of,
+    require_chooser,
+    slack_of,
+    whole_terms,
+)
 from ccenv.programs import UNIT_OF, Expression, Leaf, Program
 
 # An ACK as the hooks see it; the first record is the start of the flow, with the handshake's RTT.
@@ -26,6 +37,7 @@ ACK_DTYPE = np.dtype(
         ("app_limited", "<u4"),
         ("reord_seen", "<u4"),
         ("mss", "<u4"),
+        ("answer", "<u8"),  # of a chooser outside the kernel: number of the decision << 32 | position
     ],
     align=True,
 )
@@ -33,9 +45,11 @@ ACK_DTYPE = np.dtype(
 STATE_DTYPE = np.dtype(
     [
         *((name, "<u8") for name in ("step", "C_L", "C_U", "C_L_lambda", "q_U", "qdel_L_steps", "qdel_U")),
-        *((name, "<u8") for name in ("rate", "pacing_rate_Bps")),
+        *((name, "<u8") for name in ("rate", "pacing_rate_Bps", "lo", "hi")),
         ("utilised", "<u4"),
         ("cwnd", "<u4"),
+        ("position", "<u4"),  # in the interval from lo to hi, in 1 / (1 << POSITION_BITS); of contracts
+        ("asked", "<u4"),  # number of the newest decision; of contracts
     ],
     align=True,
 )
@@ -63,8 +77,14 @@ class Twin:
         jitter: D in steps.
     """
 
-    def __init__(self, program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0) -> None:
+    def __init__(
+        self, program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0, chooser: str | None = None
+    ) -> None:
         """Take the arguments of ``export_bpf``."""
+        require_chooser(program, chooser)
+        self.chooser, self.lo, self.hi, self.asked = chooser, 0, 0, 0
+        self._unanswered = 0 if chooser is None else POSITIONS[UNANSWERED if chooser == USER else chooser]
+        self.position, self._answered = self._unanswered, 0
         self.program, self.constants = program, constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
         self._one = 1 << self.constants.fraction_bits
         self._min_rate, self._rate_limit = self._one // STEPS_PER_RTT, self._one << 20
@@ -107,7 +127,12 @@ class Twin:
         c = self.constants
         if self.rtt_us:
             self.C_L = max(self.C_L * rtt_us // self.rtt_us, self._min_rate)
-            self.rate = max(self.rate * rtt_us // self.rtt_us, self._min_rate)
+            if self.chooser is None:
+                self.rate = max(self.rate * rtt_us // self.rtt_us, self._min_rate)
+            else:
+                self.lo = max(self.lo * rtt_us // self.rtt_us, self._min_rate)
+                self.hi = max(self.hi * rtt_us // self.rtt_us, self.lo)
+                self.rate = self._inside()
         self.rtt_us = rtt_us
         whole = -(-STEPS_PER_RTT * c.jitter_us // rtt_us)
         self.jitter = max(1, whole)
@@ -154,6 +179,10 @@ class Twin:
         self._last = ack
         if not self.rtt_us:
             return
+        if self.chooser == USER and self._answered != self.asked and ack["answer"] >> 32 == self.asked:
+            self._answered = self.asked
+            self.position = min(ack["answer"] % _U32, 1 << POSITION_BITS)
+            self.rate = self._inside()
         if self.step >= self._decision:
             self.loss = ack["lost"] != self._lost_at_decision
             self._decide()
@@ -295,15 +324,29 @@ class Twin:
                 total = self._sum(rule.condition, values)
                 holds = total is not None and (total == UNBOUNDED or total > slack_of(rule.condition))
             rule = rule.then if holds else rule.otherwise
-        total = self._sum(rule.rate, values)
+        self._decision = self.step + STEPS_PER_RTT * rule.hold_rtts
+        rates = [self._rate(end, values) for end in rule.ends]
+        if self.chooser is None:
+            self.rate = rates[0]
+            return
+        self.lo, self.hi = rates[0], max(rates)
+        if self._answered != self.asked and self.chooser == USER:
+            self.position = self._unanswered
+        self.asked += 1
+        self.rate = self._inside()
+
+    def _inside(self) -> int:
+        return self.lo + ((self.hi - self.lo) * self.position >> POSITION_BITS)
+
+    def _rate(self, expression: Expression, values: dict[str, int]) -> int:
+        total = self._sum(expression, values)
         if total is None:
             rate = 0
         elif total == UNBOUNDED:
             rate = self._rate_limit
         else:
-            rate = total // whole_terms(rule.rate)[1]
-        self.rate = min(max(rate, self._min_rate), self._rate_limit)
-        self._decision = self.step + STEPS_PER_RTT * rule.hold_rtts
+            rate = total // whole_terms(expression)[1]
+        return min(max(rate, self._min_rate), self._rate_limit)
 
     def _inputs(self) -> dict[str, int]:
         values = dict.fromkeys(UNIT_OF, 0)

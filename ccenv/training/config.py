@@ -195,6 +195,8 @@ class TrainConfig(StrictModel):
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
+        if self.log.networks:
+            raise ValueError("log.networks play in the curve environments, not per packet; leave it out")
         flows = len(controlled_flows(settings.distribution))
         if not flows:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")

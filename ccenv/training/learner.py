@@ -74,7 +74,7 @@ class Learner:
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
-        self._gradients = GradientNorm(self._algorithm.optimizers(self._model))
+        self._gradients = GradientNorm(self._model, self._algorithm.optimizers(self._model))
         self.clock = Stopwatch()
         self.marks: dict[str, float] = {}
         if state is None:

@@ -31,10 +31,8 @@ def evaluate_packet(
         seed: which networks of the set.
         path_set: which networks are drawn.
     """
-    measured = settings.model_copy(update={"staggered": False, "start_rate_share": None})
-    task = SharedPacketTask(n_networks, measured)
-    core, flows = task.core, task.rows_per_env
-    batch = PolicyBatch(policy, n_networks * flows)
+    task, batch = cold_task(settings, policy, n_networks)
+    core = task.core
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
     before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
@@ -71,6 +69,15 @@ def evaluate_packet(
         link_utilisation=mean["utilisation"],
         path_set=path_set.value,
     )
+
+
+def cold_task(
+    settings: PacketSettings, policy: PolicySender, n_networks: int, record: bool = False
+) -> tuple[SharedPacketTask, PolicyBatch]:
+    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers."""
+    cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None})
+    task = SharedPacketTask(n_networks, cold, record)
+    return task, PolicyBatch(policy, n_networks * task.rows_per_env)
 
 
 def _lost(core: PacketCore) -> np.ndarray:

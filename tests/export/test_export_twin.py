@@ -13,6 +13,7 @@ from random_acks import random_acks, random_program
 from twin_reference import TwinBesideReference
 
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.contract import load_contract
 from ccenv.export.twin import STATE_DTYPE, UNBOUNDED, Twin
 from ccenv.network.sender import ProgramSender
 from ccenv.programs import Program
@@ -27,6 +28,7 @@ def program_of(name: str) -> Program | None:
     return sender.program if isinstance(sender, ProgramSender) else None
 
 
+CONTRACT = load_contract("learned_contract_u80")
 PROGRAMS = {name: program for name in SHIPPED if (program := program_of(name)) is not None}
 
 
@@ -70,6 +72,37 @@ def test_c_equals_twin_on_random_acks(program: int, history: int, setting: int) 
     options = ({}, {"jitter_s": 0.013}, {"rtt_s": 0.02}, {"rtt_s": 0.05, "jitter_s": 0.1})[setting]
     for seed in range(history, history + 4):
         assert_equal(random_program(program), random_acks(seed), **options)
+
+
+@settings(max_examples=12)
+@given(program=st.integers(0, 10**6), history=st.integers(0, 10**6), chooser=st.sampled_from(["lo", "middle", "hi", "user"]))
+def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str) -> None:
+    """Contracts: the C equals its twin whatever is answered and when, and the rate lies between the ends of the interval."""
+    contract = random_program(program, contract=True)
+    for seed in range(history, history + 4):
+        states = assert_equal(contract, random_acks(seed), chooser=chooser, jitter_s=0.013)
+        decided = states[states["asked"] > 0]
+        assert (decided["lo"] <= decided["rate"]).all()
+        assert (decided["rate"] <= decided["hi"]).all()
+        assert chooser == "user" or len(np.unique(states["position"])) == 1
+
+
+def answered(acks: np.ndarray, answers: dict[int, int]) -> np.ndarray:
+    """Return ACKs with answers: positions by the number of the decision, seen from the next ACK on."""
+    acks = acks.copy()
+    asked = Twin(CONTRACT, chooser="user").run(acks)["asked"].astype(np.int64)
+    for row in range(1, len(acks)):
+        if asked[row - 1] in answers:
+            acks["answer"][row] = (asked[row - 1] << 32) + answers[int(asked[row - 1])]
+    return acks
+
+
+def test_a_chooser_that_falls_silent_leaves_the_middle() -> None:
+    """The last answer holds until a decision stays without one; from the next decision on it is the middle."""
+    acks = recorded_acks(scenario("cc_probe_drain", 3e6, 2.0))
+    states = assert_equal(CONTRACT, answered(acks, {1: 0, 2: 65_536, 3: 2**31}), chooser="user")
+    of = {n: set(states["position"][states["asked"] == n].tolist()) for n in range(1, 7)}
+    assert of == {1: {32_768, 0}, 2: {0, 65_536}, 3: {65_536}, 4: {65_536}, 5: {32_768}, 6: {32_768}}
 
 
 @pytest.mark.parametrize("name", ["cc_probe_drain", "learned_robust_d4"])

@@ -191,7 +191,7 @@ class PacketTask:
         self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared)
         self.core.tells_time = settings.raw
         self.rows_per_env = len(flows) if self.shared else 1
-        self._actions, self._raw = FlowActions(len(flows), settings.n_actions), settings.raw
+        self._actions, self._raw, self.levels = FlowActions(len(flows), settings.n_actions), settings.raw, settings.n_actions
         together = len(flows) // self.rows_per_env
         self.single_observation_space = spaces.Box(*limits(self.interface, together), dtype=np.float32)
         self.single_action_space = FlowActions(together, settings.n_actions).space

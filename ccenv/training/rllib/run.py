@@ -197,9 +197,10 @@ def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from ccenv.envs.rllib import FLOWS, PACKET_FLOWS, register_rllib
+    from ccenv.envs.rllib import FLOWS, PACKET_FLOWS, env_config_of, register_rllib
 
     register_rllib()
+    env_config = env_config_of(config.environment)
     start: Any = PPOConfig  # Ray gives it no types
     chosen = (
         start()
@@ -216,7 +217,7 @@ def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
         .debugging(seed=(config.seed + _SEEDS_APART * iteration) % 2**31, log_level="ERROR")
     )
     if config.plays in {"sender", "packet"}:
-        chosen.environment(f"ccenv/{config.plays.capitalize()}-v0", env_config=config.environment)
+        chosen.environment(f"ccenv/{config.plays.capitalize()}-v0", env_config=env_config)
         chosen.env_runners(
             num_env_runners=config.num_env_runners,
             num_envs_per_env_runner=config.num_envs,
@@ -224,7 +225,7 @@ def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
         )
     else:
         environments = {"flows": FLOWS, "packet_flows": PACKET_FLOWS, "duel": "ccenv/Duel-v0"}
-        chosen.environment(environments[config.plays], env_config=config.environment)
+        chosen.environment(environments[config.plays], env_config=env_config)
         chosen.env_runners(num_env_runners=config.num_env_runners, num_envs_per_env_runner=config.num_envs)
         policies = {SENDER, NETWORK} if config.plays == "duel" else {SENDER}
         chosen.multi_agent(policies=policies, policy_mapping_fn=_policy_of)
