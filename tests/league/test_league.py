@@ -129,8 +129,8 @@ def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
     ("part", "changes", "message"),
     [
         ("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
-        ("networks/round-00-scene-00", {"networks": ["networks/../../x.moves.npz"]}, "a network"),
-        ("networks/round-01-scene-01", {"networks": ["networks/none.moves.npz"]}, "none.moves.npz"),
+        ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
+        ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
         ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
         ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
         ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
