@@ -15,7 +15,6 @@ from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings, TableReward
 from ccenv.envs.task import SenderTask, level_of
 from ccenv.errors import InputError
-from ccenv.interface.interface import Interface
 from ccenv.interface.own_reward import OwnReward
 from ccenv.interface.rewards import N_TERMS
 from ccenv.network.adversary import Adversary
@@ -136,7 +135,7 @@ class WatchedTask(SenderTask):
         interface = settings.interface
         if interface is None:
             raise InputError("signals, action and reward are those of the belief interface: nothing is measured")
-        self.interface: Interface = interface
+        self.interface = interface
         self._shared = shared
         super().__init__(num_envs, settings, record, adversaries, source)
         n = len(self.flows)

@@ -27,7 +27,8 @@ from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.moves import SUFFIX, load_moves
 from ccenv.network.path import Path
 from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.training.config import RobustSettings, TrainConfig
+from ccenv.training.config import TrainConfig
+from ccenv.training.run_settings import RobustSettings
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss
 ATTACK_RTTS = 60  # warm-up and window of an attack
