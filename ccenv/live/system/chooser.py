@@ -134,7 +134,10 @@ class Chooser:
         self._seen = np.zeros(len(choices), np.uint64)
         self._one = float(1 << constants_of(contract.program).fraction_bits)
         policy = contract.policy
-        self._weights, self._policies = pack_policies([policy]) if policy else (np.zeros(1), np.zeros(1, POLICY_DTYPE))
+        self._weights: np.ndarray = np.zeros(1)
+        self._policies: np.ndarray = np.zeros(1, POLICY_DTYPE)
+        if policy is not None:
+            self._weights, self._policies = pack_policies([policy])
         self._memory = np.zeros((len(choices), max(1, memory_words(policy) if policy else 1)))
         self._has_policy = policy is not None
         self._positions = np.zeros(len(choices), np.int64)
