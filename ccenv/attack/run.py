@@ -290,7 +290,7 @@ def flow_steps_within(scene: Scene, seconds: float, least_runs: int = 1) -> int:
     while (took := time.perf_counter() - begin) < _TIMED_S:
         game.play(moves)
     paid = max(1.0, (game.flow_steps - first) / took * seconds)
-    power = 10 ** int(math.log10(paid))
+    power: int = 10 ** int(math.log10(paid))
     round_steps = max(factor * power for factor in (1, 2, 5) if factor * power <= paid)
     least = least_runs * game.n_steps * scene.path.n_flows
     return min(max(round_steps, least), LARGEST_BUDGET)

@@ -40,6 +40,10 @@ class OwnReward(StrictModel):
         name = getattr(self._function, "__name__", _FUNCTION)
         return self.spec or f"{FilePath(self._source).name}, function {name}"
 
+    def vector(self) -> np.ndarray:
+        """Refuse to be weights. Raises InputError."""
+        raise InputError(f"the reward is {self._as_written()}, plain Python; weights of terms by name are needed here")
+
     def values(self, terms: np.ndarray) -> np.ndarray:
         """Return the rewards of terms (..., N_TERMS) of the table: (...), float64.
 

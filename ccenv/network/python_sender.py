@@ -37,7 +37,8 @@ class _NotPositive(Exception):
 @cache
 def _reader(method: str, fields: tuple[str, ...]) -> Callable[[Any], Any]:
     """Return what turns a record into plain numbers under the same names: they are read several times faster than a record's."""
-    make = namedtuple(_KINDS[method], fields)._make  # type: ignore[misc]  # the fields are those of the engine's records
+    kind: Any = namedtuple(_KINDS[method], fields)  # type: ignore[misc]  # the fields are those of the engine's records
+    make = kind._make
     return lambda record: make(record.item())
 
 

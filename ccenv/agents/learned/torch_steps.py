@@ -43,7 +43,7 @@ def _steps(what: str, module: Any) -> list[Step]:
     if isinstance(module, (nn.GRUCell, nn.LSTMCell)):
         return [_cell("gru" if isinstance(module, nn.GRUCell) else "lstm", module, "")]
     if isinstance(module, (nn.GRU, nn.LSTM)):
-        if module.bidirectional or getattr(module, "proj_size", 0):
+        if module.bidirectional or getattr(module, "proj_size", False):
             raise InputError(f"{what}: a layer is {module}; the engines play no cells that look ahead or project")
         kind = "gru" if isinstance(module, nn.GRU) else "lstm"
         return [_cell(kind, module, f"_l{layer}") for layer in range(module.num_layers)]
