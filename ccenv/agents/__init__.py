@@ -25,6 +25,12 @@ AGENTS.add(
 )
 AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-01)")
 AGENTS.add("vivace", _CLASSIC + "vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
+AGENTS.add(
+    "vivace_linux",
+    _CLASSIC + "vivace_linux:sender",
+    tags=("classic",),
+    summary="PCC Vivace as in the authors' Linux module",
+)
 AGENTS.add("allegro", _CLASSIC + "allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
 AGENTS.add(
     "allegro_linux",

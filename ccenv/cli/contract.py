@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
@@ -21,7 +22,12 @@ EXIT_NOT_PROVED = 1
 
 @app.command()
 def widen(
-    program: Annotated[str, typer.Argument(help="A registered belief program or contract, or the path of one (.json).")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=names("agents"), help="A registered belief program or contract, or the path of one (.json)."
+        ),
+    ],
     *,
     utilisation: Annotated[float, typer.Option("--utilisation", help="Utilisation that must stay proved.")],
     budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call goes on.")] = 600.0,
@@ -80,7 +86,10 @@ def widen(
 
 @app.command()
 def hull(
-    programs: Annotated[list[str], typer.Argument(help="Programs with the same conditions: names or files (.json).")],
+    programs: Annotated[
+        list[str],
+        typer.Argument(autocompletion=names("agents"), help="Programs with the same conditions: names or files (.json)."),
+    ],
     *,
     name: Annotated[str, typer.Option(help="Name of the contract.")] = "hull",
     out: Annotated[Path, out_option("Write the contract.", "FILE")] = Path("hull.json"),
@@ -128,7 +137,9 @@ def report(
 
 @app.command()
 def plot(
-    program: Annotated[str, typer.Argument(help="A contract or program: a registered name or a file (.json).")],
+    program: Annotated[
+        str, typer.Argument(autocompletion=names("agents"), help="A contract or program: a registered name or a file (.json).")
+    ],
     *,
     out: Annotated[Path, out_option("The picture, .svg or .png.", "FILE")] = Path("contract.svg"),
     json: JsonOption = False,
