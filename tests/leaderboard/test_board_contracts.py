@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from contracts_data import document, inside
 from small_suite import small_suite
@@ -25,6 +26,7 @@ from ccenv.leaderboard.submission.pack import pack
 from ccenv.leaderboard.submission.reader import read_submission
 from ccenv.leaderboard.submission.submit import submit_folder
 from ccenv.network.sender import ContractSender
+from ccenv.network.tensors import read_tensors, tensor_file
 
 SUITE = small_suite(agents=[], scenarios=[small_suite().scenarios[0].model_dump()], adversaries=["kind", "slowest"])
 
@@ -65,6 +67,18 @@ def test_a_forged_contract_is_refused(folder: Path, content: str, said: str) -> 
     rewrite(folder, "contract.json", content.encode())
     with pytest.raises(InputError, match=said):
         read_submission(folder)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_command_line_checks_weights_and_contract(folder: Path, capsys: pytest.CaptureFixture[str], bad: float) -> None:
+    assert main(["board", "check", str(folder)]) == 0
+    tensors = read_tensors((folder / "policy.safetensors").read_bytes(), "weights")
+    tensors["w0"][0, 0] = bad
+    rewrite(folder, "policy.safetensors", tensor_file(tensors))
+    assert main(["board", "check", str(folder)]) == 2
+    assert "not finite" in capsys.readouterr().err
+    assert main(["board", "submit", str(folder), "--board", str(folder.parent / "board")]) == 2
+    assert not list((folder.parent / "board").rglob("policy.safetensors"))
 
 
 def test_each_file_is_needed_and_hashed(folder: Path) -> None:
