@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario: YAML file or shipped name (ccenv list configs).")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", autocompletion=names("scenarios"), help="A scenario: YAML file or shipped name (ccenv list configs)."
+        ),
+    ],
     *,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Time to simulate, instead of the scenario's.")] = None,
