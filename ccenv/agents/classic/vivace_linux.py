@@ -134,7 +134,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Count; go on to the next interval; decide when all are counted (pcc_process)."""
-    state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, 1.0)
+    state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.mss_bytes))  # per packet, as TCP
     before_bytes = state.counted_bytes
     state.counted_bytes = ack.delivered_bytes + state.lost_bytes
     sent_bytes = state.counted_bytes + ack.inflight_bytes
