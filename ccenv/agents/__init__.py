@@ -43,6 +43,13 @@ AGENTS.add("ledbat", _CLASSIC + "ledbat:sender", tags=("classic",), summary="LED
 AGENTS.add("illinois", _CLASSIC + "illinois:sender", tags=("classic",), summary="TCP-Illinois (Liu, Basar, Srikant 2008)")
 AGENTS.add("westwood", _CLASSIC + "westwood:sender", tags=("classic",), summary="Westwood+ (Grieco, Mascolo 2004)")
 AGENTS.add("hybla", _CLASSIC + "hybla:sender", tags=("classic",), summary="TCP Hybla (Caini, Firrincieli 2004)")
+AGENTS.add("dctcp", _CLASSIC + "dctcp:sender", tags=("classic",), summary="DCTCP (RFC 8257)")
+AGENTS.add(
+    "prague",
+    _CLASSIC + "prague:sender",
+    tags=("classic",),
+    summary="Prague for L4S (draft-briscoe-iccrg-prague-congestion-control-04)",
+)
 AGENTS.add("fourcp_fixed", _CLASSIC + "fourcp_fixed:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
 AGENTS.add("fourcp_auto", _CLASSIC + "fourcp_auto:sender", tags=("classic",), summary="4CP, automatic mode ([4CP])")
 AGENTS.add(

@@ -12,6 +12,7 @@ import numpy as np
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import LINK_KEY
 from ccenv.engine.packet.spec import LinkSpec
+from oracles.packet_aqm import Bucket, DualPi2, FqCodel, Pie, drawn
 
 NEVER = math.inf
 LogRow = tuple[float, str, int, int, int, int]  # time, event, flow, link, transmission, segment
@@ -70,19 +71,39 @@ class ReferenceLink:
     marked_bytes: float = 0.0
     served_bytes: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Build what its discipline needs."""
+        kinds = {"fq_codel": FqCodel, "dualpi2": DualPi2}
+        self.classes: Any = kinds[self.spec.discipline](self) if self.spec.discipline in kinds else None
+        self.pie = Pie(self) if self.spec.discipline == "pie" else None
+        self.bucket = Bucket(self.spec.policer) if self.spec.policer else None
+
     def enqueue(self, packet: Packet, now_s: float) -> None:
         """Drop, mark, queue or serve an arriving packet."""
+        able = packet.flow.spec.codepoint != "none"
+        if self.bucket and not self.bucket.lets(self.mss_bytes, now_s):
+            self.drop(packet, now_s)
+            return
         drop, mark = self._red(now_s) if self.spec.discipline == "red" else (False, False)
-        room = math.floor(self.spec.buffer_bytes / self.mss_bytes + 1e-9) if self.spec.buffer_bytes < NEVER else NEVER
-        if drop or (self.serving is not None and len(self.queue) >= room):
-            self._drop(packet, now_s)
+        if self.pie and self.pie.hits(now_s):
+            mark = self.spec.pie.ecn and able and self.pie.p <= 0.1
+            drop = not mark
+        waiting = len(self.classes) if self.classes is not None else len(self.queue)
+        if self.serving is not None and waiting >= self.room and self.spec.discipline != "fq_codel":
+            drop = True
+        mark = mark or (self.spec.discipline == "ecn" and len(self.queue) >= self.spec.threshold_packets)
+        if drop or (mark and not able):
+            self.drop(packet, now_s)
             return
         self._note("enqueue", packet, now_s)
-        if mark or (self.spec.discipline == "ecn" and len(self.queue) >= self.spec.threshold_packets):
-            packet.marked = True
-            self.marked_bytes += self.mss_bytes
-        if self.serving is not None:
-            packet.enqueued_s = now_s
+        if mark:
+            self.mark(packet)
+        packet.enqueued_s = now_s
+        if self.classes is not None:
+            self.classes.put(packet, now_s)
+            if self.serving is None:
+                self._serve_class(now_s)
+        elif self.serving is not None:
             self.queue.append(packet)
         else:
             self._serve(packet, now_s)
@@ -90,7 +111,28 @@ class ReferenceLink:
     def _note(self, event: str, packet: Packet, now_s: float) -> None:
         self.log.append((now_s, event, packet.flow.index, self.index, packet.tx, packet.segment))
 
-    def _drop(self, packet: Packet, now_s: float) -> None:
+    @property
+    def room(self) -> float:
+        """Packets that may wait."""
+        return math.floor(self.spec.buffer_bytes / self.mss_bytes + 1e-9) if self.spec.buffer_bytes < NEVER else NEVER
+
+    def mark(self, packet: Packet) -> None:
+        """Give a packet a congestion mark."""
+        packet.marked = True
+        self.marked_bytes += self.mss_bytes
+
+    def draw(self) -> float:
+        """Return the next random number."""
+        self.draws += 1
+        return drawn(self.seed, self.index, self.draws - 1)
+
+    def _serve_class(self, now_s: float) -> None:
+        packet = self.classes.take(now_s)
+        if packet is not None:
+            self._serve(packet, now_s)
+
+    def drop(self, packet: Packet, now_s: float) -> None:
+        """Drop a packet."""
         self._note("drop", packet, now_s)
         self.dropped_bytes += self.mss_bytes
         packet.flow.dropped_bytes += self.mss_bytes
@@ -128,12 +170,19 @@ class ReferenceLink:
             raise RuntimeError("a link without service has finished one")
         self.served_bytes += self.mss_bytes
         self._note("depart", packet, now_s)
+        if self.pie:
+            self.pie.catch_up(now_s)
         if self.spec.discipline == "codel":
             first = True
             while self._codel_drops(now_s, first):
                 first = False
-                self._drop(self.queue.popleft(), now_s)
-        if self.queue:
+                if self.spec.codel.ecn and self.queue[0].flow.spec.codepoint != "none":
+                    self.mark(self.queue[0])
+                    break
+                self.drop(self.queue.popleft(), now_s)
+        if self.classes is not None:
+            self._serve_class(now_s)
+        elif self.queue:
             self._serve(self.queue.popleft(), now_s)
         else:
             self.idle_since_s = now_s

@@ -81,6 +81,48 @@ NETWORKS: dict[str, tuple[list, list]] = {
             },
         ],
     ),
+    "codel ecn": (
+        [{"rate_Bps": RATE_Bps, "discipline": "codel", "codel": {"ecn": True}}],
+        [{"sender": "cubic", **BASE}, {"sender": "reno", **BASE, "ecn": "none"}],
+    ),
+    "pie": (
+        [{"rate_Bps": RATE_Bps, "discipline": "pie", "pie": {"burst_s": 0.03}}],
+        [{"sender": "cubic", **BASE}, {"sender": "reno", **BASE, "start_s": 0.1}, {"sender": "constant:rate_mbps=8", **BASE}],
+    ),
+    "pie ecn": (
+        [{**LINK, "discipline": "pie", "pie": {"burst_s": 0.0, "ecn": True, "update_s": 0.004, "target_s": 0.004}}],
+        [{"sender": "cubic", **BASE}, {"sender": "reno", **BASE}, {"sender": "constant:rate_mbps=8", **BASE, "ecn": "none"}],
+    ),
+    "fq_codel": (
+        [{**LINK, "buffer_bytes": 90_000, "discipline": "fq_codel", "fq_codel": {"interval_s": 0.03}}],
+        [
+            {"sender": "cubic", **BASE, "ecn": "none"},
+            {"sender": "dctcp", **BASE},
+            {"sender": "reno", "rtt_s": 0.04, "workload": {"kind": "batches", "size_bytes": 9_000, "every_s": 0.05}},
+            {"sender": "constant:rate_mbps=9", **BASE, "start_s": 0.3},
+        ],
+    ),
+    "flow isolation": (
+        [{**LINK, "discipline": "fq_codel", "fq_codel": {"codel": False, "quantum_bytes": 3000}}],
+        [{"sender": "cubic", **BASE}, {"sender": "reno", "rtt_s": 0.04}, {"sender": "bbr1", **BASE}],
+    ),
+    "dualpi2": (
+        [{**LINK, "buffer_bytes": 90_000, "discipline": "dualpi2"}],
+        [
+            {"sender": "prague", **BASE},
+            {"sender": "cubic", **BASE},
+            {"sender": "reno", **BASE, "ecn": "none"},
+            {"sender": "prague", "rtt_s": 0.035, "start_s": 0.2},
+        ],
+    ),
+    "dualpi2 overload": (
+        [{**LINK, "buffer_bytes": 600_000, "discipline": "dualpi2"}],
+        [{"sender": "constant:rate_mbps=14", **BASE, "ecn": "l4s"}, {"sender": "constant:rate_mbps=14", **BASE}],
+    ),
+    "policer": (
+        [{**LINK, "policer": {"rate_Bps": 4e5, "burst_bytes": 20_000}}],
+        [{"sender": "cubic", **BASE}, {"sender": "bbr1", **BASE}],
+    ),
     "bursts": (
         [{"rate_Bps": 6e6, "buffer_bytes": 60_000}],
         [
@@ -132,6 +174,7 @@ def test_kernel_equals_reference(name: str) -> None:
     assert [(time_s, EVENTS[event], *rest) for time_s, event, *rest in found.tolist()] == wanted
     # what the case is about has happened
     assert min(engine.flow("goodput_bytes")) > 0
-    lossy = name in {"drop tail", "red", "codel", "random loss", "one packet of buffer", "parking lot"}
+    lossy = name in {"drop tail", "red", "codel", "random loss", "one packet of buffer", "parking lot", "pie", "policer"}
+    lossy = lossy or name in {"fq_codel", "flow isolation", "dualpi2", "dualpi2 overload"}
     assert not lossy or engine.flow("found_lost_bytes").sum() > 0
-    assert "ecn" not in name or engine.link("marked_bytes")[0] > 0
+    assert not {"ecn", "dualpi2", "fq_codel"} & set(name.split()) or engine.link("marked_bytes")[0] > 0

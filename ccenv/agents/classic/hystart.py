@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import njit
 
 MIN_RTT_THRESH_S = 0.004  # RFC 9406 s.4.3
@@ -17,6 +16,7 @@ MIN_RTT_DIVISOR = 8.0  # RFC 9406 s.4.3
 N_RTT_SAMPLE = 8.0  # RFC 9406 s.4.3
 CSS_GROWTH_DIVISOR = 4.0  # RFC 9406 s.4.3
 CSS_ROUNDS = 5.0  # RFC 9406 s.4.3
+NO_RTT_S = 1e300  # of a round without a sample
 
 FIELDS = (
     "hystart",  # parameter: 1: in use
@@ -31,11 +31,11 @@ FIELDS = (
 @njit(cache=True, error_model="numpy")
 def begin(state: Any) -> None:
     """Start in slow start, without a sample."""
-    state.round_rtt_s = np.inf
-    state.last_round_rtt_s = np.inf
+    state.round_rtt_s = NO_RTT_S
+    state.last_round_rtt_s = NO_RTT_S
     state.round_samples = 0.0
     state.css_rounds = 0.0
-    state.css_rtt_s = np.inf
+    state.css_rtt_s = NO_RTT_S
 
 
 @njit(cache=True, error_model="numpy")
@@ -63,7 +63,7 @@ def _growth(state: Any, ack: Any) -> float:
     """Return the bytes by which the window grows per byte acknowledged (RFC 9406 s.4.2); 0: slow start is over."""
     if ack.round_start > 0.0:
         state.last_round_rtt_s = state.round_rtt_s
-        state.round_rtt_s = np.inf
+        state.round_rtt_s = NO_RTT_S
         state.round_samples = 0.0
         if state.css_rounds > 0.0:
             state.css_rounds += 1.0
@@ -75,7 +75,7 @@ def _growth(state: Any, ack: Any) -> float:
         if state.css_rounds > 0.0:
             if state.round_rtt_s < state.css_rtt_s:  # the RTT has fallen again: it was no queue
                 state.css_rounds = 0.0
-        elif state.last_round_rtt_s < np.inf:
+        elif state.last_round_rtt_s < NO_RTT_S:
             thresh_s = max(MIN_RTT_THRESH_S, min(state.last_round_rtt_s / MIN_RTT_DIVISOR, MAX_RTT_THRESH_S))
             if state.round_rtt_s >= state.last_round_rtt_s + thresh_s:
                 state.css_rtt_s = state.round_rtt_s

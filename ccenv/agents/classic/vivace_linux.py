@@ -18,7 +18,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, smoothed_rtt
@@ -48,6 +47,7 @@ CWND_GAIN = 2.0  # pcc_set_cwnd
 MIN_CWND_MSS = 4.0  # the same
 MIN_RATE_MSS = 2.0  # PCC_RATE_MIN_PACKETS_PER_RTT
 MAX_RATE_Bps = 1e12  # far above any link
+NOTHING_YET = -1e300  # utility before the first interval
 
 STATE = state_record(
     "initial_window_mss",  # parameter
@@ -124,7 +124,7 @@ def init(state: Any) -> None:
     state.counted_bytes = 0.0
     state.counted_lost_bytes = 0.0
     state.counted_delivered_bytes = 0.0
-    state.utility_0 = -np.inf
+    state.utility_0 = NOTHING_YET
     state.amplifier = FIRST_AMPLIFIER
     state.swings = 0.0
     state.bound = FIRST_BOUND
@@ -134,7 +134,7 @@ def init(state: Any) -> None:
 
 def on_ack(state: Any, ack: Any) -> None:
     """Count; go on to the next interval; decide when all are counted (pcc_process)."""
-    state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, 1.0)
+    state.srtt_s = smoothed_rtt(state.srtt_s, ack.rtt_s, min(1.0, ack.acked_bytes / state.mss_bytes))  # per packet, as TCP
     before_bytes = state.counted_bytes
     state.counted_bytes = ack.delivered_bytes + state.lost_bytes
     sent_bytes = state.counted_bytes + ack.inflight_bytes

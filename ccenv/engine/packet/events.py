@@ -9,12 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
+from ccenv.engine.compiled.calls import call_1, call_2, call_3, load, store
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
+from ccenv.engine.packet.aqm.dequeue import FQ
+from ccenv.engine.packet.aqm.pie import catch_up
 from ccenv.engine.packet.decisions import monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
+    ARRIVED,
     CHANGE_LINK,
     CHANGE_RATE,
     CHANGE_TIME,
@@ -25,11 +28,16 @@ from ccenv.engine.packet.layout import (
     GRID_DTYPE,
     JITTERS,
     LOSS_COUNTER,
+    MARKED_ON_THE_WAY,
     MAX_HOPS,
     PIPE_STRIDE,
+    Q_FLOW,
+    Q_TX,
+    QUEUE_STRIDE,
     SEND,
     TIME_S,
     TX,
+    TX_STRIDE,
 )
 from ccenv.engine.packet.log import note
 from ccenv.engine.packet.queue import codel_drops_head, count_queue, serve_head
@@ -41,6 +49,7 @@ from ccenv.engine.packet.sources import (
     flow_time_s,
     put_pipe,
     release_box,
+    serve_next,
     set_source,
     start_service,
 )
@@ -60,7 +69,7 @@ from ccenv.engine.packet.workload import begin_application, offer
 
 STATE_BYTES = 8 * STATE_SLOTS
 GRID_BYTES = GRID_DTYPE.itemsize
-_CODEL = DISCIPLINES["codel"]
+_CODEL, _PIE = DISCIPLINES["codel"], DISCIPLINES["pie"]
 _ADVERSARY = JITTERS["adversary"]
 
 
@@ -93,6 +102,19 @@ def change_rate(a, run, now_s):
 
 
 @njit(cache=True, inline="always")
+def mark_head(a, ln, mss_bytes):
+    """Mark the head of a link's queue; return whether its flow can be marked."""
+    at = (ln.head & ln.mask) * QUEUE_STRIDE
+    fl = a.flows[int(load(ln.queue_at, at + Q_FLOW))]
+    if fl.ecn == 0:
+        return False
+    ln.marked_bytes += mss_bytes
+    tx = int(load(ln.queue_at, at + Q_TX))
+    store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
+    return True
+
+
+@njit(cache=True, inline="always")
 def end_service(a, run, sources, link, now_s):
     """End the service of a packet at a link: the next one's begins, and it goes on to the next hop, its box or its receiver."""
     mss_bytes = run.mss_bytes
@@ -101,17 +123,24 @@ def end_service(a, run, sources, link, now_s):
     tx, hop = ln.serving_tx, ln.serving_hop
     ln.served_bytes += mss_bytes
     note(run, DEPART, now_s, fl, ln.index, tx)
+    if ln.discipline == _PIE:
+        catch_up(ln, now_s, mss_bytes)
     if ln.discipline == _CODEL:
         count_queue(ln, now_s, mss_bytes)
         first = True
         while codel_drops_head(ln, now_s, first):
+            if ln.ecn == 1 and mark_head(a, ln, mss_bytes):
+                break
             first = False
             serve_head(ln, now_s, mss_bytes)
             ln.dropped_bytes += mss_bytes
             a.flows[ln.serving_flow].dropped_bytes += mss_bytes
             a.flows[ln.serving_flow].in_network -= 1
             note(run, DROP_EVENT, now_s, a.flows[ln.serving_flow], ln.index, ln.serving_tx)
-    start_service(ln, now_s, mss_bytes)
+    if ln.discipline >= FQ:
+        serve_next(run, a.flows, ln, now_s)
+    else:
+        start_service(ln, now_s, mss_bytes)
     set_source(run.tree_at, run.tree_leaves, sources.links + link, ln.finish_s)
     arrival_s = now_s + ln.delay_s
     if hop + 1 < fl.n_hops:
@@ -189,7 +218,7 @@ def leave_pipe(a, run, sources, p, now_s):
     if pipe.head < pipe.tail:
         time_s = load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
     set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
-    arrive(run, link_at(a, run, pipe.flow, pipe.hop), a.flows[pipe.flow], tx, pipe.hop, now_s)
+    arrive(run, a.flows, link_at(a, run, pipe.flow, pipe.hop), a.flows[pipe.flow], tx, pipe.hop, now_s)
 
 
 @njit(cache=True, inline="always")
@@ -333,5 +362,5 @@ def send_packets(a, run, sources, i, now_s):
         if fl.access_s > 0.0:
             put_on_pipe(a, run, sources, i, 0, tx, now_s + fl.access_s)
         else:
-            arrive(run, link_at(a, run, i, 0), fl, tx, 0, now_s)
+            arrive(run, a.flows, link_at(a, run, i, 0), fl, tx, 0, now_s)
     set_source(run.tree_at, run.tree_leaves, sources.flows + i, flow_time_s(fl))

@@ -94,9 +94,24 @@ LINK_DTYPE = np.dtype(
         ("red_weight", "<f8"),
         ("codel_target_s", "<f8"),
         ("codel_interval_s", "<f8"),
+        ("quantum_bytes", "<f8"),  # of FQ-CoDel
+        ("isolates_only", "<i8"),  # 1: queues per flow without CoDel
+        ("target_s", "<f8"),  # of a controller
+        ("update_s", "<f8"),
+        ("alpha", "<f8"),
+        ("beta", "<f8"),
+        ("burst_s", "<f8"),  # of PIE
+        ("coupling", "<f8"),  # of DualPI2
+        ("ramp_start_s", "<f8"),
+        ("ramp_s", "<f8"),
+        ("classic_share", "<f8"),
+        ("overload", "<f8"),
+        ("policer_Bps", "<f8"),  # 0: no policer
+        ("policer_bytes", "<f8"),
         ("buffer_bytes", "<f8"),  # as the network says it
         ("index", "<i8"),
         ("queue_at", "<i8"),
+        ("classes_at", "<i8"),  # of several queues
         ("mask", "<i8"),
         # state
         ("capacity_bytes", "<f8"),  # that it could have carried by the last change of its rate
@@ -117,6 +132,19 @@ LINK_DTYPE = np.dtype(
         ("codel_count", "<f8"),
         ("codel_last_count", "<f8"),
         ("codel_dropping", "<i8"),
+        ("free_entry", "<i8"),  # of several queues
+        ("new_first", "<i8"),
+        ("new_last", "<i8"),
+        ("old_first", "<i8"),
+        ("old_last", "<i8"),
+        ("probability", "<f8"),  # of a controller
+        ("old_delay_s", "<f8"),
+        ("next_update_s", "<f8"),
+        ("burst_left_s", "<f8"),
+        ("accumulated", "<f8"),
+        ("credit_bytes", "<f8"),
+        ("tokens_bytes", "<f8"),
+        ("tokens_s", "<f8"),
         # cumulative
         ("queue_changed_s", "<f8"),
         ("queue_byte_s", "<f8"),  # integral of the waiting bytes
@@ -139,6 +167,7 @@ FLOW_DTYPE = np.dtype(
         ("return_s", "<f8"),
         ("burst_s", "<f8"),  # 0: packets are paced one by one
         ("loss_rate", "<f8"),
+        ("ecn", "<i8"),  # CODEPOINTS
         ("start_s", "<f8"),
         ("stop_s", "<f8"),
         ("ack_every", "<i8"),
@@ -268,7 +297,9 @@ GRID_DTYPE = np.dtype(
     ]
 )
 
-DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3}
+# Those from fq_codel on have several queues (aqm.lists).
+DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3, "pie": 4, "fq_codel": 5, "dualpi2": 6}
+CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5}

@@ -11,6 +11,7 @@ from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.packet.aqm.pie import ACCEPT, DROP, MARK, pie_verdict
 from ccenv.engine.packet.layout import (
     DISCIPLINES,
     LINK_KEY,
@@ -21,8 +22,8 @@ from ccenv.engine.packet.layout import (
     QUEUE_STRIDE,
 )
 
-_RED, _ECN, _CODEL = (DISCIPLINES[k] for k in ("red", "ecn", "codel"))
-ACCEPT, MARK, DROP = 0, 1, 2
+_RED, _ECN, _PIE, _FQ = (DISCIPLINES[k] for k in ("red", "ecn", "pie", "fq_codel"))
+TOKEN_ROUNDING_BYTES = 1e-6
 
 
 @njit(cache=True, error_model="numpy")
@@ -64,17 +65,35 @@ def red_verdict(ln, now_s, mss_bytes, seed):
 
 
 @njit(cache=True, error_model="numpy")
-def verdict(ln, now_s, mss_bytes, seed):
-    """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP."""
+def verdict(ln, now_s, mss_bytes, seed, codepoint):
+    """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP.
+
+    What cannot be marked (codepoint 0) is dropped instead. A full link with several queues accepts: it drops another packet.
+    """
+    if ln.policer_Bps > 0.0 and not has_token(ln, now_s, mss_bytes):
+        return DROP
     decision = ACCEPT
     if ln.discipline == _RED:
         decision = red_verdict(ln, now_s, mss_bytes, seed)
+    elif ln.discipline == _PIE:
+        decision = pie_verdict(ln, now_s, mss_bytes, seed, codepoint)
     waiting = ln.tail - ln.head
-    if ln.busy == 1 and waiting >= ln.capacity_packets:
+    if ln.busy == 1 and waiting >= ln.capacity_packets and ln.discipline != _FQ:
         return DROP
     if ln.discipline == _ECN and waiting >= ln.threshold_packets:
-        return MARK
-    return decision
+        decision = MARK
+    return DROP if decision == MARK and codepoint == 0 else decision
+
+
+@njit(cache=True, error_model="numpy")
+def has_token(ln, now_s, mss_bytes):
+    """Take a packet's tokens from the policer's bucket, if it has as many."""
+    ln.tokens_bytes = min(ln.policer_bytes, ln.tokens_bytes + (now_s - ln.tokens_s) * ln.policer_Bps)
+    ln.tokens_s = now_s
+    if ln.tokens_bytes < mss_bytes - TOKEN_ROUNDING_BYTES:
+        return False
+    ln.tokens_bytes -= mss_bytes
+    return True
 
 
 @njit(cache=True, error_model="numpy")

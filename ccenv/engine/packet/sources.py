@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out
 from ccenv.engine.packet.layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
 from ccenv.engine.packet.log import note
 from ccenv.engine.packet.queue import DROP, MARK, append, count_queue, serve_head, verdict
@@ -117,11 +118,24 @@ def start_service(ln, now_s, mss_bytes):
 
 
 @njit(cache=True, error_model="numpy")
-def arrive(run, ln, fl, tx, hop, now_s):
+def serve_next(run, flows, ln, now_s):
+    """Take the next packet of an unoccupied link with several queues into service, if there is one."""
+    count_queue(ln, now_s, run.mss_bytes)
+    if take_out(run, flows, ln, now_s):
+        ln.busy = 1
+        ln.finish_s = now_s + run.mss_bytes / ln.rate_Bps
+    else:
+        ln.busy = 0
+        ln.finish_s = np.inf
+        ln.idle_since_s = now_s
+
+
+@njit(cache=True, error_model="numpy")
+def arrive(run, flows, ln, fl, tx, hop, now_s):
     """Bring a packet to a link: drop, mark, queue or serve it."""
     mss_bytes = run.mss_bytes
     ln.arrived_bytes += mss_bytes
-    decision = verdict(ln, now_s, mss_bytes, run.seed)
+    decision = verdict(ln, now_s, mss_bytes, run.seed, fl.ecn)
     if decision == DROP:
         ln.dropped_bytes += mss_bytes
         fl.dropped_bytes += mss_bytes
@@ -132,7 +146,13 @@ def arrive(run, ln, fl, tx, hop, now_s):
     if decision == MARK:
         ln.marked_bytes += mss_bytes
         store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
-    if ln.busy == 1:
+    if ln.discipline >= FQ:
+        count_queue(ln, now_s, mss_bytes)
+        put_in(run, flows, ln, fl, tx, hop, now_s)
+        if ln.busy == 0:
+            serve_next(run, flows, ln, now_s)
+            set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
+    elif ln.busy == 1:
         count_queue(ln, now_s, mss_bytes)
         append(ln, fl.index, tx, hop, now_s)
     else:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel
+from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer
 from ccenv.engine.packet.layout import MAX_HOPS
 from ccenv.errors import did_you_mean
 from ccenv.network.path import DEFAULT_MSS_BYTES
@@ -20,6 +21,7 @@ SHORTEST_PHASE_S = 1e-4  # of workloads
 SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
 MAX_DELAYS = 1_000_000  # of a replay
 LONGEST_BURST_S = 0.1  # of pacing
+L4S_SENDERS = ("prague",)  # which reduce in proportion to the marks
 
 
 class Red(StrictModel):
@@ -46,13 +48,6 @@ class Red(StrictModel):
         return self
 
 
-class Codel(StrictModel):
-    """CoDel (RFC 8289): constants of section 4.2 and 4.3."""
-
-    target_s: Positive = 0.005
-    interval_s: Positive = 0.1
-
-
 class RateStep(StrictModel):
     """From time_s on the link serves at rate_Bps."""
 
@@ -68,9 +63,11 @@ class LinkSpec(StrictModel):
         rate_Bps: bytes/s.
         delay_s: one-way propagation delay after it.
         buffer_bytes: waiting room, the packet in service not counted; infinite: as much as all windows hold.
-        discipline: drop_tail, red, ecn (mark from threshold_packets on) or codel; the buffer stays behind each of them.
+        discipline: drop_tail, red, ecn (mark from threshold_packets on), codel, pie, fq_codel or dualpi2; the buffer stays
+            behind each of them.
         red: for red.
-        codel: for codel.
+        codel, fq_codel, pie, dualpi2: for the discipline of that name.
+        policer: a token bucket before the queue.
         threshold_packets: for ecn: packets that wait when an arriving one is marked.
         rate_steps: ascending in time.
     """
@@ -79,9 +76,13 @@ class LinkSpec(StrictModel):
     rate_Bps: Positive
     delay_s: NotNegative = 0.0
     buffer_bytes: float = Field(default=math.inf, gt=0)
-    discipline: Literal["drop_tail", "red", "ecn", "codel"] = "drop_tail"
+    discipline: Literal["drop_tail", "red", "ecn", "codel", "pie", "fq_codel", "dualpi2"] = "drop_tail"
     red: Red = Red()
     codel: Codel = Codel()
+    fq_codel: FqCodel = FqCodel()
+    pie: Pie = Pie()
+    dualpi2: DualPi2 = DualPi2()
+    policer: Policer | None = None
     threshold_packets: NotNegative = 0.0
     rate_steps: tuple[RateStep, ...] = ()
 
@@ -92,6 +93,9 @@ class LinkSpec(StrictModel):
             raise ValueError(f"link {self.name!r}: rate_steps must have ascending, distinct times")
         if self.discipline == "ecn" and self.threshold_packets <= 0:
             raise ValueError(f"link {self.name!r}: discipline 'ecn' needs threshold_packets > 0")
+        for name in ("fq_codel", "pie", "dualpi2"):
+            if self.discipline != name and getattr(self, name) != type(getattr(self, name))():
+                raise ValueError(f"link {self.name!r}: {name} is given, but the discipline is {self.discipline!r}")
         return self
 
 
@@ -232,6 +236,8 @@ class FlowSpec(StrictModel):
         start_s: when it starts.
         stop_s: when it stops sending.
         loss_rate: share of its packets lost at random before the first link.
+        ecn: codepoint of its packets: none (dropped where others are marked), classic (ECT(0)) or l4s (ECT(1), RFC 9331); by
+            default l4s for the senders L4S_SENDERS and classic for all others.
         burst_s: packets that a paced sender sends at once are those of this time at its rate: two at least above 1.2 Mbit/s,
             64 KiB at most, as sch_fq and TSO in Linux do it; 0: one by one.
         jitter: its jitter box.
@@ -249,6 +255,7 @@ class FlowSpec(StrictModel):
     start_s: NotNegative = 0.0
     stop_s: float = Field(default=math.inf, gt=0)
     loss_rate: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    ecn: Literal["none", "classic", "l4s"] | None = None
     burst_s: float = Field(default=0.0, ge=0, le=LONGEST_BURST_S)
     jitter: JitterSpec = JitterSpec()
     receiver: ReceiverSpec = ReceiverSpec()
@@ -258,6 +265,11 @@ class FlowSpec(StrictModel):
     def jitter_s(self) -> float:
         """Return D as the sender sees it: the jitter box, the receiver's ACK policy and what holds ACKs on their way."""
         return self.jitter.max_s + self.receiver.longest_wait_s
+
+    @property
+    def codepoint(self) -> str:
+        """Return the ECN codepoint of its packets."""
+        return self.ecn or ("l4s" if self.sender.partition(":")[0] in L4S_SENDERS else "classic")
 
     @property
     def sender_rtt_s(self) -> float:

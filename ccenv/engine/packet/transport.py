@@ -39,7 +39,7 @@ INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
 MAX_RTO_S = 60.0  # RFC 6298 (2.5)
 NO_SEGMENT, WINDOW_FULL = -1, -2  # instead of a segment to send: the application has none; the receive window is full
 WINDOW_SLACK_BYTES = 1e-6  # round-off of windows that are whole segments
-SMALL_BURSTS_Bps = 150_000.0  # 1.2 Mbit/s, below which bursts are single packets: draft-ietf-ccwg-bbr s.5.6.3
+SMALL_BURSTS_Bps = 150_000.0  # 1.2 Mbit/s, below which bursts are single packets: draft-ietf-ccwg-bbr-01 s.5.6.3
 MAX_BURST_BYTES = 65_536.0  # the same
 
 

@@ -15,6 +15,7 @@ from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
     AGGREGATIONS,
     BOX_DTYPE,
+    CODEPOINTS,
     DISCIPLINES,
     FLOW_DTYPE,
     JITTERS,
@@ -131,11 +132,26 @@ def link_record(spec: LinkSpec, index: int) -> np.ndarray:
     """Return a link as it begins: (1,) LINK_DTYPE."""
     link = np.zeros(1, LINK_DTYPE)
     link["rate_Bps"], link["delay_s"], link["buffer_bytes"] = spec.rate_Bps, spec.delay_s, spec.buffer_bytes
-    link["discipline"], link["ecn"] = DISCIPLINES[spec.discipline], spec.red.ecn
+    link["discipline"] = DISCIPLINES[spec.discipline]
+    link["ecn"] = {"red": spec.red.ecn, "codel": spec.codel.ecn, "fq_codel": spec.fq_codel.ecn, "pie": spec.pie.ecn}.get(
+        spec.discipline, False
+    )
     link["threshold_packets"] = spec.threshold_packets
     link["red_min_packets"], link["red_max_packets"] = spec.red.min_packets, spec.red.max_packets
     link["red_max_probability"], link["red_weight"] = spec.red.max_probability, spec.red.weight
-    link["codel_target_s"], link["codel_interval_s"] = spec.codel.target_s, spec.codel.interval_s
+    codel = spec.fq_codel if spec.discipline == "fq_codel" else spec.codel
+    link["codel_target_s"], link["codel_interval_s"] = codel.target_s, codel.interval_s
+    link["quantum_bytes"], link["isolates_only"] = spec.fq_codel.quantum_bytes, not spec.fq_codel.codel
+    controller = spec.dualpi2 if spec.discipline == "dualpi2" else spec.pie
+    for name in ("target_s", "update_s", "alpha", "beta"):
+        link[name] = getattr(controller, name)
+    link["next_update_s"] = controller.update_s
+    link["burst_s"] = link["burst_left_s"] = spec.pie.burst_s
+    for name in ("coupling", "ramp_start_s", "ramp_s", "classic_share", "overload"):
+        link[name] = getattr(spec.dualpi2, name)
+    if spec.policer is not None:
+        link["policer_Bps"] = spec.policer.rate_Bps
+        link["policer_bytes"] = link["tokens_bytes"] = spec.policer.burst_bytes
     link["index"], link["finish_s"], link["red_count"] = index, np.inf, -1.0
     return link
 
@@ -153,7 +169,7 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow["index"], flow["n_hops"], flow["sender_index"] = index, hops, sender
     flow["path_rtt_s"], flow["told_rtt_s"], flow["rtt_known"] = spec.rtt_s, spec.sender_rtt_s, spec.rtt_known
     flow["access_s"], flow["loss_rate"], flow["burst_s"] = spec.access_s, spec.loss_rate, spec.burst_s
-    flow["start_s"], flow["stop_s"] = spec.start_s, spec.stop_s
+    flow["start_s"], flow["stop_s"], flow["ecn"] = spec.start_s, spec.stop_s, CODEPOINTS[spec.codepoint]
     flow["ack_every"], flow["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
     flow["jitter_kind"], flow["jitter_s"] = JITTERS[spec.jitter.kind], spec.jitter.max_s
     flow["jitter_interval_s"] = spec.jitter.every_s if spec.jitter.kind == "early" else spec.jitter.interval_s

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import store, unowned
+from ccenv.engine.packet.aqm.lists import clear_classes
 from ccenv.engine.packet.batch.wire import BELIEF_RINGS, wire
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
 from ccenv.engine.packet.kernel import network_of
@@ -274,7 +275,9 @@ def _begin_monitor(a, tables, row, start_rate_Bps):
 
 @njit(cache=True, error_model="numpy")
 def _clear(a, run):
-    """Forget what an earlier run left where it would be read: segments, rings of beliefs, states of boxes."""
+    """Forget what an earlier run left where it would be read: segments, queues, rings of beliefs, states of boxes."""
+    for index in range(run.n_links):
+        clear_classes(a.links[index], run.n_flows)
     for i in range(run.n_flows):
         fl = a.flows[i]
         for entry in range((fl.mask + 1) * SEGMENT_STRIDE):

@@ -13,6 +13,7 @@ from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.compiled.policies import SCRATCH_ROWS
+from ccenv.engine.packet.aqm.lists import class_words
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, TX_STRIDE
 from ccenv.programs import INPUTS
@@ -63,6 +64,8 @@ def wire(a, tables, memory, b):
     for index in range(run.n_links):
         a.links[index].queue_at = begin + at * word
         at += (a.links[index].mask + 1) * QUEUE_STRIDE
+        a.links[index].classes_at = begin + at * word
+        at += class_words(a.links[index], run.n_flows)
     for p in range(run.n_pipes):
         a.pipes[p].ring_at = begin + at * word
         at += (a.pipes[p].mask + 1) * PIPE_STRIDE

@@ -1,0 +1,258 @@
+"""Which packet a link with several queues serves next: FQ-CoDel (RFC 8290) and DualPI2 (RFC 9332 appendix A). Compiled.
+
+FQ-CoDel: every flow has a queue of its own (no collisions of hashes). DualPI2: queue 0 is the classic one, queue 1 that of L4S;
+of both a weighted round robin takes the next packet.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from ccenv.engine.compiled.calls import store
+from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.packet.aqm.lists import (
+    AFTER,
+    COUNT,
+    DEFICIT,
+    DROPPING,
+    DROPS,
+    FIRST,
+    FIRST_ABOVE_S,
+    LAST_DROPS,
+    NEXT_DROP_S,
+    NOTHING,
+    ROUND,
+    delay_s,
+    fullest,
+    get,
+    pull,
+    push,
+    put,
+    waiting_since_s,
+)
+from ccenv.engine.packet.layout import ARRIVED, DISCIPLINES, DROP_EVENT, LINK_KEY, MARKED_ON_THE_WAY, TX_STRIDE
+from ccenv.engine.packet.log import note
+
+FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
+CLASSIC, L4S = 0, 1
+NO_LIST, NEW, OLD = 0.0, 1.0, 2.0
+RECENT_INTERVALS = 16.0  # RFC 8289 s.5.5
+LARGEST_PROBABILITY = 1.0
+
+
+@njit(cache=True, error_model="numpy")
+def put_in(run, flows, ln, fl, tx, hop, now_s):
+    """Put an arriving packet into its queue. FQ-CoDel then drops the head of the fullest one if there are too many (s.4.1.2)."""
+    if ln.discipline == DUALPI2:
+        catch_up(ln, now_s)
+        push(ln, L4S if fl.ecn == 2 else CLASSIC, fl.index, tx, hop, now_s)
+        return
+    push(ln, fl.index, fl.index, tx, hop, now_s)
+    if get(ln, fl.index, ROUND) == NO_LIST:
+        put(ln, fl.index, DEFICIT, ln.quantum_bytes)
+        _append(ln, fl.index, NEW)
+    if ln.tail - ln.head > ln.capacity_packets:
+        in_service = ln.serving_flow, ln.serving_tx, ln.serving_hop
+        pull(ln, fullest(ln, run.n_flows))
+        _drop_pulled(run, flows, ln, now_s)
+        ln.serving_flow, ln.serving_tx, ln.serving_hop = in_service
+
+
+@njit(cache=True, error_model="numpy")
+def take_out(run, flows, ln, now_s):
+    """Take the next packet to serve out of the queues; return whether there is one."""
+    if ln.discipline == DUALPI2:
+        return _from_two(run, flows, ln, now_s)
+    return _from_many(run, flows, ln, now_s)
+
+
+@njit(cache=True, error_model="numpy")
+def _drop_pulled(run, flows, ln, now_s):
+    fl = flows[ln.serving_flow]
+    ln.dropped_bytes += run.mss_bytes
+    fl.dropped_bytes += run.mss_bytes
+    fl.in_network -= 1
+    note(run, DROP_EVENT, now_s, fl, ln.index, ln.serving_tx)
+
+
+@njit(cache=True, error_model="numpy")
+def _mark_pulled(run, flows, ln):
+    fl = flows[ln.serving_flow]
+    ln.marked_bytes += run.mss_bytes
+    store(fl.tx_at, (ln.serving_tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
+
+
+# --- FQ-CoDel -----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, error_model="numpy")
+def _append(ln, queue, which):
+    """Put a queue at the end of a list."""
+    put(ln, queue, ROUND, which)
+    put(ln, queue, AFTER, NOTHING)
+    if which == NEW:
+        if ln.new_first < 0:
+            ln.new_first = queue
+        else:
+            put(ln, ln.new_last, AFTER, float(queue))
+        ln.new_last = queue
+    else:
+        if ln.old_first < 0:
+            ln.old_first = queue
+        else:
+            put(ln, ln.old_last, AFTER, float(queue))
+        ln.old_last = queue
+
+
+@njit(cache=True, error_model="numpy")
+def _remove_first(ln, which):
+    """Take the first queue out of its list."""
+    if which == NEW:
+        queue = ln.new_first
+        ln.new_first = int(get(ln, queue, AFTER))
+    else:
+        queue = ln.old_first
+        ln.old_first = int(get(ln, queue, AFTER))
+    put(ln, queue, ROUND, NO_LIST)
+
+
+@njit(cache=True, error_model="numpy")
+def _from_many(run, flows, ln, now_s):
+    """Deficit round robin, new flows first (RFC 8290 s.4.2)."""
+    while ln.new_first >= 0 or ln.old_first >= 0:
+        which = NEW if ln.new_first >= 0 else OLD
+        queue = ln.new_first if which == NEW else ln.old_first
+        if get(ln, queue, DEFICIT) <= 0.0:
+            put(ln, queue, DEFICIT, get(ln, queue, DEFICIT) + ln.quantum_bytes)
+            _remove_first(ln, which)
+            _append(ln, queue, OLD)
+            continue
+        if _from_one(run, flows, ln, queue, now_s):
+            put(ln, queue, DEFICIT, get(ln, queue, DEFICIT) - run.mss_bytes)
+            return True
+        _remove_first(ln, which)
+        if which == NEW:  # else a flow could stay new for ever by sending one packet at a time
+            _append(ln, queue, OLD)
+    return False
+
+
+@njit(cache=True, error_model="numpy")
+def _from_one(run, flows, ln, queue, now_s):
+    """Take the next packet of a flow's queue, after CoDel's drops; return whether there is one."""
+    first = True
+    while get(ln, queue, FIRST) != NOTHING:
+        hit = ln.isolates_only == 0 and _codel_hits(ln, queue, now_s, first)
+        pull(ln, queue)
+        if not hit:
+            return True
+        if ln.ecn == 1 and flows[ln.serving_flow].ecn > 0:
+            _mark_pulled(run, flows, ln)
+            return True
+        _drop_pulled(run, flows, ln, now_s)
+        first = False
+    put(ln, queue, FIRST_ABOVE_S, 0.0)
+    put(ln, queue, DROPPING, 0.0)
+    return False
+
+
+@njit(cache=True, error_model="numpy")
+def _codel_above(ln, queue, now_s):
+    """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
+    if now_s - waiting_since_s(ln, queue) < ln.codel_target_s or get(ln, queue, COUNT) <= 2.0:
+        put(ln, queue, FIRST_ABOVE_S, 0.0)
+        return False
+    if get(ln, queue, FIRST_ABOVE_S) == 0.0:
+        put(ln, queue, FIRST_ABOVE_S, now_s + ln.codel_interval_s)
+        return False
+    return now_s >= get(ln, queue, FIRST_ABOVE_S)
+
+
+@njit(cache=True, error_model="numpy")
+def _codel_hits(ln, queue, now_s, first):
+    """Tell whether CoDel drops or marks the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
+    above = _codel_above(ln, queue, now_s)
+    if get(ln, queue, DROPPING) == 1.0:
+        if not above:
+            put(ln, queue, DROPPING, 0.0)
+            return False
+        if now_s >= get(ln, queue, NEXT_DROP_S):
+            drops = get(ln, queue, DROPS) + 1.0
+            put(ln, queue, DROPS, drops)
+            put(ln, queue, NEXT_DROP_S, get(ln, queue, NEXT_DROP_S) + ln.codel_interval_s / math.sqrt(drops))
+            return True
+        return False
+    if not (above and first):
+        return False
+    delta = get(ln, queue, DROPS) - get(ln, queue, LAST_DROPS)
+    recent = now_s - get(ln, queue, NEXT_DROP_S) < RECENT_INTERVALS * ln.codel_interval_s
+    drops = delta if delta > 1.0 and recent else 1.0
+    put(ln, queue, DROPPING, 1.0)
+    put(ln, queue, DROPS, drops)
+    put(ln, queue, LAST_DROPS, drops)
+    put(ln, queue, NEXT_DROP_S, now_s + ln.codel_interval_s / math.sqrt(drops))
+    return True
+
+
+# --- DualPI2 ------------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, error_model="numpy")
+def catch_up(ln, now_s):
+    """Make the PI controller's updates up to now (RFC 9332 A.1, dualpi2_update), with the longer of both delays."""
+    while ln.next_update_s <= now_s:
+        at_s = ln.next_update_s
+        longest_s = max(delay_s(ln, CLASSIC, at_s), delay_s(ln, L4S, at_s))
+        step = ln.alpha * (longest_s - ln.target_s) + ln.beta * (longest_s - ln.old_delay_s)
+        ln.probability = min(LARGEST_PROBABILITY, max(0.0, ln.probability + step))
+        ln.old_delay_s = longest_s
+        ln.next_update_s += ln.update_s
+
+
+@njit(cache=True, error_model="numpy")
+def _draw(run, ln):
+    draw = uniform(run.seed, 0.0, LINK_KEY + ln.index, ln.draws)
+    ln.draws += 1.0
+    return draw
+
+
+@njit(cache=True, error_model="numpy")
+def _from_two(run, flows, ln, now_s):
+    """Take the next packet of both queues, after drops and marks (RFC 9332 A.1 and A.2, dualpi2_dequeue)."""
+    catch_up(ln, now_s)
+    while ln.tail > ln.head:
+        l4s, classic = get(ln, L4S, COUNT), get(ln, CLASSIC, COUNT)
+        few = l4s + classic <= 1.0
+        squared = ln.probability * ln.probability
+        if l4s > 0.0 and (classic == 0.0 or ln.credit_bytes <= 0.0):
+            if classic > 0.0:
+                ln.credit_bytes += ln.classic_share * run.mss_bytes
+            own = 0.0
+            if l4s > 1.0:  # a packet by itself is no queue
+                own = ramp(ln, delay_s(ln, L4S, now_s))
+            pull(ln, L4S)
+            if squared >= ln.overload and not few and _draw(run, ln) < squared:
+                _drop_pulled(run, flows, ln, now_s)
+                continue
+            if _draw(run, ln) < max(own, min(1.0, ln.coupling * ln.probability)):
+                _mark_pulled(run, flows, ln)
+            return True
+        if l4s > 0.0:
+            ln.credit_bytes -= (1.0 - ln.classic_share) * run.mss_bytes
+        pull(ln, CLASSIC)
+        if few or _draw(run, ln) >= squared:
+            return True
+        if flows[ln.serving_flow].ecn > 0 and squared < ln.overload:
+            _mark_pulled(run, flows, ln)
+            return True
+        _drop_pulled(run, flows, ln, now_s)
+    return False
+
+
+@njit(cache=True, error_model="numpy")
+def ramp(ln, waited_s):
+    """Return the probability with which the L4S queue marks by itself (RFC 9332 A.1, laqm)."""
+    if waited_s >= ln.ramp_start_s + ln.ramp_s:
+        return 1.0
+    return max(0.0, (waited_s - ln.ramp_start_s) / ln.ramp_s)
