@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ccenv.plugins.installed import Plugin
 
 SUITES = "ccenv.benchmarks.suites"
-CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "live", "synth", "verify", "ode")}
+CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "live", "synth", "verify", "theorem", "ode")}
 
 
 @dataclass(frozen=True)
