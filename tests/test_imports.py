@@ -20,7 +20,7 @@ LAYERS = (
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "simulation", "export", "live"),
     *("certificates", "smt", "synth", "attack", "comparison"),
-    *("envs", "training", "distill", "contract"),
+    *("envs", "training", "league", "distill", "contract"),
     *("benchmarks", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.

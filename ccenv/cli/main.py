@@ -53,6 +53,7 @@ GROUPS: tuple[Group, ...] = (
     Group("train", "ccenv.cli.train", "Train a sender by a config."),
     Group("distill", "ccenv.cli.distill", "Distil a learned policy into a belief program, and prove it."),
     Group("attack", "ccenv.cli.attack", "Look for the network that hurts a sender most."),
+    Group("league", "ccenv.cli.league", "Populations of senders and networks that answer each other in rounds."),
     Group("gap", "ccenv.cli.gap", "Worst case found against the bound proved, in proof timing."),
     Group("trace", "ccenv.cli.trace", "Check, plot and describe trace files.", "app"),
     Group("bench", "ccenv.cli.bench", "Run benchmark suites and measure speed.", "app"),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
+from ccenv.cli.completion import configs, names
+from ccenv.cli.options import JobsOption, choices, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
@@ -51,8 +52,15 @@ app = typer.Typer(
     """,
 )
 
-SenderArgument = Annotated[str, typer.Argument(metavar="SENDER", help="A registered sender or a belief program (.json).")]
-SuiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="A sender with lemmas: ccenv list configs names its suite.")]
+SenderArgument = Annotated[
+    str, typer.Argument(metavar="SENDER", autocompletion=names("agents"), help="A registered sender or a belief program (.json).")
+]
+SuiteArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=configs("verify"), help="A sender with lemmas: ccenv list configs names its suite."
+    ),
+]
 SamplesOption = Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")]
 SettingOption = Annotated[
     str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
@@ -78,7 +86,9 @@ THEOREM_OUT = Path("runs/theorem")
 @app.command("property")
 def property_command(
     sender: SenderArgument,
-    model: Annotated[str, typer.Option(help="Network model: ideal, cbr_delay or ccac.")] = "ccac",
+    model: Annotated[
+        str, typer.Option(autocompletion=choices("ideal", "cbr_delay", "ccac"), help="Network model: ideal, cbr_delay or ccac.")
+    ] = "ccac",
     buffer: Annotated[
         str, typer.Option(help="infinite, small (CD/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.")
     ] = "infinite",
@@ -226,7 +236,10 @@ def steady(
 
 @app.command()
 def fairness(
-    sender: Annotated[str, typer.Argument(metavar="SENDER", help="aimd, rate_delay, or a belief program.")],
+    sender: Annotated[
+        str,
+        typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program."),
+    ],
     at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,

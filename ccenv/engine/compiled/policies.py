@@ -22,7 +22,7 @@ from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
 
 MAX_SIGNALS = 64
 MAX_INPUTS = MAX_SIGNALS * MAX_HISTORY
-CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
+CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 NO_INNER = -1
 _DENSE, _GRU, _LSTM = range(len(STAGES))
 _MEAN, _SQUASHED, _CATEGORICAL = range(len(HEADS))
@@ -370,7 +370,11 @@ class PolicyReference:
         seen = np.asarray(signals)[self.sender.interface.numbers]
         length = self.sender.interface.history
         self.history = [*self.history, seen][-length:] if self.history else [seen] * length
-        outputs = self.outputs(np.concatenate(self.history))
+        return self.act(np.concatenate(self.history))
+
+    def act(self, x: np.ndarray) -> float:
+        """Return the action for an observation, the whole history of it."""
+        outputs = self.outputs(x)
         if self.sender.head == "categorical":
             self.action = 2.0 * int(np.argmax(outputs)) / (len(outputs) - 1) - 1.0
         else:
