@@ -72,7 +72,10 @@ class Reader:
         found = []
         for piece in _COMMAND.split(text):
             if piece not in self._read_before:
-                self._read_before[piece] = self._commands(piece, where)
+                try:
+                    self._read_before[piece] = self._commands(piece, where)
+                except RecursionError:
+                    raise InputError(f"{where}: the text is too deep to be a query") from None
             found += self._read_before[piece]
         return found
 

@@ -35,7 +35,7 @@ KINDS = {
     "extra query": "a query belongs to no conclusion, or stands twice",
     "hash": "a query's text has another hash than the one that is written beside it",
     "answer": "an answer is not that of a proof",
-    "meaning": "a query assumes something that neither laws, rules, program nor premise say, so it proves less than its lemma",
+    "meaning": "a query is not the lemma's: it assumes what laws, rules, program and premise do not say, or leaves something out",
     "witness": "the trace of the premise is none: it breaks a law, a rule or the premise",
     "composition": "the lemmas do not make the statement",
     "settling": "exceptions are said to come first, which does not follow",
@@ -134,8 +134,8 @@ def check(
     before = None if certificate.sent_before is None else _pair(certificate.sent_before, report)
     try:
         reading = read_theorem(data, before)
+        _check_reasoning(reading, certificate, report)  # also whether ranks and states can be put into words
         _check_words(certificate, data, program.name, before, report)
-        _check_reasoning(reading, certificate, report)
         _check_queries(reading, program, certificate, report, solver, limit_s, progress)
     except (InputError, KeyError) as error:
         report.refuse("theorem", str(error))
@@ -251,7 +251,7 @@ def _conclusions(reading: Reading) -> Iterator[tuple[Lemma, int, Read]]:
 
 
 def _compare(name: str, own: Own, found: QueryData, reader: Reader, report: Report) -> None:
-    """Compare a query with the checker's own: all that it asserts must stand there too. Then no trace of it, no trace of ours."""
+    """Compare a query with the checker's own: both must assert the same. Then no trace of it, no trace of ours."""
     if hashlib.sha256(found.smtlib.encode()).hexdigest() != found.sha256:
         report.refuse("hash", f"{name}: the text has another hash than {found.sha256[:12]}...")
     if found.answer != "unsat":
@@ -265,6 +265,10 @@ def _compare(name: str, own: Own, found: QueryData, reader: Reader, report: Repo
     strange = [form for form in asserted if id(form) not in known]
     if strange:
         report.refuse("meaning", f"{name}: the query assumes what nothing says: {_shown(strange[0])} ({len(strange)} such)")
+    told = {id(form) for form in asserted}
+    absent = [form for form in _flat(reader.assertions(own.text(own.denied), name)) if id(form) not in told]
+    if absent:
+        report.refuse("meaning", f"{name}: the query leaves out what it is about: {_shown(absent[0])} ({len(absent)} such)")
     values = _values(found.witness)
     if values is None:
         report.refuse("witness", f"{name}: the witness has a value that is no number")

@@ -113,7 +113,8 @@ def _note(rows: dict[Row, bool], terms: dict[str, int], constant: int, strict: b
 
 
 def _without(name: str, rows: dict[Row, bool]) -> dict[Row, bool]:
-    above, under = [], []
+    above: list[tuple[int, dict[str, int], int, bool]] = []
+    under: list[tuple[int, dict[str, int], int, bool]] = []
     kept: dict[Row, bool] = {}
     for row, strict in rows.items():
         terms = dict(row[0])

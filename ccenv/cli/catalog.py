@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ccenv.plugins.installed import Plugin
 
 SUITES = "ccenv.benchmarks.suites"
-CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "league", "sim", "live", "synth", "verify", "ode")}
+_KINDS = ("train", "league", "sim", "live", "synth", "verify", "theorem", "ode")
+CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in _KINDS}
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,9 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "other program": ("meaning", other_program),
     "program that is none": ("program", lambda d: d["program"].update(rule={"rate": {"C_X": 1}})),
     "program of another name": ("statement", lambda d: d["program"].update(name="reno")),
+    "query that asks nothing": ("meaning", lambda d: query_of(d, "pays").update(smtlib="(set-logic QF_LRA)\n(check-sat)\n")),
+    "step of zero": ("theorem", lambda d: d["theorem"]["claims"]["inflight_bdp"]["rank"][0].update(minus="0")),
+    "state that names itself": ("theorem", lambda d: d["theorem"]["states"].update(true_beliefs="true_beliefs")),
     "stale hash": ("hash", lambda d: query_of(d, "pays").update(sha256="0" * 64)),
     "answer sat": ("answer", lambda d: query_of(d, "pays").update(answer="sat")),
     "answer of a step": ("answer", lambda d: d["composition"][0].update(answer="unknown")),
@@ -169,7 +172,7 @@ def test_a_forged_certificate_is_refused_by_name(name, genuine) -> None:
     data = copy.deepcopy(genuine)
     forge(data)
     assert data != genuine
-    if name in FORGERIES and kind not in {"hash", "statement", "program"}:
+    if name in FORGERIES and kind not in {"hash", "statement", "program", "theorem"}:
         told_anew(data)
     report = check(read(data))
     assert report.verdict == "refused"
@@ -322,6 +325,12 @@ def test_reasoning_by_cases() -> None:
     assert follows([either, cmp("C_L >= 1/4")], cmp("C_L >= 1/2"))
     assert not follows([either], cmp("C_L >= 1/2"))
     assert follows([("not", ("any", (cmp("C_L < 1"), cmp("queue > 2"))))], ("all", (cmp("C_L >= 1"), cmp("queue <= 2"))))
+
+
+@pytest.mark.parametrize("body", ["(" * 5000 + ")" * 5000, "(+ 1.0 true)", "(* alpha alpha)", "(f 1.0)"])
+def test_texts_that_are_no_queries_are_refused(body) -> None:
+    with pytest.raises(InputError):
+        Reader().assertions(f"(declare-fun alpha () Real)\n(assert {body})\n(check-sat)\n", "hostile")
 
 
 def test_forms_of_equal_texts_are_equal_and_evaluate() -> None:

@@ -13,10 +13,7 @@ from ccenv.smt.solver.algebra import Formula, all_of
 from ccenv.smt.theorems.compose import at_most, beliefs_in, feature, number
 from ccenv.smt.theorems.features import on_trace
 from ccenv.smt.theorems.language import Comparison, Joined, Node, conjuncts, features_of
-from ccenv.smt.theorems.theorem import LoadedTheorem, ReadLemma
-
-HISTORY = "history"
-"""Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
+from ccenv.smt.theorems.theorem import HISTORY, LoadedTheorem, ReadLemma
 
 
 @dataclass(frozen=True)

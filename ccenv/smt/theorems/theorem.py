@@ -24,6 +24,9 @@ PERIOD_RTTS = 10
 """Length of a belief period of the engine, in Rm: with time-outs traces are periods, T = 11."""
 
 MOST_SAMPLES = 21
+HISTORY = "history"
+"""Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
+
 Number = str | int | float
 
 
@@ -215,6 +218,8 @@ def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheore
     lemmas: dict[str, ReadLemma] = {}
     for lemma in theorem.lemmas:
         place = f"lemma {lemma.name}"
+        if lemma.name == HISTORY:
+            raise InputError(f"{where}: {HISTORY!r} is the name of the lemma that carries the past from trace to trace")
         if lemma.name in lemmas:
             raise InputError(f"{where}: two lemmas are called {lemma.name!r}")
         premise = formula(lemma.if_, place)
