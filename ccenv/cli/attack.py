@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.completion import names
+from ccenv.cli.completion import configs, names
 from ccenv.cli.options import budget_option, choices, fresh_option, out_option, rate_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.units import steps_or_seconds
@@ -42,6 +42,13 @@ def command(
             autocompletion=names("paths"), help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md)."
         ),
     ] = "deep",
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=configs("env"),
+            help="Attack per packet: jitter boxes of a scenario that are external (docs/packet-env.md).",
+        ),
+    ] = None,
     rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
     jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
@@ -84,7 +91,21 @@ def command(
     Example: ccenv attack mine.py --budget 2min
     Example: ccenv attack vegas --adversary starvation --ratio 20
     Example: ccenv attack cc_probe_drain --model cbr_delay --flows 2 --goal fairness
+    Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
+    if scenario is not None:
+        from ccenv.cli.attack_packets import attack_packets
+
+        given = {
+            "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt-ms": (rtt_ms, None),
+            "--jitter-rtts": (jitter_rtts, None), "--buffer-bdp": (buffer_bdp, None), "--goal": (goal, "utilisation"),
+            "--flows": (flows, 1), "--ratio": (ratio, None), "--timing": (timing, "engine"),
+            "--steps-per-rtt": (steps_per_rtt, None), "--calm-rtts": (calm_rtts, 0),
+        }  # fmt: skip
+        return attack_packets(
+            agent, scenario, given, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
+            window_rtts=window_rtts, out=out, fresh=fresh, json=json,
+        )  # fmt: skip
     from ccenv.agents.files import load_sender
     from ccenv.agents.learned.scenes import trained_on_scenes
     from ccenv.attack import PANEL, attack

@@ -81,7 +81,8 @@ def run(
             progress=show,
         )
     if json:
-        print_json({"out": folder, **manifest})
+        numbers = {"players": manifest["agents"], "agents": manifest["table"]} if suite.table else {}
+        print_json({"out": folder, **manifest, **numbers})
     else:
         print_summary(suite_in(manifest, str(folder)), manifest)
         print_text(f"wrote {folder}")
@@ -106,6 +107,9 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
         rows.append([entry["agent"], interval, *(means[m.name] for m in shown), case["value"] if case else None, found])
     title = f"suite {suite.name} version {suite.version}, means against {suite.score.adversary}; {manifest['n_cells']} cells"
     print_table(title, columns, rows)
+    if suite.table:
+        numbers = [[agent, *values.values()] for agent, values in manifest["table"].items()]
+        print_table("what the suite is about", ["agent", *suite.table], numbers)
     if manifest["references"]:
         print_table(
             "beside the source",

@@ -30,7 +30,9 @@ def command(
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
     jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
-    chooser: Annotated[str | None, typer.Option(help="Of a contract: lo, middle, hi, or user: a process answers.")] = None,
+    chooser: Annotated[
+        str | None, typer.Option(help="Of a contract: lo, middle, hi, user (a process answers), policy (compiled in).")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a belief program as one C file for a BPF congestion control of Linux. Needs no root and no compiler.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,6 +76,9 @@ FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very sa
 TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
+STARVED = Fraction(10)
+"""A flow of a belief program starves if another one gets so many times its bytes, where no ratio is asked for."""
+
 THEOREM_LIMIT_S = 240.0
 THEOREM_OUT = Path("runs/theorem")
 
@@ -233,9 +237,10 @@ def steady(
 @app.command()
 def fairness(
     sender: Annotated[
-        str, typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd or rate_delay.")
+        str,
+        typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program."),
     ],
-    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more.")] = None,
+    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
@@ -253,21 +258,32 @@ def fairness(
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
     from ccenv.smt.claims.ask import fraction
-    from ccenv.smt.claims.fairness import QUERIES
+    from ccenv.smt.claims.fairness import QUERIES, program_query
     from ccenv.smt.claims.report import decide_claim
+    from ccenv.smt.senders.catalog import program_of
+    from ccenv.smt.senders.program import ProgramSmtSender
     from ccenv.workers import Workers
 
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
-    if sender not in QUERIES:
-        raise unknown_name("sender with a fairness query", sender, QUERIES)
     ratio = fraction(at_most, "--at-most")
+    if ratio is None and sender not in QUERIES:
+        ratio = STARVED
     if ratio is None or ratio < 1:
         raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
-    query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    if sender in QUERIES:
+        query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    else:
+        query = program_query(ProgramSmtSender(program_of(sender)), ratio, samples or FAIRNESS_SAMPLES, flows)
     with Workers(jobs, backend) as workers:
         outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None
-    about = {"claim": query.claim.text, "evidence": outcome.details["queries"][0]["evidence"], "sender": sender, "flows": flows}
+    about = {
+        "ratio": float(ratio),
+        "claim": query.claim.text,
+        "evidence": outcome.details["queries"][0]["evidence"],
+        "sender": sender,
+        "flows": flows,
+    }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
     return _tell(outcome, about, query.setting, json)
 
@@ -283,7 +299,8 @@ def theorem(
 ) -> int:
     """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
 
-    Exit code 0 for verified, with a certificate; 3 for unknown, with the step or the lemma that is missing.
+    Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
+    the step or the lemma that is missing.
 
     Example: ccenv verify theorem cc_qdel --json
     """
@@ -303,7 +320,7 @@ def theorem(
         print_text(data["statement"])
         keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
         print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
-    return 0 if data["verdict"] == "verified" else 3
+    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
 @app.command()

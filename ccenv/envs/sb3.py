@@ -17,9 +17,10 @@ from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
 from ccenv.envs.settings import read_settings
-from ccenv.envs.task import SenderTask, Task, episode_metrics
+from ccenv.envs.task import SenderTask, Task, episode_metrics, interface_of
 from ccenv.envs.watched import WatchedTask, sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
+from ccenv.interface.interface import Interface
 
 require_extra("stable_baselines3", "train")
 
@@ -61,6 +62,11 @@ class CcenvVecEnv(VecEnv):
         num_rows = self._rows * task.core.num_envs
         self._actions = np.zeros((num_rows, *(task.single_action_space.shape or ())))
         super().__init__(num_rows, task.single_observation_space, task.single_action_space)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
 
     def reset(self) -> np.ndarray:
         """Start new episodes everywhere, with the seeds given to ``seed`` since the last reset, if any."""

@@ -14,6 +14,7 @@ from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
+from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.interface.own_reward import OwnReward
 from ccenv.network.adversary import Adversary, ExternalAdversary
 
@@ -108,6 +109,14 @@ class RateAction:
         return rates
 
 
+def interface_of(task: object) -> Interface | None:
+    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
+    found: Interface | None = getattr(task, "interface", None)
+    if found is None or not found.clock.common:
+        return found
+    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
+
+
 class SenderTask:
     """Control the flows whose sender is external, jointly.
 
@@ -118,6 +127,8 @@ class SenderTask:
         adversaries: one network's player per environment in place of the settings' one.
         source: where episodes come from, in place of the settings' paths.
     """
+
+    interface: Interface = SENDER_V0
 
     def __init__(
         self,

@@ -12,6 +12,8 @@ from importlib import resources
 from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.errors import CcenvError, shown
+from ccenv.export.policy import WholePolicy
+from ccenv.network.sender import PolicySender
 from ccenv.programs import Branch, Expression, Program, Rule, pseudo_code, to_json
 from ccenv.version import VERSION
 
@@ -28,6 +30,7 @@ MAX_STEPS = 64  # taken at an ACK
 POSITION_BITS = 16  # of a position inside a contract's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
 POSITIONS = {"lo": 0, "middle": 1 << POSITION_BITS - 1, "hi": 1 << POSITION_BITS}
 USER = "user"  # a chooser outside the kernel
+COMPILED = "policy"  # compiled in
 UNANSWERED = "middle"  # where it does not answer
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _NOT_IN_COMMENTS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")  # ends, beginnings and trigraphs
@@ -93,7 +96,7 @@ def export_bpf(
     name: str | None = None,
     rtt_s: float | None = None,
     jitter_s: float = 0.0,
-    chooser: str | None = None,
+    chooser: str | PolicySender | None = None,
 ) -> str:
     """Write a belief program as one C file for a BPF struct_ops congestion control.
 
@@ -103,7 +106,8 @@ def export_bpf(
         rtt_s: Rm where it is known, at most 1,000 s; None: the smallest RTT measured. It is lowered where a smaller one is seen.
         jitter_s: D that the beliefs assume, at most 10 s: what delays feedback, ACK policies included.
         chooser: who chooses inside a contract's intervals: ``lo``, ``middle``, ``hi``, or ``user``: a process that answers in a
-            map; while it does not answer, the middle is taken. Needed for contracts, and only for them.
+            map; while it does not answer, the middle is taken; or a small policy, which is compiled in. Needed for contracts,
+            and only for them.
 
     Returns:
         str: C, the same for the same arguments and version of ccenv.
@@ -111,25 +115,31 @@ def export_bpf(
     Raises:
         ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or program and
             chooser do not fit together.
+        PolicyDoesNotFit: if a policy cannot be compiled in.
     """
     require_chooser(program, chooser)
     constants = constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
     name = kernel_name(program.name if name is None else name)
     template = resources.files("ccenv").joinpath("export", "belief.bpf.c.in").read_text(encoding="utf-8")
-    filled = template.replace("@CONSTANTS@", _constants_text(constants, name, chooser)).replace(
-        "@PROGRAM@", _program_text(program)
-    )
-    return _head(program, name, constants) + filled
+    policy = "" if chooser is None or isinstance(chooser, str) else WholePolicy.of(chooser).text() + "\n"
+    for mark, text in (
+        ("@CONSTANTS@", _constants_text(constants, name, chooser)),
+        ("@PROGRAM@", _program_text(program)),
+        ("@POLICY@\n", policy),
+    ):
+        template = template.replace(mark, text)
+    return _head(program, name, constants) + template
 
 
-def require_chooser(program: Program, chooser: str | None) -> None:
+def require_chooser(program: Program, chooser: str | PolicySender | None) -> None:
     """Raise ExportError where a contract has no chooser, a program has one, or nobody has this one."""
-    known = ", ".join([*POSITIONS, USER])
+    known = ", ".join([*POSITIONS, USER, COMPILED])
     if program.is_contract and chooser is None:
         raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {known}")
     if not program.is_contract and chooser is not None:
-        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(chooser)}")
-    if chooser is not None and chooser not in (*POSITIONS, USER):
+        who = chooser if isinstance(chooser, str) else chooser.name
+        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(who)}")
+    if isinstance(chooser, str) and chooser not in (*POSITIONS, USER):
         raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {known}")
 
 
@@ -177,6 +187,11 @@ def constants_of(program: Program, *, rtt_s: float | None = None, jitter_s: floa
     )
 
 
+def position_without(chooser: str | PolicySender) -> int:
+    """Return the position that is taken where nobody answers."""
+    return POSITIONS[chooser if isinstance(chooser, str) and chooser in POSITIONS else UNANSWERED]
+
+
 def whole_terms(expression: Expression) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return an expression's coefficients as integers over their common denominator, and that denominator."""
     denominator = math.lcm(*(coefficient.denominator for _, coefficient in expression.terms))
@@ -220,7 +235,7 @@ def _head(program: Program, name: str, constants: Constants) -> str:
     return f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n{text}\n */\n"
 
 
-def _constants_text(c: Constants, name: str, chooser: str | None) -> str:
+def _constants_text(c: Constants, name: str, chooser: str | PolicySender | None) -> str:
     hidden = "0" if c.rtt_us else "((f)->jitter + 1)"
     values = {
         "NAME": f'"{name}"',
@@ -243,9 +258,11 @@ def _constants_text(c: Constants, name: str, chooser: str | None) -> str:
         values["CONTRACT"] = "/* the program allows intervals; a chooser decides */"
         values["POSITION_BITS"] = POSITION_BITS
         values["WHOLE"] = "(1U << POSITION_BITS)"
-        values["POSITION"] = POSITIONS[UNANSWERED if chooser == USER else chooser]
+        values["POSITION"] = position_without(chooser)
     if chooser == USER:
         values["ASKED"] = "/* a process answers; POSITION holds where it does not */"
+    if isinstance(chooser, PolicySender):
+        values["POLICY"] = "/* a policy decides here */"
     return "\n".join(f"#define {key} {value}" for key, value in values.items())
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.export.bpf import POSITIONS, USER, ExportError
-from ccenv.network.sender import ContractSender, ProgramSender
+from ccenv.export.bpf import COMPILED, POSITIONS, USER, ExportError
+from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.programs import Program
 
 
@@ -20,7 +20,7 @@ class Exported(NamedTuple):
     """
 
     program: Program
-    chooser: str | None = None
+    chooser: str | PolicySender | None = None
     contract: ContractSender | None = None
 
 
@@ -29,7 +29,8 @@ def program_named(spec: str, chooser: str | None = None) -> Exported:
 
     Args:
         spec: of the sender.
-        chooser: of a contract, instead of its own; ``user`` stands for its policy or its random choices.
+        chooser: of a contract, instead of its own; ``user`` stands for its policy or its random choices in a process,
+            ``policy`` for its policy compiled in.
 
     Raises:
         ExportError: if it is no belief program, or two of them, or its chooser cannot be exported.
@@ -40,6 +41,10 @@ def program_named(spec: str, chooser: str | None = None) -> Exported:
         own = sender.chooser if sender.chooser in POSITIONS else USER
         if sender.chooser == "external":
             raise ExportError(f"{spec!r}: an environment chooses; choosers are {', '.join([*POSITIONS, 'policy', 'random'])}")
+        if chooser == COMPILED:
+            if sender.policy is None:
+                raise ExportError(f"{spec!r} has no policy that could be compiled in; its chooser is {sender.chooser}")
+            return Exported(sender.program, sender.policy, sender)
         return Exported(sender.program, chooser or own, sender)
     if not isinstance(sender, ProgramSender):
         known = [name for tag in ("synthesized", "distilled", "contract") for name in AGENTS.names(tag)]

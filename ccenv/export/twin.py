@@ -15,14 +15,15 @@ from ccenv.export.bpf import (
     LOSS_LAG_STEPS,
     MAX_STEPS,
     POSITION_BITS,
-    POSITIONS,
-    UNANSWERED,
     USER,
     constants_of,
+    position_without,
     require_chooser,
     slack_of,
     whole_terms,
 )
+from ccenv.export.policy import WholePolicy, signals_of
+from ccenv.network.sender import PolicySender
 from ccenv.programs import UNIT_OF, Expression, Leaf, Program
 
 # An ACK as the hooks see it; the first record is the start of the flow, with the handshake's RTT.
@@ -78,12 +79,13 @@ class Twin:
     """
 
     def __init__(
-        self, program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0, chooser: str | None = None
+        self, program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0, chooser: str | PolicySender | None = None
     ) -> None:
         """Take the arguments of ``export_bpf``."""
         require_chooser(program, chooser)
         self.chooser, self.lo, self.hi, self.asked = chooser, 0, 0, 0
-        self._unanswered = 0 if chooser is None else POSITIONS[UNANSWERED if chooser == USER else chooser]
+        self._unanswered = 0 if chooser is None else position_without(chooser)
+        self._policy = WholePolicy.of(chooser) if isinstance(chooser, PolicySender) else None
         self.position, self._answered = self._unanswered, 0
         self.program, self.constants = program, constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
         self._one = 1 << self.constants.fraction_bits
@@ -120,6 +122,7 @@ class Twin:
         rtt_us = self.constants.rtt_us or max(0, ack["rtt_us"])
         if rtt_us:
             self._start_grid(ack, min(max(rtt_us, self.constants.shortest_rtt_us), _MAX_RTT_US))
+            self._interval = (0, 0, ack["in_flight"])
             self._decide()
             self._send(ack)
 
@@ -185,6 +188,8 @@ class Twin:
             self.rate = self._inside()
         if self.step >= self._decision:
             self.loss = ack["lost"] != self._lost_at_decision
+            sent, lost = ack["data_segs_out"] - self._sent_at_decision, ack["lost"] - self._lost_at_decision
+            self._interval = (sent % _U32, lost % _U32, ack["in_flight"])
             self._decide()
             self._decided_us = now_us
             self._sent_at_decision, self._lost_at_decision = ack["data_segs_out"], ack["lost"]
@@ -332,6 +337,9 @@ class Twin:
         self.lo, self.hi = rates[0], max(rates)
         if self._answered != self.asked and self.chooser == USER:
             self.position = self._unanswered
+        if self._policy is not None:
+            signals = signals_of(self, self.constants.fraction_bits, UNBOUNDED, *self._interval)
+            self.position = self._policy.position(signals)
         self.asked += 1
         self.rate = self._inside()
 

@@ -35,12 +35,13 @@ class Clock(StrictModel):
     """When a flow decides.
 
     Attributes:
-        every: unit of ``count``: the flow's smoothed RTT, its propagation RTT (told), seconds, or ACKs.
+        every: unit of ``count``: the flow's smoothed RTT, its propagation RTT (told), seconds, ACKs, or the smallest RTT that it
+            has seen (0.1 s before the first), for senders that are told nothing.
         count: how many of them.
         common: all controlled flows of a network decide at the same times (those of the first one).
     """
 
-    every: Literal["srtt", "rtt", "seconds", "acks"] = "srtt"
+    every: Literal["srtt", "rtt", "seconds", "acks", "min_rtt"] = "srtt"
     count: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
     common: bool = False
 

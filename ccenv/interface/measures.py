@@ -66,5 +66,7 @@ MEASURES = np.dtype(
         )
     ]
 )
+UNKNOWN_RTT_S = 0.1
+"""What a clock of smallest RTTs takes for the first one: between decisions before any RTT sample."""
 SHARE_WEIGHT = 0.1
 """Weight of the newest interval in the moving average of a share."""

@@ -45,6 +45,14 @@ TERMS = (
     Term("team_share_log2", "log2", "min(log2(mean share of the controlled flows / fair share), 0), smoothed"),
     Term("jain", "1", "Jain's index of the smoothed shares of all flows"),
     Term("change", "1", "|action - the one before|"),
+    # the same where other senders' flows are there, and 0 where there are none
+    Term("beside", "1", "1 where other senders' flows are there, else 0"),
+    Term("beside_utilisation", "1", "utilisation beside other senders, else 0"),
+    Term("beside_delay_log2", "log2", "delay_log2 beside other senders, else 0"),
+    Term("beside_loss", "1", "loss beside other senders, else 0"),
+    Term("beside_below_share_log2", "log2", "below_share_log2 beside other senders, else 0"),
+    Term("beside_team_share_log2", "log2", "team_share_log2 beside other senders, else 0"),
+    Term("beside_off_share_log2", "log2", "off_share_log2 beside other senders, else 0"),
 )
 TERM_NUMBERS = {term.name: number for number, term in enumerate(TERMS)}
 N_TERMS = len(TERMS)
@@ -56,6 +64,13 @@ REWARDS: dict[str, dict[str, float]] = {
     "aurora": {"aurora": 1.0},
     "vivace": {"vivace": 1.0},
     "orca": {"orca": 1.0},
+    # Of its own kind: utilisation - delay_log2 / 2 - 4 loss + (below_share_log2 + team_share_log2) / 4; beside other senders:
+    # 0.5 - off_share_log2 / 2 - (1 - utilisation) / 4 - loss.
+    "fair": {
+        **{"utilisation": 1.0, "delay_log2": -0.5, "loss": -4.0, "below_share_log2": 0.25, "team_share_log2": 0.25},
+        **{"beside": 0.25, "beside_utilisation": -0.75, "beside_delay_log2": 0.5, "beside_loss": 3.0},
+        **{"beside_below_share_log2": -0.25, "beside_team_share_log2": -0.25, "beside_off_share_log2": -0.5},
+    },
     "company": {"utilisation": 1.0, "delay_log2": -0.5, "loss": -2.0, "below_share_log2": 0.25, "team_share_log2": 0.25},
 }
 
@@ -106,3 +121,11 @@ def fill_terms(m, action_before, out):
     out[14] = min(team, 0.0)
     out[15] = m.true_jain
     out[16] = abs(m.action - action_before)
+    beside = 1.0 if m.true_others > 0.0 else 0.0
+    out[17] = beside
+    out[18] = beside * out[1]
+    out[19] = beside * out[3]
+    out[20] = beside * out[5]
+    out[21] = beside * out[12]
+    out[22] = beside * out[14]
+    out[23] = beside * out[13]

@@ -53,6 +53,7 @@ SIGNALS = (
     Signal("queue_log2", "log2", 0.0, 8.0, "log2(mean RTT / smallest RTT)"),
     Signal("own_queue_log2", "log2/4", 0.0, 4.0, "log2(1 + segments in flight * (1 - smallest RTT / mean RTT)) / 4"),
     Signal("loss_rate", "1", 0.0, 1.0, "lost / (lost + acknowledged bytes)"),
+    Signal("loss_log2", "log2/4", 0.0, 2.0, "log2(1 + 100 * lost / (lost + acknowledged bytes)) / 4"),
     Signal("ecn_share", "1", 0.0, 1.0, "marked / acknowledged bytes", "RFC 3168"),
     Signal("throughput_ratio", "1", 0.0, 1.0, "throughput / largest throughput of any interval", "[Orca] s.4.1"),
     Signal("sending_log2", "log2", -8.0, 8.0, "log2(bytes sent / bytes acknowledged)"),
@@ -114,6 +115,7 @@ SIGNALS_HIGH = np.array([signal.high for signal in SIGNALS])
 SIGNAL_SETS: dict[str, tuple[tuple[str, ...], int]] = {
     "aurora": (("latency_gradient", "latency_ratio", "send_ratio"), 10),
     "beliefs": (BELIEF_SIGNALS, 1),
+    "fair": (("rtt_change", "queue_log2", "send_excess", "own_queue_log2", "loss_log2"), 3),
     "company": (("rtt_change", "queue_log2", "send_excess", "own_queue_log2", "loss_rate"), 3),
     "network": (
         (
@@ -198,43 +200,44 @@ def fill_signals(m, out):
     out[6] = _log2(stretch)
     out[7] = np.log2(1.0 + m.inflight_bytes / mss * max(0.0, 1.0 - 1.0 / stretch)) / 4.0
     out[8] = _ratio(m.lost_bytes, m.lost_bytes + acked, 0.0)
-    out[9] = _ratio(m.marked_bytes, acked, 0.0)
-    out[10] = _ratio(throughput_Bps, m.throughput_most_Bps, 0.0)
-    out[11] = _log2(excess)
-    out[12] = _ratio(m.rtt_min_s, base_s, 1.0)
-    out[13] = _ratio(m.rtt_last_s, base_s, 1.0)
-    out[14] = _ratio(m.srtt_s, base_s, 1.0)
-    out[15] = _ratio(m.inflight_bytes, bdp, 0.0)
-    out[16] = _log2(_ratio(m.cwnd_bytes, bdp, np.inf))
-    out[17] = np.log2(1.0 + m.cwnd_bytes / mss) / 4.0
-    out[18] = _log2(_ratio(m.rate_Bps, m.throughput_most_Bps, np.inf))
-    out[19] = _log2(m.ack_gap_mean_s * throughput_Bps / mss)
-    out[20] = _ratio(m.ack_gap_std_s, m.ack_gap_mean_s, 0.0)
-    out[21] = _ratio(m.interval_s, base_s, 1.0)
-    out[22] = m.action
-    out[23] = np.log2(1.0 + m.app_left_bytes / mss) / 4.0
-    out[24] = throughput_Bps * 8e-6
-    out[25] = m.sent_bytes / m.interval_s * 8e-6
-    out[26] = m.rate_Bps * 8e-6
-    out[27] = m.rtt_mean_s * 1e3
-    out[28] = m.rtt_min_s * 1e3
-    out[29] = m.rtt_last_s * 1e3
-    out[30] = m.srtt_s * 1e3
-    out[31] = base_s * 1e3
-    out[32] = (m.rtt_mean_s - base_s) * 1e3
-    out[33] = m.inflight_bytes / mss
-    out[34] = m.cwnd_bytes / mss
-    out[35] = m.lost_bytes / mss
-    out[36] = acked / mss
-    out[37] = m.ack_gap_mean_s * 1e3
+    out[9] = np.log2(1.0 + 100.0 * out[8]) / 4.0
+    out[10] = _ratio(m.marked_bytes, acked, 0.0)
+    out[11] = _ratio(throughput_Bps, m.throughput_most_Bps, 0.0)
+    out[12] = _log2(excess)
+    out[13] = _ratio(m.rtt_min_s, base_s, 1.0)
+    out[14] = _ratio(m.rtt_last_s, base_s, 1.0)
+    out[15] = _ratio(m.srtt_s, base_s, 1.0)
+    out[16] = _ratio(m.inflight_bytes, bdp, 0.0)
+    out[17] = _log2(_ratio(m.cwnd_bytes, bdp, np.inf))
+    out[18] = np.log2(1.0 + m.cwnd_bytes / mss) / 4.0
+    out[19] = _log2(_ratio(m.rate_Bps, m.throughput_most_Bps, np.inf))
+    out[20] = _log2(m.ack_gap_mean_s * throughput_Bps / mss)
+    out[21] = _ratio(m.ack_gap_std_s, m.ack_gap_mean_s, 0.0)
+    out[22] = _ratio(m.interval_s, base_s, 1.0)
+    out[23] = m.action
+    out[24] = np.log2(1.0 + m.app_left_bytes / mss) / 4.0
+    out[25] = throughput_Bps * 8e-6
+    out[26] = m.sent_bytes / m.interval_s * 8e-6
+    out[27] = m.rate_Bps * 8e-6
+    out[28] = m.rtt_mean_s * 1e3
+    out[29] = m.rtt_min_s * 1e3
+    out[30] = m.rtt_last_s * 1e3
+    out[31] = m.srtt_s * 1e3
+    out[32] = base_s * 1e3
+    out[33] = (m.rtt_mean_s - base_s) * 1e3
+    out[34] = m.inflight_bytes / mss
+    out[35] = m.cwnd_bytes / mss
+    out[36] = m.lost_bytes / mss
+    out[37] = acked / mss
+    out[38] = m.ack_gap_mean_s * 1e3
     fill_beliefs(m, m.told_rtt_s, mss, m.sent_bytes, m.lost_bytes, m.inflight_bytes, out, FIRST_BELIEF)
     true_bdp = m.true_link_Bps * m.true_rtt_s
-    out[48] = m.true_others
-    out[49] = _log2(m.true_flows)
-    out[50] = _log2(m.true_share)
-    out[51] = _ratio(m.true_buffer_bytes, true_bdp, 0.0)
-    out[52] = _ratio(m.true_queue_bytes, true_bdp, 0.0)
-    out[53] = _ratio(m.inflight_bytes, true_bdp, 0.0)
-    out[54] = _log2(m.true_link_Bps * 8e-6)
+    out[49] = m.true_others
+    out[50] = _log2(m.true_flows)
+    out[51] = _log2(m.true_share)
+    out[52] = _ratio(m.true_buffer_bytes, true_bdp, 0.0)
+    out[53] = _ratio(m.true_queue_bytes, true_bdp, 0.0)
+    out[54] = _ratio(m.inflight_bytes, true_bdp, 0.0)
+    out[55] = _log2(m.true_link_Bps * 8e-6)
     for j in range(N_SIGNALS):
         out[j] = min(SIGNALS_HIGH[j], max(SIGNALS_LOW[j], out[j]))

@@ -14,7 +14,7 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec
 from ccenv.errors import CcenvError
 from ccenv.export import export_bpf
-from ccenv.export.bpf import LONGEST_NAME, POSITION_BITS, USER
+from ccenv.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER
 from ccenv.export.compile import compile_bpf
 from ccenv.export.named import program_named
 from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
@@ -22,6 +22,7 @@ from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.needs import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.sockets import available, has_congestion_control
+from ccenv.network.sender import PolicySender
 from ccenv.programs import Program
 
 MOST_RECORDS = 4_000_000
@@ -45,7 +46,7 @@ class LiveSender:
     program: Program | None = None
     rtt_s: float | None = None
     jitter_s: float = 0.0
-    chooser: str | None = None
+    chooser: str | PolicySender | None = None
     spec: str | None = None
 
     def twin(self) -> Twin:
@@ -70,7 +71,7 @@ def senders_of(scenario: LiveScenario) -> list[LiveSender]:
                 raise LiveError(f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available())}")
             senders.append(LiveSender(name))
         else:
-            senders.append(_program(index, flow, _grid_s(scenario)))
+            senders.append(_program(index, flow, scenario))
     return senders
 
 
@@ -79,9 +80,11 @@ def _grid_s(scenario: LiveScenario) -> float:
     return min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt if scenario.model == "ccac" else 0.0
 
 
-def _program(index: int, flow: FlowSpec, grid_s: float) -> LiveSender:
+def _program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
     try:
-        program, chooser, _ = program_named(flow.sender)
+        program, chooser, contract = program_named(flow.sender)
+        if scenario.chooser == "kernel" and contract is not None and contract.policy is not None:
+            chooser = contract.policy
     except CcenvError as error:
         raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
     missing = [need for need in bpf_needs() if not need.ok]
@@ -96,7 +99,9 @@ def _program(index: int, flow: FlowSpec, grid_s: float) -> LiveSender:
     # A name of this run alone: others may load the same program meanwhile.
     name = f"live{os.getpid()}_{index}"[-LONGEST_NAME:]
     spec = flow.sender if chooser == USER else None
-    return LiveSender(name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + grid_s, chooser, spec)
+    return LiveSender(
+        name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + _grid_s(scenario), chooser, spec
+    )
 
 
 def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[str, Any] | None]:
@@ -172,9 +177,10 @@ class Recording:
 
         ``delay_us`` is from the decision to the answer, ``taken_us`` to the ACK at which the rate changed.
         """
+        kind = self.sender.chooser if isinstance(self.sender.chooser, str) else COMPILED
         decided = self.records[self.records["asked"] > 0]
         used = decided["position"] / (1 << POSITION_BITS)
-        out: dict[str, Any] = {"kind": self.sender.chooser, "decisions": int(decided["asked"].max(initial=0))}
+        out: dict[str, Any] = {"kind": kind, "decisions": int(decided["asked"].max(initial=0))}
         if len(decided):
             out["position"] = {"mean": float(used.mean()), "least": float(used.min()), "most": float(used.max())}
         if self.sender.chooser == USER and len(decided):

@@ -49,6 +49,7 @@ class LiveScenario(Scenario):
         quick_ack: the receiver acknowledges every packet, as that of the packet engine; otherwise as the kernel does.
         packets_per_burst: segments that the sending stack puts into one packet of its own; 0: the kernel's choice.
         realtime: ask for real-time priority.
+        chooser: of contracts with a policy: a process that the kernel asks, or the policy compiled into the kernel's program.
     """
 
     model: Literal["cbr_delay", "ccac"] = "cbr_delay"
@@ -57,6 +58,7 @@ class LiveScenario(Scenario):
     quick_ack: bool = True
     packets_per_burst: int = Field(default=1, ge=0, le=64)
     realtime: bool = True
+    chooser: Literal["process", "kernel"] = "process"
 
 
 def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:

@@ -37,6 +37,11 @@ def queueing_delay_p95_s(window: RunWindow) -> float:
     return measures.weighted_quantile(*window.delays, 0.95)
 
 
+def queueing_delay_p95_rtts(window: RunWindow) -> float:
+    """Return the 95th percentile of the queueing delay over Rm. Reference: as ``queueing_delay_p95_s``."""
+    return queueing_delay_p95_s(window) / window.rtt_s
+
+
 def one_way_delay_s(window: RunWindow) -> float:
     """Return the mean time from sender to receiver per packet. Reference: [Delta] s.5.1, figure 3."""
     samples = window.total("one_way_samples")
@@ -123,6 +128,34 @@ def jain_index(window: RunWindow) -> float:
     return measures.jain(rates) if len(rates) else UNDEFINED
 
 
+def fair_share(window: RunWindow) -> float:
+    """Return the new bytes of these flows over their fair share: the link's, divided at any time among the flows that are there.
+
+    1 is fair, 0.5 is half of it. A flow is there from its start to its stop, or to the end of its transfer.
+
+    Reference: max-min fairness on one link (Bertsekas, Gallager, "Data Networks", s.6.5.2), of flows that always have data.
+    """
+    run, n = window.run, len(window.run.flow_log) - 1
+    times = run.time_s[:-1]
+    there = np.stack([(times >= flow.start_s) & (times < min(flow.stop_s, flow.finished_s)) for flow in run.flows], axis=1)
+    bytes_each = run.link_log["rate_Bps"][:n, 0] * run.log_s / np.maximum(there.sum(axis=1), 1)
+    fair = sum(
+        float(bytes_each[first:last] @ there[first:last, flow]) for flow in window.flows for first, last in window.rows(flow)
+    )
+    return window.total("goodput_bytes") / fair if fair > 0 else UNDEFINED
+
+
+def harm(window: RunWindow) -> float:
+    """Return what company costs these flows: 1 - their bytes / the bytes that the link could have carried, 0 to 1.
+
+    Of one flow beside another, fair is about a half: what each leaves the other.
+
+    Reference: Ware et al., "Beyond Jain's Fairness Index", HotNets 2019, s.4 (``ccenv.metrics.measures.harm``).
+    Deviation: the flow alone is taken to fill the link.
+    """
+    return max(0.0, measures.harm(window.capacity_bytes, window.total("goodput_bytes")))
+
+
 def starvation_ratio(window: RunWindow) -> float:
     """Return the largest throughput over the smallest, where a flow that got nothing counts as having got one segment.
 
@@ -160,6 +193,26 @@ def fair_power(window: RunWindow) -> float:
     """
     fairness = jain_index(window)
     return power(window) * fairness if not math.isnan(fairness) else 0.0
+
+
+def least_share(window: RunWindow) -> float:
+    """Return the smallest throughput of these flows over their mean, 0 to 1: 1 if all got the same, 0 if one got nothing.
+
+    Reference: max-min fairness (Bertsekas, Gallager, "Data Networks", s.6.5.2).
+    """
+    rates = window.rates_Bps[~np.isnan(window.rates_Bps)]
+    return float(rates.min() / rates.mean()) if len(rates) and rates.mean() > 0 else UNDEFINED
+
+
+def even_power(window: RunWindow) -> float:
+    """Return power times the smallest share: the nominal score of ``standard-v2``.
+
+    Between 0 and about 1. Whoever starves another, or is starved, gets 0, where Jain's index of two flows stays at a half.
+
+    Reference: power: Kleinrock 1979; the product with the smallest share is ccenv's own.
+    """
+    share = least_share(window)
+    return power(window) * share if not math.isnan(share) else 0.0
 
 
 def convergence_time_s(window: RunWindow) -> float:

@@ -19,6 +19,7 @@ import torch  # noqa: E402  (only after the checks that name the extra)
 from stable_baselines3 import PPO, SAC, TD3  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 
+from ccenv.training.rollouts.flows import FlowsPPO  # noqa: E402
 from ccenv.training.rollouts.ppo import KernelPPO  # noqa: E402
 
 ADAM_EPS = 1e-5  # as Stable-Baselines3 sets it for PPO
@@ -61,6 +62,8 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
         "vf_coef": ppo.value_weight,
         "max_grad_norm": ppo.max_gradient_norm,
     }
+    if config.own_times:
+        return FlowsPPO(env, n_seen=config.packet_settings().interface().width, policy_kwargs=policy, **settings)
     if ppo.rollouts == "python":
         return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
     return KernelPPO(env, policy_kwargs=policy | {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}, **settings)

@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from ccenv.adversaries import make_adversary
-from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_of, scene_set
+from ccenv.attack.paths import REPORT, scene_of, scene_set
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.envs import network
@@ -20,79 +20,25 @@ from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import check_interface, controlled_flows
 from ccenv.envs.settings import EXTERNAL, EnvSettings
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import InputError
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 from ccenv.network.path import Path
+from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
 from ccenv.training.curricula.replay import ReplaySettings
-from ccenv.training.run_settings import EarlyStop, EvaluationSettings, LogSettings
+from ccenv.training.run_settings import (
+    CurriculumStage,
+    EarlyStop,
+    EvaluationSettings,
+    LogSettings,
+    MixturePart,
+    RobustSettings,
+    kept_for_reports,
+)
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
 _OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
-
-
-def _kept_for_reports(where: str, name: str) -> str:
-    allowed = ", ".join(SCENE_SETS[TRAINING])
-    return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
-
-
-class CurriculumStage(StrictModel):
-    """A part of a curriculum: the environment's models or paths are others until a step.
-
-    Attributes:
-        until_step: the stage ends at the first iteration that starts at this step or later.
-        models: in place of the environment's; None: its own.
-        paths: in place of the environment's; None: its own.
-    """
-
-    until_step: int = Field(ge=1)
-    models: tuple[str, ...] | None = None
-    paths: PathDistribution | None = None
-
-
-class RobustSettings(StrictModel):
-    """Rounds of training against what attacked the sender of the rounds before (PPO senders).
-
-    Attributes:
-        start_step: plain training until here.
-        round_steps: environment steps of a round; each round starts with an attack on the sender as it is then.
-        share: share of the environments that play against the pool; 0: none, and no attack (a control run).
-        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start.
-        searches: adversaries of ``ccenv attack`` that give periodic moves.
-        paths: on these scenes of ``ccenv attack``; worst cases are published on the others.
-        budget_flow_steps: of each search.
-        keep: newest patterns in the pool.
-        policies: adversary policies (files, registered names) that are always in the pool.
-        counterexamples: stored moves, ``NAME.moves.npz``, or folders that hold some, such as those of ``ccenv attack``. Each is
-            played on its own path from a cold start. One on a scene needs that scene in ``paths``.
-        counterexample_share: share of the attacked environments that play counterexamples.
-    """
-
-    start_step: int = Field(ge=1)
-    round_steps: int = Field(ge=1)
-    share: float = Field(default=0.5, ge=0, le=1)
-    log_std: float = Field(default=-1.5, ge=-10, le=2)
-    searches: tuple[str, ...] = ("corners", "cem:population=64")
-    paths: tuple[str, ...] = ("deep",)
-    budget_flow_steps: int = Field(default=1_000_000, ge=1)
-    keep: int = Field(default=8, ge=1, le=256)
-    policies: tuple[str, ...] = ()
-    counterexamples: tuple[str, ...] = ()
-    counterexample_share: float = Field(default=0.5, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _training_scenes(self) -> RobustSettings:
-        for name in self.paths:
-            if name not in PATHS:
-                raise ValueError(str(unknown_name("attack path", name, PATHS)))
-            if scene_set(name) == REPORT:
-                raise ValueError(_kept_for_reports("paths", name))
-        return self
-
-    def round_at(self, step: int) -> int:
-        """Return the number of the round at a step; 0: before the first."""
-        return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
 
 
 class TrainConfig(StrictModel):
@@ -110,10 +56,12 @@ class TrainConfig(StrictModel):
         algorithm: ``"ppo"``, ``"sac"`` or ``"td3"``.
         environment: of the one that is trained.
         packet: instead of it: arguments of ``ccenv/Packet-v0``. Each flow with the sender ``external`` is a row of its own,
-            rewarded for itself; all share the policy, and with several ``clock.common`` must be set.
+            rewarded for itself; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
+        mixture: several scenario distributions in place of ``packet.scenario``, so many networks of each: ``num_envs`` together.
         curriculum: other models or paths at first, in order of ``until_step``.
         replay: paths played again where the policy has most to gain (``ccenv.training.curricula.replay``); none: new ones only.
-        robust: rounds against a pool of opponents; none: against the environment's own network only.
+        robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
+            patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
         ppo, sac, td3: the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
@@ -130,6 +78,7 @@ class TrainConfig(StrictModel):
     algorithm: Literal["ppo", "sac", "td3"] = "ppo"
     environment: EnvSettings = EnvSettings()
     packet: dict[str, Any] | None = None
+    mixture: tuple[MixturePart, ...] = ()
     curriculum: tuple[CurriculumStage, ...] = ()
     replay: ReplaySettings | None = None
     robust: RobustSettings | None = None
@@ -149,6 +98,8 @@ class TrainConfig(StrictModel):
             self._check_packet()
         elif self.evaluation.worlds:
             raise ValueError("evaluation.worlds are for packet environments")
+        elif self.mixture:
+            raise ValueError("mixture is for packet environments")
         external = self.environment.senders.count(EXTERNAL)
         if self.shared_policy and (self.trains != "sender" or external < 2):
             raise ValueError(
@@ -180,7 +131,7 @@ class TrainConfig(StrictModel):
         for path in fixed_paths(self.environment.paths):
             name = scene_of(path)
             if scene_set(name) == REPORT:
-                raise ValueError(_kept_for_reports("environment.paths", str(name)))
+                raise ValueError(kept_for_reports("environment.paths", str(name)))
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
@@ -188,7 +139,7 @@ class TrainConfig(StrictModel):
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         self._check_looks()
         samples = self.num_rows * self.ppo.n_steps
-        if self.algorithm == "ppo" and samples % self.ppo.batch_size:
+        if self.algorithm == "ppo" and not self.own_times and samples % self.ppo.batch_size:
             rows = "num_envs * flows" if self.shared_policy else "num_envs"
             raise ValueError(f"{rows} * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
         return self
@@ -202,15 +153,56 @@ class TrainConfig(StrictModel):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         if self.log.networks:
             raise ValueError("log.networks play in the curve environments, not per packet; leave it out")
+        if self.robust is not None:
+            self.robust.check_packet(has_boxes=bool(pattern_rows(settings.distribution.largest)), own_times=self.own_times)
         flows = len(controlled_flows(settings.distribution))
-        if not flows:
+        if not flows and not self.mixture:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")
-        if flows > 1 and not settings.clock.common:
-            raise ValueError("packet.clock: flows that share a policy must decide at once; set common: true")
+        self._check_mixture()
+        if self.own_times and (self.algorithm != "ppo" or settings.n_actions is not None):
+            raise ValueError(
+                "packet: flows that decide at their own times, mixtures and critic_signals are for PPO with actions 'box'"
+            )
         for name, world in self.evaluation.worlds.items():
             found = len(controlled_flows(self.packet_settings(world).distribution))
             if not found:
                 raise ValueError(f"evaluation.worlds.{name}: no flow has the sender 'external': there is nothing to evaluate")
+
+    def _check_mixture(self) -> None:
+        if self.mixture and sum(part.num_envs for part in self.mixture) != self.num_envs:
+            raise ValueError(
+                f"num_envs is {self.num_envs}; the parts of the mixture have {sum(p.num_envs for p in self.mixture)}"
+            )
+        for place, part in enumerate(self.mixture):
+            settings = self.part_settings(part)
+            flows = controlled_flows(settings.distribution)
+            check_interface(settings.interface(), settings.distribution, flows)
+            if not flows:
+                raise ValueError(f"mixture.{place}.scenario: no flow has the sender 'external': there is nothing to train")
+
+    @property
+    def own_times(self) -> bool:
+        """Whether flows of a network decide at their own times, or a critic sees more than they: samples are then decisions."""
+        if self.packet is None:
+            return False
+        settings = self.packet_settings()
+        several = len(controlled_flows(settings.distribution)) > 1 and not settings.clock.common
+        return bool(self.mixture or settings.critic_signals or several)
+
+    def part_settings(self, part: MixturePart) -> PacketSettings:
+        """Return the arguments of the packet environment of a part of the mixture."""
+        settings = self.packet_settings(part.scenario)
+        return (
+            settings
+            if part.episode_decisions is None
+            else settings.model_copy(update={"episode_decisions": part.episode_decisions})
+        )
+
+    def packet_worlds(self) -> list[PacketSettings]:
+        """Return the packet environments that the run trains in: the parts of a mixture, or the one; none of the curve engine."""
+        if self.packet is None:
+            return []
+        return [self.part_settings(part) for part in self.mixture] or [self.packet_settings()]
 
     def packet_settings(self, scenario: Any = None) -> PacketSettings:
         """Return the checked arguments of the packet environment; with a scenario in place of its own, if one is given."""
@@ -247,7 +239,7 @@ class TrainConfig(StrictModel):
     def iteration_steps(self) -> int:
         """Steps of all rows per iteration."""
         settings: PpoSettings | OffPolicySettings = getattr(self, self.algorithm)
-        return self.num_rows * settings.n_steps
+        return (self.num_envs if self.own_times else self.num_rows) * settings.n_steps
 
     @property
     def activation(self) -> Literal["tanh", "relu"]:

@@ -17,6 +17,7 @@ from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.network import NetworkTask
+from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.envs.task import SenderTask
 from ccenv.envs.watched import sender_task
@@ -28,11 +29,13 @@ from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
-from ccenv.training.config import RobustSettings, TrainConfig
+from ccenv.training.config import TrainConfig
 from ccenv.training.curricula.replay import ReplayedPaths
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
+from ccenv.training.packet_opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
+from ccenv.training.run_settings import RobustSettings
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -109,9 +112,13 @@ class Learner:
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
         self.marks = dict(state.marks)
 
-    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask:
+    def _make_task(self) -> SenderTask | NetworkTask | SharedPacketTask | FlowMixture:
+        if self.config.mixture:
+            parts = self.config.mixture
+            return FlowMixture([SharedPacketTask(part.num_envs, self.config.part_settings(part)) for part in parts])
         if self.config.packet is not None:
-            return SharedPacketTask(self.config.num_envs, self.config.packet_settings())
+            boxes = box_patterns(self.config, self._patterns) if self.config.robust else None
+            return SharedPacketTask(self.config.num_envs, self.config.packet_settings(), patterns=boxes)
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         if self.config.replay is not None and isinstance(self._settings.paths, PathDistribution):
@@ -141,7 +148,8 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
-        found = self._patterns if isinstance(player, MlpAdversary) else find_patterns(self.config, player, round_)
+        find = find_patterns if self.config.packet is None else find_box_patterns
+        found = self._patterns if isinstance(player, MlpAdversary) else find(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
 

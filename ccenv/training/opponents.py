@@ -27,7 +27,8 @@ from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.moves import SUFFIX, load_moves
 from ccenv.network.path import Path
 from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.training.config import RobustSettings, TrainConfig
+from ccenv.training.config import TrainConfig
+from ccenv.training.run_settings import RobustSettings
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss
 ATTACK_RTTS = 60  # warm-up and window of an attack
@@ -127,7 +128,7 @@ def opponents(
     ]
     frozen = [make_adversary(spec) for spec in robust.policies]
     pool += [policy for policy in frozen if isinstance(policy, MlpAdversary)]
-    attacked = [b for b in range(config.num_envs) if _falls(b, robust.share)]
+    attacked = [b for b in range(config.num_envs) if falls(b, robust.share)]
     given_of_lane = np.full(config.num_envs, DRAWN)
     turns = dict.fromkeys(settings.models, 0)
     model_of = np.repeat(
@@ -138,7 +139,7 @@ def opponents(
     for place, b in enumerate(attacked):
         model = model_of[b]
         own = [i for i, one in enumerate(examples) if one.model == model]
-        if own and _falls(place, robust.counterexample_share):
+        if own and falls(place, robust.counterexample_share):
             given_of_lane[b] = own[turns[model] % len(own)]
             players[b] = played[given_of_lane[b]]
             turns[model] += 1
@@ -150,7 +151,7 @@ def opponents(
     return players, SomeGivenPaths(settings.paths, settings.steps_per_rtt, [one.path for one in examples], given_of_lane)
 
 
-def _falls(place: int, share: float) -> bool:
+def falls(place: int, share: float) -> bool:
     """Tell whether a place is one of a share, evenly spread."""
     return math.floor((place + 1) * share) > math.floor(place * share)
 

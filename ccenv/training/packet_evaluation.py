@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
 import numpy as np
 
 from ccenv.engine.compiled.policies import PolicyBatch
@@ -10,6 +13,7 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
 from ccenv.network.sender import PolicySender
+from ccenv.simulation.boxes import KIND, pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -74,10 +78,40 @@ def evaluate_packet(
 def cold_task(
     settings: PacketSettings, policy: PolicySender, n_networks: int, record: bool = False
 ) -> tuple[SharedPacketTask, PolicyBatch]:
-    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers."""
-    cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None})
-    task = SharedPacketTask(n_networks, cold, record)
+    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers.
+
+    Jitter boxes that are ``external`` let everything go.
+    """
+    cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None, "critic_signals": ()})
+    task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks))
     return task, PolicyBatch(policy, n_networks * task.rows_per_env)
+
+
+def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
+    """Return jitter boxes that let everything go, (n_networks, ADVERSARY_SLOTS); None where none is ``external``."""
+    return np.tile(KIND.words(), (n_networks, 1)) if pattern_rows(settings.distribution.largest) else None
+
+
+def evaluate_mixture(
+    parts: Sequence[tuple[PacketSettings, int]], policy: PolicySender, n_networks: int, *, path_set: PathSet = PathSet.REPORT
+) -> Evaluation:
+    """Score a policy in each part of a mixture, so many networks of each; means are weighted by how many it trains on.
+
+    Args:
+        parts: settings and number of networks in training.
+        policy: plays every controlled flow.
+        n_networks: networks in all; each part gets its share, at least one.
+        path_set: which networks are drawn.
+    """
+    weights = np.array([number for _, number in parts], np.float64) / sum(number for _, number in parts)
+    sizes = [max(1, round(n_networks * weight)) for weight in weights.tolist()]
+    found = [evaluate_packet(part, policy, size, path_set=path_set) for (part, _), size in zip(parts, sizes, strict=True)]
+    means = {
+        field.name: float(sum(w * getattr(one, field.name) for w, one in zip(weights.tolist(), found, strict=True)))
+        for field in fields(Evaluation)
+        if isinstance(getattr(found[0], field.name), float)
+    }
+    return replace(found[0], **means, n_paths=sum(sizes), n_flows=max(one.n_flows for one in found))  # type: ignore[arg-type]
 
 
 def _lost(core: PacketCore) -> np.ndarray:

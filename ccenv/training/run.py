@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from ccenv.document import Format, plain
+from ccenv.envs.packet.task import make_senders
 from ccenv.errors import InputError, require_extra
 from ccenv.files import is_empty, locked, make_folder, write_atomic
 from ccenv.foreign import read_json
@@ -21,7 +22,7 @@ from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, as_config, read_config
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.logs import Log, Progress, check_logs, open_logs
-from ccenv.training.packet_evaluation import evaluate_packet
+from ccenv.training.packet_evaluation import evaluate_mixture, evaluate_packet
 from ccenv.training.path_sets import PathSet
 from ccenv.training.view.look import NOTHING, check_look, look_at
 
@@ -106,6 +107,8 @@ def train(
     check_logs(config.log)
     check_look(config)
     _check_folder(folder)
+    for settings in config.packet_worlds():
+        make_senders(settings.distribution)
     make_folder(folder)
     with locked(folder, "training run"):
         return _train(config, folder, restart, report)
@@ -254,6 +257,9 @@ def evaluate_player(config: TrainConfig, player: LearnedPlayer | ContractSender,
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
     if isinstance(player, MlpAdversary):
         return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
+    if isinstance(player, PolicySender) and config.mixture:
+        parts = [(config.part_settings(part), part.num_envs) for part in config.mixture]
+        return evaluate_mixture(parts, player, n_paths, path_set=path_set)
     if isinstance(player, PolicySender) and config.packet is not None:
         return evaluate_packet(config.packet_settings(), player, n_paths, path_set=path_set)
     return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)

@@ -263,7 +263,8 @@ def test_discrete_actions_and_other_signals_of_sb3() -> None:
     env = make_sb3(num_envs=2, **settings, discrete=True, n_actions=5)
     for algorithm in ("PPO", "DQN"):
         model = getattr(sb3, algorithm)("MlpPolicy", env, device="cpu", seed=2)
-        sender = from_sb3(model, interface={**settings, "clock": {"every": "rtt"}})
+        sender = from_sb3(model, interface=env.interface)
+        assert sender.interface.clock.every == "rtt"
         assert (sender.head, sender.interface.width, sender.weights[-1].shape[1]) == ("categorical", 6, 5)
     squashed = sb3.SAC("MlpPolicy", make_sb3(num_envs=2, **settings), device="cpu", seed=2)
     assert from_sb3(squashed, interface=settings).head == "squashed"
@@ -304,3 +305,18 @@ def test_a_cell_that_begins_elsewhere_is_refused(tmp_path: Path) -> None:
     file.write_bytes(content.replace(zeros, zeros[:-4] + b"\x00\x00\x80\x3f", 1))
     with pytest.raises(InputError, match="begins with a state other than 0"):
         from_onnx(file, interface=FIVE)
+
+
+def test_environments_say_what_a_policy_sees() -> None:
+    import gymnasium
+
+    from ccenv.envs.sb3 import make_sb3
+    from ccenv.interface.interface import SENDER_V0
+
+    assert make_sb3(num_envs=1).interface == SENDER_V0
+    together = gymnasium.make("ccenv/Packet-v0", signals="aurora", clock={"every": "rtt", "common": True})
+    assert (together.unwrapped.interface.width, together.unwrapped.interface.clock.common) == (30, False)
+    assert (
+        gymnasium.make_vec("ccenv/Sender-v0", num_envs=2, signals="orca", decision_steps=4).unwrapped.interface.clock.count == 0.5
+    )
+    assert gymnasium.make("ccenv/Network-v0").unwrapped.interface is None

@@ -269,6 +269,33 @@ def test_standard_is_what_it_says() -> None:
     assert record["metrics"]["fair_power"] == pytest.approx(record["metrics"]["power"] * record["metrics"]["jain_index"])
 
 
+def test_company_and_standard_v2_say_what_they_are_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = load_suite("company")
+    wanted = {"jain_2", "jain_4", "jain_8", "jain_rtt_20_80", "share_cubic_1bdp", "share_cubic_4bdp", "share_bbr1_1bdp"}
+    assert {*wanted, "share_bbr1_4bdp", "utilisation", "p95_queue_rtts"} <= set(suite.table)
+    assert all(case.values(suite.run_key(case.name, 1)) for case in suite.cases)
+    for name in ("company", "standard-v2"):
+        given = load_suite(name)
+        names = {case.name.partition("[")[0] for case in given.cases} | {case.name for case in given.cases}
+        for quantity in given.table.values():
+            patterns = quantity.scenario if isinstance(quantity.scenario, tuple) else (quantity.scenario,)
+            assert set(patterns) <= names
+    out = ["--out", str(tmp_path / "run"), "--json"]
+    assert main(["bench", "run", "company", "--only", "rtts/*/1", "--only", "beside[[]other=bbr1,buffer_bdp=1]/*/1", *out]) == 0
+    found = json.loads(capsys.readouterr().out)["agents"]
+    assert set(found) == set(suite.agents) and found["cubic"]["jain_2"] is None
+    assert 0.4 < found["cubic"]["jain_rtt_20_80"] < 1 and found["cubic"]["share_bbr1_1bdp"] < 0.6
+    assert found["bbr1"]["jain_rtt_20_80"] < found["copa"]["jain_rtt_20_80"]
+    shown = main(["bench", "run", "company", "--only", "rtts/*/1", "--out", str(tmp_path / "run")])
+    assert shown == 0 and "what the suite is about" in capsys.readouterr().out
+
+
+def test_an_unknown_metric_of_a_table_is_refused() -> None:
+    data = {**small_packets(), "table": {"speed": {"metric": "utilisatoin"}}}
+    with pytest.raises(InputError, match="utilisatoin"):
+        suite_of(data, "a suite")
+
+
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "packets.yaml"
     file.write_text(yaml.safe_dump(small_packets()), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,11 @@ from twin_reference import TwinBesideReference
 
 from ccenv.agents import AGENTS, make_sender
 from ccenv.agents.contract import load_contract
+from ccenv.engine.compiled.mlp import mlp_action_reference
+from ccenv.export import export_bpf
+from ccenv.export.policy import PolicyDoesNotFit, WholePolicy
 from ccenv.export.twin import STATE_DTYPE, UNBOUNDED, Twin
-from ccenv.network.sender import ProgramSender
+from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
 from ccenv.programs import Program
 
 MSS_BYTES = 1500.0
@@ -85,6 +90,48 @@ def test_no_answer_leaves_the_interval(program: int, history: int, chooser: str)
         assert (decided["lo"] <= decided["rate"]).all()
         assert (decided["rate"] <= decided["hi"]).all()
         assert chooser == "user" or len(np.unique(states["position"])) == 1
+
+
+@settings(max_examples=12)
+@given(history=st.integers(0, 10**6), seed=st.integers(0, 10**6), relu=st.booleans())
+def test_a_policy_that_is_compiled_in_equals_its_twin(history: int, seed: int, relu: bool) -> None:
+    """Random policies with weights of all sizes, in random contracts, on random ACKs."""
+    rng = np.random.default_rng(seed)
+    widths = [10, *rng.integers(1, 33, int(rng.integers(0, 3))), 1]
+    weights = tuple(rng.normal(0, 10.0 ** rng.uniform(-2, 2), shape) for shape in itertools.pairwise(widths))
+    policy = PolicySender("p", weights, tuple(rng.normal(0, 1, n) for n in widths[1:]), "relu" if relu else "tanh")
+    contract = random_program(seed, contract=True)
+    for number in range(history, history + 3):
+        assert_equal(contract, random_acks(number), chooser=policy, jitter_s=0.013)
+
+
+def test_the_shipped_policy_decides_as_in_floating_point() -> None:
+    sender = make_sender("learned_contract_u80")
+    assert isinstance(sender, ContractSender)
+    assert sender.policy is not None
+    acks = recorded_acks(scenario("cc_probe_drain", 3e6, 2.0))
+    states = assert_equal(CONTRACT, acks, chooser=sender.policy)
+    assert len(np.unique(states["position"])) > 10
+    whole = WholePolicy.of(sender.policy)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        x = rng.uniform([0, 0, 0, 0, -2, 0, -2, 0, 0, 0], [8, 2, 2, 0.1, 2, 1, 2, 4, 1, 4])
+        exact = 0.5 * (mlp_action_reference(sender.policy, x) + 1)
+        assert whole.position([round(v * 65_536) for v in x]) / 65_536 == pytest.approx(exact, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"head": "squashed"}, "its head is squashed; mean fits"),
+        ({"weights": (np.zeros((10, 33)), np.zeros((33, 1))), "biases": (np.zeros(33), np.zeros(1))}, "a layer has 33 outputs"),
+        ({"weights": (np.full((10, 1), 5e3),), "biases": (np.zeros(1),)}, "a weight is 5000; below 4096 fit"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused(change: dict[str, Any], words: str) -> None:
+    plain = PolicySender("p", (np.zeros((10, 1)),), (np.zeros(1),), "tanh")
+    with pytest.raises(PolicyDoesNotFit, match=words):
+        export_bpf(CONTRACT, name="p", chooser=replace(plain, **change))
 
 
 def answered(acks: np.ndarray, answers: dict[int, int]) -> np.ndarray:

@@ -130,7 +130,7 @@ def test_choosers_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         program_named("contract:chooser=external")
     file = str(tmp_path / "x.c")
     assert cli.main(["export", "learned_contract_u80", "--chooser", "middel", "--name", "x", "-o", file]) == 2
-    assert "unknown chooser 'middel'; it must be one of lo, middle, hi, user" in capsys.readouterr().err
+    assert "unknown chooser 'middel'; it must be one of lo, middle, hi, user, policy" in capsys.readouterr().err
     assert cli.main(["export", "cc_qdel", "--chooser", "lo", "-o", file]) == 2
     assert "cc_qdel is no contract: there is nothing to choose for 'lo'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -230,10 +230,11 @@ def test_a_killed_chooser_leaves_the_middle() -> None:
 @pytest.mark.live
 @pytest.mark.live_bpf
 @pytest.mark.slow
-@pytest.mark.parametrize("chooser", ["lo", "middle", "hi", "random"])
+@pytest.mark.parametrize("chooser", ["lo", "middle", "hi", "random", "kernel"])
 def test_every_chooser_runs_as_its_twin(chooser: str) -> None:
     _needs()
-    recording = run_live(wanted(f"contract:chooser={chooser}")).recordings[0]
+    data = wanted("learned_contract_u80" if chooser == "kernel" else f"contract:chooser={chooser}")
+    recording = run_live({**data, "chooser": "kernel"}).recordings[0]
     assert recording is not None
     assert recording.difference() is None
     assert recording.choices()["decisions"] > 30

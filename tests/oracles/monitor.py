@@ -128,5 +128,6 @@ class ReferenceMonitor:
             rto = max(flow.engine.rto_min_s / dt, flow.srtt + 4 * flow.rttvar)
             self.due = flow.acked + clock.count * m["mss_bytes"], k + int(rto)
             return k + 1
-        unit = {"rtt": flow.rtt, "srtt": flow.srtt or flow.rtt, "seconds": 1 / dt}[clock.every]
+        smallest = flow.min_rtt_steps if math.isfinite(flow.min_rtt_steps) else 0.1 / dt
+        unit = {"rtt": flow.rtt, "srtt": flow.srtt or flow.rtt, "seconds": 1 / dt, "min_rtt": smallest}[clock.every]
         return k + max(1, math.floor(clock.count * unit + 0.5))

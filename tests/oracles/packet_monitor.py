@@ -158,7 +158,8 @@ class ReferencePacketMonitor:
         elif clock.every == "acks":
             self.acks_left, self.next_s = clock.count, now_s + flow._rto_s()
         else:
-            unit = {"rtt": self.told_s, "srtt": flow.srtt_s or self.told_s, "seconds": 1.0}[clock.every]
+            smallest = flow.min_rtt_s if flow.min_rtt_s < NEVER else 0.1
+            unit = {"rtt": self.told_s, "srtt": flow.srtt_s or self.told_s, "seconds": 1.0, "min_rtt": smallest}[clock.every]
             self.next_s = now_s + clock.count * unit
 
 

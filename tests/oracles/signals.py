@@ -36,6 +36,7 @@ def signals_of(m: Mapping[str, float]) -> list[float]:
         "queue_log2": _log2(stretch),
         "own_queue_log2": math.log2(1 + own_queue) / 4,
         "loss_rate": _over(lost, lost + acked, 0.0),
+        "loss_log2": math.log2(1 + 100 * _over(lost, lost + acked, 0.0)) / 4,
         "ecn_share": _over(m["marked_bytes"], acked, 0.0),
         "throughput_ratio": _over(throughput, most, 0.0),
         "sending_log2": _log2(excess),

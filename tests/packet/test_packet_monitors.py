@@ -61,6 +61,12 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
         20,
     ),
     "seconds": ([LINK], [{**OUT, "loss_rate": 0.05}], interface(clock={"every": "seconds", "count": 0.013}), 70),
+    "smallest RTTs": (
+        [LINK],
+        [OUT, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2", clock={"every": "min_rtt"}),
+        50,
+    ),
     "no acks": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2"), 30),
     "no acks to wait for": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2", clock={"every": "acks"}), 2),
     "rate steps": (

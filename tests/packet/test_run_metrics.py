@@ -60,9 +60,14 @@ BY_HAND = [
     ("throughput_mbps", None, (4.8 + 1.6) / 2),
     ("jain_index", None, (4.8 + 1.6) ** 2 / (2 * (4.8**2 + 1.6**2))),
     ("starvation_ratio", None, 3.0),
+    ("least_share", None, 1.6 / 3.2),
     ("s_fairness", None, 3.0),
     ("queueing_delay_mean_s", "f0", 0.02),
     ("queueing_delay_p95_s", "f0", 0.04),
+    ("queueing_delay_p95_rtts", "f0", 0.4),
+    ("fair_share", None, 2.4 / 3),
+    ("fair_share", "f0", 1.8 / 1.0),  # its transfer is done after 2.5 s: half of 1 MB/s for two of the three seconds
+    ("harm", "f0", 1 - 1.8 / 3),
     ("rtt_mean_s", "f0", 0.12),
     ("rtt_min_s", "f0", 0.1),
     ("rtt_max_s", "f0", 0.12),  # rows 1 to 3: the row at the end belongs to the next window
@@ -91,14 +96,30 @@ def test_by_hand(name: str, group: str | None, expected: float) -> None:
 
 
 def test_every_metric_is_tested_by_hand_or_below() -> None:
-    below = {"fair_power", "convergence_time_s", "time_to_90_s", "time_to_40_s", "settling_time_s", "response_time_s"}
+    below = {
+        "fair_power",
+        "even_power",
+        "convergence_time_s",
+        "time_to_90_s",
+        "time_to_40_s",
+        "settling_time_s",
+        "response_time_s",
+    }
     assert {name for name, _, _ in BY_HAND} | below == set(OF_RUN)
 
 
-def test_fair_power_is_the_product() -> None:
+def test_fair_and_even_power_are_products() -> None:
     result = by_hand([FIRST, SECOND], [0] * 5)
-    parts = [measure_run(result.measured(), name, WINDOW) for name in ("power", "jain_index")]
-    assert measure_run(result.measured(), "fair_power", WINDOW) == pytest.approx(parts[0] * parts[1])
+    parts = {name: measure_run(result.measured(), name, WINDOW) for name in ("power", "jain_index", "least_share")}
+    assert measure_run(result.measured(), "fair_power", WINDOW) == pytest.approx(parts["power"] * parts["jain_index"])
+    assert measure_run(result.measured(), "even_power", WINDOW) == pytest.approx(parts["power"] * parts["least_share"])
+
+
+def test_who_starves_another_has_no_even_power() -> None:
+    idle: dict[str, list[float]] = {}
+    measured = by_hand([FIRST, idle], [0] * 5).measured()
+    assert measure_run(measured, "even_power", WINDOW) == 0
+    assert measure_run(measured, "fair_power", WINDOW) > 0.2
 
 
 def test_spans_add_up() -> None:

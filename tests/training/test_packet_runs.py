@@ -15,7 +15,9 @@ from ccenv.training.config import TrainConfig, load_config
 
 pytest.importorskip("stable_baselines3")
 
+from ccenv.engine.compiled.signals import ADVERSARY_SLOTS
 from ccenv.training import run as run_module
+from ccenv.training.checkpoint import read_checkpoint
 from ccenv.training.run import train
 from ccenv.training.view import look
 
@@ -80,3 +82,37 @@ def test_what_no_trace_shows_is_refused_before_anything_is_written(tmp_path: Pat
 def test_networks_of_the_curve_environments_are_refused() -> None:
     with pytest.raises(InputError, match=r"log\.networks play in the curve environments"):
         small("aurora", "evaluation.every_steps=256", "log.networks=[kind]")
+
+
+ATTACKED = (
+    "packet.scenario={duration_s: 60, links: [{rate_mbps: [8, 16], buffer_bdp: 2}], flows: [{sender: external, rtt_ms: 30, %s}]}"
+)
+ROUNDS = ("robust.start_step=128", "robust.round_steps=192", "robust.budget_flow_steps=4000", "robust.keep=4")
+BOXED = ATTACKED % "jitter: {kind: adversary, adversary: external, max_ms: 30}"
+
+
+def test_rounds_against_jitter_boxes_resume_and_differ_from_their_control(tmp_path: Path) -> None:
+    config = small("aurora", BOXED, *ROUNDS)
+    train(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "parts", report=stop_after(384))
+    train(config, tmp_path / "parts")
+    train(small("aurora", BOXED, *ROUNDS, "robust.share=0"), tmp_path / "control")
+    whole, parts, control = (make_sender(str(tmp_path / folder)).weights[0] for folder in ("whole", "parts", "control"))
+    np.testing.assert_array_equal(whole, parts)
+    assert (whole != control).any()
+    pool = read_checkpoint(tmp_path / "whole" / "checkpoint").tensors["pool.moves"]
+    assert pool.shape == (4, ADVERSARY_SLOTS) and len(np.unique(pool, axis=0)) > 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([ATTACKED % "start_s: 0", *ROUNDS], "packet.scenario has none with adversary 'external'"),
+        ([BOXED, *ROUNDS, "robust.policies=[network_drain]"], r"robust\.policies is for the curve environments"),
+        ([BOXED], "a jitter box is 'external', but the agent controls flows"),
+    ],
+)
+def test_rounds_that_cannot_be_are_refused(more: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        train(small("aurora", *more), tmp_path / "run")

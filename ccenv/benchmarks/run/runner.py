@@ -27,7 +27,7 @@ from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
 from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.benchmarks.suite.packet import PacketSuite
-from ccenv.benchmarks.suite.references import check_all
+from ccenv.benchmarks.suite.references import check_all, table_of
 from ccenv.config import shipped_names, validate
 from ccenv.document import plain
 from ccenv.errors import EngineError, InputError, shown, unknown_name
@@ -297,4 +297,5 @@ def _manifest(suite: SuiteBase, agents: list[dict[str, Any]], cells: list[Cell],
         },
         "summary": summarise(suite, records),
         "references": check_all(suite, records),
+        **({"table": table_of(suite, records)} if suite.table else {}),
     }

@@ -187,6 +187,7 @@ class SuiteBase(StrictModel):
         score: how the nominal score is made.
         worst_case: how the worst case is made.
         references: published values.
+        table: name -> quantity: the numbers of each sender that the suite is about; ``ccenv bench run --json`` prints them.
         figures: of the report.
     """
 
@@ -203,6 +204,7 @@ class SuiteBase(StrictModel):
     score: Score = Score()
     worst_case: WorstCase = WorstCase()
     references: tuple[Reference, ...] = ()
+    table: dict[Name, Quantity] = Field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
 
     @field_validator("metrics", mode="before")
@@ -239,7 +241,7 @@ class SuiteBase(StrictModel):
     @property
     def sha256(self) -> str:
         """Content hash: of what is played and measured; not of words, published values and figures."""
-        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "figures"}))
+        return hash_of(self.model_dump(exclude={"summary", "notes", "tags", "references", "table", "figures"}))
 
     def run_key(self, case: str, seed: int) -> int:
         """Return the key of all random numbers of a run, in [0, 2**53): the same for every agent and adversary."""
@@ -252,6 +254,7 @@ class SuiteBase(StrictModel):
             once(what, values)
         used = [("score", self.score.metric), ("worst_case", self.worst_case.metric)]
         quantities = [quantity for reference in self.references for quantity in reference.quantities]
+        quantities += self.table.values()
         used += [("references", n) for q in quantities for n in (q.metric, q.divided_by) if n is not None]
         used += [
             (f"figure {figure.name}", name)

@@ -151,3 +151,12 @@ def _verdict(reference: Reference, measured: float | None, published: float | No
 def check_all(suite: SuiteBase, records: list[CellData]) -> list[dict[str, Any]]:
     """Compare all published values of a suite, in its order."""
     return [check(records, reference) for reference in suite.references]
+
+
+def table_of(suite: SuiteBase, records: list[CellData]) -> dict[str, dict[str, float | None]]:
+    """Return the numbers of the suite's table by sender, in the order of the records; None where no cell has one."""
+    found: dict[str, dict[str, float | None]] = {}
+    for agent in dict.fromkeys(record["agent"] for record in records) if suite.table else ():
+        own = [record for record in records if record["agent"] == agent]
+        found[agent] = {name: value_of(own, quantity) for name, quantity in suite.table.items()}
+    return found

@@ -22,7 +22,7 @@ from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
 
 MAX_SIGNALS = 64
 MAX_INPUTS = MAX_SIGNALS * MAX_HISTORY
-CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
+CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 NO_INNER = -1
 _DENSE, _GRU, _LSTM = range(len(STAGES))
 _MEAN, _SQUASHED, _CATEGORICAL = range(len(HEADS))

@@ -15,11 +15,12 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.curve.layout import CHOOSER_CODES, MLP_EPISODE, MLP_FIRST_COLUMN, MLP_LEVELS, MLP_MOVES, MLP_STEPS
 from ccenv.engine.curve.monitor import fill_measures, obey
 from ccenv.engine.curve.network import ERROR_SENDER, fail
+from ccenv.interface.measures import UNKNOWN_RTT_S
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 from ccenv.network.sender import LARGE_LOSS_SEGMENTS
 from ccenv.programs import INPUT_INDEX
 
-_SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
+_SRTT, _RTT, _SECONDS, _ACKS, _MIN_RTT = CLOCKS.values()
 _HEARD = 1.0 - 1e-12  # of the bytes that a clock of ACKs waits for: all but round-off
 
 _RANDOM, _POLICY, _EXTERNAL = (CHOOSER_CODES[kind] for kind in ("random", "policy", "external"))
@@ -159,6 +160,8 @@ def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, sc
         unit = float(fl.rtt_steps)
     elif policy.clock == _SRTT:
         unit = fl.srtt_steps
+    elif policy.clock == _MIN_RTT:
+        unit = fl.rtt_min_steps if np.isfinite(fl.rtt_min_steps) else UNKNOWN_RTT_S / ev.dt_s
     fl.decision_step = k + max(1, np.int64(policy.count * unit + 0.5))
     return True
 

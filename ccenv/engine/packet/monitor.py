@@ -26,11 +26,11 @@ from ccenv.engine.packet.transport import pace_on, rto_s
 from ccenv.engine.packet.workload import UNLIMITED
 from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
 from ccenv.interface.interface import Clock, Interface
-from ccenv.interface.measures import SHARE_WEIGHT
+from ccenv.interface.measures import SHARE_WEIGHT, UNKNOWN_RTT_S
 from ccenv.network.sender import ClassicSender
 
-CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3}
-_SRTT, _RTT, _SECONDS, _ACKS = CLOCKS.values()
+CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
+_SRTT, _RTT, _SECONDS, _ACKS, _MIN_RTT = CLOCKS.values()
 SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3}  # what an action is for; nothing: a flow that is only watched
 NOTHING, RATE, CWND, INNER = SETS.values()
 SHORTEST_INTERVAL_S = 1e-5
@@ -348,6 +348,8 @@ def next_decision_s(monitor, fl, now_s, rto_min_s):
         unit_s = fl.told_rtt_s
     elif monitor.clock == _SRTT:
         unit_s = fl.srtt_s
+    elif monitor.clock == _MIN_RTT:
+        unit_s = fl.min_rtt_s if fl.min_rtt_s < np.inf else UNKNOWN_RTT_S
     return now_s + max(monitor.clock_count * unit_s, SHORTEST_INTERVAL_S)
 
 

@@ -31,6 +31,7 @@ from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
+from ccenv.simulation.boxes import pattern_rows
 from ccenv.simulation.packets import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
@@ -58,6 +59,8 @@ class PacketCore:
         threads: that share the networks.
         record: keep what ``trace`` needs.
         per_flow: means are those of each flow, not of all together.
+        patterns: (B, ADVERSARY_SLOTS) what jitter boxes that are ``external`` play (``Pattern.words``); None: they are played
+            from outside.
 
     Attributes:
         flows: (M,) indices of the monitored flows.
@@ -83,6 +86,7 @@ class PacketCore:
         threads: int = 1,
         record: bool = False,
         per_flow: bool = False,
+        patterns: np.ndarray | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
@@ -90,8 +94,9 @@ class PacketCore:
             **{"distribution": distribution, "senders": senders, "deciders": deciders, "interface": interface},
             **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
             **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
-            **{"num_envs": num_envs, "per_flow": per_flow},
+            **{"num_envs": num_envs, "per_flow": per_flow, "patterns": patterns},
         }
+        self._patterns, self._pattern_rows = patterns, pattern_rows(distribution.largest)
         self.per_flow, self.tells_time = per_flow, False
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
@@ -199,6 +204,8 @@ class PacketCore:
         self._sums[which] = self._counts[which] = 0.0
         self.batch.begin(which, draws.beginnings)
         self.check()
+        if self._patterns is not None:
+            self.batch.box_words[np.ix_(which, self._pattern_rows)] = self._patterns[which, None]
         if self._recording:
             for row, b in enumerate(which.tolist()):
                 self._scenarios[b] = draws.scenario(self.distribution, row)

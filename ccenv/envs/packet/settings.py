@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import LogRange
@@ -14,6 +14,7 @@ from ccenv.envs.settings import require_arguments
 from ccenv.errors import InputError
 from ccenv.interface.interface import Clock, Interface, Weights
 from ccenv.interface.rewards import REWARDS
+from ccenv.interface.signals import signal
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
 
@@ -28,6 +29,10 @@ def _as_distribution(value: Any) -> Any:
     raise ValueError("neither a scenario, nor a name or a file of one")
 
 
+def _known_signal(name: str) -> str:
+    return signal(name).name
+
+
 class PacketSettings(StrictModel):
     """Settings of the packet environments.
 
@@ -35,6 +40,8 @@ class PacketSettings(StrictModel):
         scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
             a controlled flow.
         signals: names of signals, or of a set of them (``ccenv.interface.signals``).
+        critic_signals: further signals that only a critic sees, of the newest interval; ``truth`` ones are allowed. For flows
+            that share a policy in training; no card has them.
         history: intervals that an observation holds; None: what the set of signals was published with, else 1.
         action: name of the action (``ccenv.interface.actions``).
         action_parameters: of the action.
@@ -52,6 +59,7 @@ class PacketSettings(StrictModel):
 
     scenario: Annotated[Any, BeforeValidator(_as_distribution)] = "single"
     signals: str | tuple[str, ...] = "aurora"
+    critic_signals: tuple[Annotated[str, AfterValidator(_known_signal)], ...] = Field(default=(), max_length=32)
     history: int | None = None
     action: str = "rate_delta"
     action_parameters: dict[str, float] = Field(default_factory=dict)

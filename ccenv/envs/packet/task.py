@@ -17,10 +17,11 @@ from ccenv.envs.task import level_of
 from ccenv.errors import InputError
 from ccenv.interface.actions import action
 from ccenv.interface.interface import Clock, Interface
-from ccenv.interface.signals import PACKET
+from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import ClassicSender, ExternalSender, Sender, bare
 from ccenv.registry import load_target
+from ccenv.simulation.boxes import PATTERN
 from ccenv.simulation.ranges import ScenarioDistribution
 
 # Where names are looked up at run time.
@@ -76,13 +77,13 @@ def make_boxes(distribution: ScenarioDistribution) -> dict[str, ScriptedAdversar
 
 def check_interface(interface: Interface, distribution: ScenarioDistribution, flows: list[int]) -> None:
     """Raise InputError for signals and actions that these flows cannot have."""
-    for signal in interface.rows:
-        if PACKET not in signal.engines:
-            raise InputError(f"signal {signal.name!r} is not known per packet")
-        if signal.needs == "finite":
+    for row in interface.rows:
+        if PACKET not in row.engines:
+            raise InputError(f"signal {row.name!r} is not known per packet")
+        if row.needs == "finite":
             bulk = [flow for flow in flows if distribution.largest.flows[flow].workload.kind == "bulk"]
             if bulk:
-                raise InputError(f"signal {signal.name!r} needs an application that ends; flow {bulk[0]} is bulk")
+                raise InputError(f"signal {row.name!r} needs an application that ends; flow {bulk[0]} is bulk")
     if action(interface.action).needs == "contract":
         raise InputError(f"action {interface.action!r} needs a contract, which an environment has not")
 
@@ -105,9 +106,11 @@ def make_core(
     deciders: Mapping[int, Decider],
     record: bool,
     per_flow: bool = False,
+    patterns: np.ndarray | None = None,
 ) -> PacketCore:
     """Return the core of some settings."""
     distribution = settings.distribution
+    adversaries = make_boxes(distribution) | ({} if patterns is None else {EXTERNAL: PATTERN})
     return PacketCore(
         num_envs,
         distribution=distribution,
@@ -115,13 +118,14 @@ def make_core(
         deciders=deciders,
         interface=interface,
         weights=settings.reward,
-        adversaries=make_boxes(distribution),
+        adversaries=adversaries,
         episode_decisions=settings.episode_decisions,
         staggered=settings.staggered,
         start_rate_share=settings.start_rate_share,
         threads=settings.threads,
         record=record,
         per_flow=per_flow,
+        patterns=patterns,
     )
 
 
@@ -172,28 +176,37 @@ class PacketTask:
         num_envs: B.
         settings: the scenario names at least one ``external`` sender.
         record: keep what rendering needs.
+        patterns: (B, ADVERSARY_SLOTS) what the jitter boxes that are ``external`` play in each environment; None: there are none.
     """
 
     shared = False  # each flow is a row of its own
 
-    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False) -> None:
+    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False, patterns: np.ndarray | None = None) -> None:
         distribution, self.interface = settings.distribution, settings.interface()
         flows = controlled_flows(distribution)
         if not flows:
             raise InputError(f"{distribution.where}: no flow has the sender 'external': there is nothing to control")
-        if EXTERNAL in make_boxes(distribution):
+        if patterns is None and EXTERNAL in make_boxes(distribution):
             raise InputError(
                 f"{distribution.where}: a jitter box is 'external', but the agent controls flows; for both see "
                 "ccenv/PacketDuel-v0"
             )
         check_interface(self.interface, distribution, flows)
+        if settings.critic_signals and not self.shared:
+            raise InputError(
+                "critic_signals are for the critic of flows that share a policy: use make_sb3(..., shared_policy=True)"
+            )
+        critic = [signal(name) for name in settings.critic_signals]
+        self._critic = np.array([SIGNAL_NUMBERS[row.name] for row in critic], np.int64)
         decider = decider_of(self.interface)
-        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared)
+        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared, patterns)
         self.core.tells_time = settings.raw
         self.rows_per_env = len(flows) if self.shared else 1
         self._actions, self._raw, self.levels = FlowActions(len(flows), settings.n_actions), settings.raw, settings.n_actions
         together = len(flows) // self.rows_per_env
-        self.single_observation_space = spaces.Box(*limits(self.interface, together), dtype=np.float32)
+        low, high = limits(self.interface, together)
+        low, high = np.append(low, [row.low for row in critic]), np.append(high, [row.high for row in critic])
+        self.single_observation_space = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
         self.single_action_space = FlowActions(together, settings.n_actions).space
 
     def step(self, actions: np.ndarray) -> np.ndarray:
@@ -205,8 +218,14 @@ class PacketTask:
         return mean
 
     def observe(self) -> np.ndarray:
-        """Return what is seen of the controlled flows, one after the other: (rows, flows of a row * history * signals)."""
-        return self.core.observations().reshape(self.core.num_envs * self.rows_per_env, -1)
+        """Return what is seen of the controlled flows, one after the other: (rows, flows of a row * history * signals).
+
+        Signals for critics follow.
+        """
+        seen = self.core.observations().reshape(self.core.num_envs * self.rows_per_env, -1)
+        if not len(self._critic):
+            return seen
+        return np.concatenate([seen, self.core.signals(self._critic).reshape(len(seen), -1)], axis=1)
 
     def infos(self) -> dict[str, np.ndarray]:
         """Return what each step says besides: which flows are to decide, their rewards, and with ``raw`` their measures."""

@@ -19,7 +19,7 @@ from ccenv.document import hash_of
 from ccenv.errors import InputError
 from ccenv.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
 
-_WORDS = ("summary", "notes", "tags", "references", "figures")  # not part of a suite's hash
+_WORDS = ("summary", "notes", "tags", "references", "table", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
 DATABASE = "board.db"  # marks a board's own folder
 MAX_BYTES = 64 << 20
@@ -122,6 +122,7 @@ class Manifest(StrictModel):
     statistics: dict[str, Text | float]
     summary: list[Summary]
     references: list[dict[str, Any]]
+    table: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     asked: dict[str, Any] = Field(default_factory=dict)
     failed: list[Any] = Field(default_factory=list, max_length=0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ccenv.smt.claims.verifier import Verdict, confirm, replayed
@@ -12,10 +12,11 @@ from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
 from ccenv.smt.solver.store import Store, query_hash
 from ccenv.smt.theorems.compose import Implication, implications, settling, variables_of
 from ccenv.smt.theorems.features import on_states
+from ccenv.smt.theorems.lasso import lasso_query
 from ccenv.smt.theorems.queries import LemmaQuery, lemma_queries
 from ccenv.smt.theorems.theorem import LoadedTheorem
 
-IMPLICATION_LIMIT_S = 60.0
+_VERDICTS: dict[str, Verdict] = {"unsat": "verified", "sat": "refuted"}
 
 
 @dataclass
@@ -73,23 +74,31 @@ class Proof:
         lemmas: in order.
         steps: of the composition.
         settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
+        lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.
     """
 
     loaded: LoadedTheorem
     lemmas: list[Decided]
     steps: list[Step]
     settles: dict[str, Step]
+    lassos: list[Decided] = field(default_factory=list)
 
     @property
     def verdict(self) -> Verdict:
-        """``verified`` if every lemma and every implication is; else ``unknown``: a lemma that fails refutes no theorem."""
+        """``verified`` if every lemma and every implication is.
+
+        Else ``refuted`` if a trace that can be repeated for ever breaks a claim, and ``unknown`` if none was found: a lemma that
+        fails refutes no theorem.
+        """
+        if any(one.verdict == "refuted" for one in self.lassos):
+            return "refuted"
         parts = [*(one.verdict for one in self.lemmas), *(one.verdict for one in self.steps)]
         return "verified" if all(verdict == "verified" for verdict in parts) else "unknown"
 
     @property
     def seconds(self) -> float:
         """Solver time."""
-        answers = [one.answer for one in (*self.lemmas, *self.steps, *self.settles.values())]
+        answers = [one.answer for one in (*self.lemmas, *self.steps, *self.settles.values(), *self.lassos)]
         answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
         return sum(answer.seconds for answer in answers)
 
@@ -126,7 +135,23 @@ class Prover:
                 if lemmas[-1].verdict != "verified":
                     break
         settles = {claim.name: self.imply(settling(loaded, claim)) for claim in loaded.claims if claim.ranks}
-        return Proof(loaded, lemmas, steps, settles)
+        proof = Proof(loaded, lemmas, steps, settles)
+        if proof.verdict != "verified":
+            proof.lassos = list(self.lassos(loaded))
+        return proof
+
+    def lassos(self, loaded: LoadedTheorem) -> Iterator[Decided]:
+        """Look for endless misbehaviour, claim by claim: ``refuted`` with the trace to repeat, ``verified`` if there is none.
+
+        That no trace of T samples returns to its state and breaks a claim does not prove the claim.
+        """
+        for claim in loaded.claims:
+            query = lasso_query(loaded, claim)
+            encoding = query.encoding()
+            text = encoding.smtlib(*_written(query.claim.violation(encoding.view)))
+            answer = self._ask(text, "z3", query.name)
+            view = confirm(query, encoding, answer) if answer.status == "sat" else None
+            yield Decided(claim.name, 1, _VERDICTS.get(answer.status, "unknown"), text, answer, reason=answer.reason, view=view)
 
     def imply(self, step: Implication) -> Step:
         """Decide an implication of the composition."""
@@ -138,7 +163,7 @@ class Prover:
         formulas.append(negate(on_states(step.goal, of.__getitem__)))
         text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
         answer = self._ask(text, "z3", step.name)
-        verdict: Verdict = {"unsat": "verified", "sat": "refuted"}.get(answer.status, "unknown")  # type: ignore[assignment]
+        verdict = _VERDICTS.get(answer.status, "unknown")
         witness = {name: str(answer.model.get(name, 0)) for name in of} if answer.status == "sat" else {}
         return Step(step.name, verdict, text, answer, witness)
 

@@ -12,6 +12,8 @@ from ccenv.smt.theorems.certificate import data_of, settles_of, write_certificat
 from ccenv.smt.theorems.prove import Decided, Proof
 from ccenv.version import VERSION
 
+_FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown"}
+
 
 def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     """Return what was decided, and write the certificate, or the trace that breaks a lemma.
@@ -47,6 +49,7 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
             {"name": one.lemma, "part": one.part, "verdict": one.verdict, "seconds": round(one.answer.seconds, 3)}
             for one in proof.lemmas
         ],
+        "lassos": [{"claim": one.lemma, "found": _FOUND[one.verdict]} for one in proof.lassos],
         "composition": [{"name": step.name, "verdict": step.verdict} | _witness(step.witness) for step in proof.steps],
         "ccenv_version": VERSION,
     }
@@ -57,6 +60,10 @@ def _witness(witness: dict[str, str]) -> dict[str, Any]:
 
 
 def _reason(proof: Proof, folder: FilePath) -> str | None:
+    for one in proof.lassos:
+        if one.verdict == "refuted":
+            found = _broken(one, proof, folder)
+            return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {found}"
     for step in proof.steps:
         if step.verdict == "refuted":
             at = ", ".join(f"{name} = {value}" for name, value in step.witness.items())

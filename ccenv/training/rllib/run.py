@@ -293,7 +293,7 @@ def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | Contra
     """Return the policies for the engines: their mean actions."""
     module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
-    sees = config.packet_settings().policy_interface() if config.is_packet else SENDER_V0
+    sees = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
     policy = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
     contract = None if config.is_packet else config.settings().contract_program()
     sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)

@@ -19,7 +19,7 @@ from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import PolicySender
 from ccenv.training.config import TrainConfig
 from ccenv.training.evaluation import Evaluation, evaluate_in_world
-from ccenv.training.packet_evaluation import cold_task
+from ccenv.training.packet_evaluation import cold_task, kind_boxes
 from ccenv.training.path_sets import PathSet, path_seed
 
 SCENE = "deep"  # one that training may use: worst cases are published on others
@@ -114,7 +114,8 @@ def _exploited(config: TrainConfig, player: PolicySender) -> dict[str, float]:
 
 def _check_picture(config: TrainConfig) -> None:
     """Raise InputError unless the episode of the videos can be drawn."""
-    core = SharedPacketTask(1, config.packet_settings(), record=True).core
+    settings = config.packet_settings()
+    core = SharedPacketTask(1, settings, True, kind_boxes(settings, 1)).core
     core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     try:
         core.trace(0)
