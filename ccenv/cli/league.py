@@ -51,5 +51,6 @@ def command(
         rows.append([one["round"], one["value"], one["exploitability"], f"{low:.3f} to {high:.3f}", mixed, *best])
     print_table(f"league {settings.name}, seed {settings.seed}", columns, rows)
     best = data["best"]
-    print_text(f"best sender {best['sender']}: guarantee {best['guarantee']:.4f}, nominal score {best['nominal_score']:.4f}")
+    named = folder / best["folder"] if best["folder"] else best["sender"]
+    print_text(f"best sender {named}: guarantee {best['guarantee']:.4f}, nominal score {best['nominal_score']:.4f}")
     print_text(f"wrote {folder}: {RUNS.name}.json, {PICTURE}, {CURVE}")

@@ -35,6 +35,7 @@ from ccenv.league.store import (
     LEAGUE,
     PICTURE,
     RECORD,
+    SENDERS,
     HoldOutPart,
     LeagueFolder,
     NetworkPart,
@@ -287,13 +288,14 @@ class _League:
         found, people = equilibrium(payoffs), self._population
         best = int(np.argmax(payoffs.guarantees))
         name = people.senders[best]
-        folder = self._store.sender_folder(name)
+        trained = self._store.sender_folder(name).is_dir()
         reported = nominal_scores(self._config, self._store.sender(name), PathSet.REPORT)
         return {
             "value": found.value,
             "sender_mixture": {n: float(x) for n, x in zip(people.senders, found.senders, strict=True) if x > TINY},
             "best": {
-                "sender": str(folder) if folder.is_dir() else name,
+                "sender": name,
+                "folder": f"{SENDERS}/{name}" if trained else None,
                 "guarantee": float(payoffs.guarantees[best]),
                 "worst_in_each_scene": payoffs.attacked[best].min(axis=0).tolist(),
                 "nominal_score": float(reported.mean()),

@@ -34,7 +34,6 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def record(folder: Path) -> dict:
     data = json.loads((folder / "league.json").read_text())
     del data["timing"]
-    data["best"]["sender"] = Path(data["best"]["sender"]).name
     return data
 
 
