@@ -155,7 +155,8 @@ class _Search:
         The query that failed last comes first. The program's own queries are proved with their twins; every trace of the program
         is one of a contract around it, so the contract's twins are satisfiable too.
         """
-        self.reason, held = "", []
+        self.reason = ""
+        held: list[str] = []
         contract = widened(self.task.program, levels, f"{self.task.program.name}.contract")
         queries = [query for query in self.task.queries(contract) if not self.known.holds(query.name, levels)]
         queries.sort(key=lambda query: query.name != self.failed)

@@ -68,7 +68,8 @@ class CriticPolicy(ActorCriticPolicy):
         super().__init__(*args, **kwargs)
 
     def _build_mlp_extractor(self) -> None:
-        extractor: Any = SplitExtractor(self.features_dim, self._n_seen, list(self.net_arch), self.activation_fn)
+        widths: Any = self.net_arch
+        extractor: Any = SplitExtractor(self.features_dim, self._n_seen, list(widths), self.activation_fn)
         self.mlp_extractor = extractor
 
 
