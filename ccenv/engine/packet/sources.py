@@ -9,9 +9,10 @@ from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out
+from ccenv.engine.packet.aqm.pie import DROP, MARK
 from ccenv.engine.packet.layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.queue import DROP, MARK, append, count_queue, serve_head, verdict
+from ccenv.engine.packet.queue import append, count_queue, serve_head, verdict
 from ccenv.engine.packet.receiver import receive
 
 
