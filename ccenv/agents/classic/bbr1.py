@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, initial_window, windowed_min
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, chosen, classic_sender, initial_window, windowed_min
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
@@ -100,9 +100,11 @@ def sender(
         sys.modules[__name__],
         STATE,
         initial_window_mss=initial_window("bbr1", initial_window_mss),
-        pacing_margin=number("bbr1", "pacing_margin", pacing_margin, low=0, high=0.5),
-        extra_acked=number("bbr1", "extra_acked", extra_acked, low=0, high=1, whole=True),
-        even_windows=number("bbr1", "even_windows", even_windows, low=0, high=1, whole=True),
+        **chosen(
+            pacing_margin=number("bbr1", "pacing_margin", pacing_margin, low=0, high=0.5),
+            extra_acked=number("bbr1", "extra_acked", extra_acked, low=0, high=1, whole=True),
+            even_windows=number("bbr1", "even_windows", even_windows, low=0, high=1, whole=True),
+        ),
     )
 
 

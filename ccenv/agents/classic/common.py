@@ -71,6 +71,11 @@ def classic_sender(name: str, module: types.ModuleType, state: np.dtype, **param
     return ClassicSender(name, state, module.init, module.on_ack, module.on_loss, module.on_tick, parameters)
 
 
+def chosen(**options: float) -> dict[str, float]:
+    """Return the options that are not 0, which is what a state holds without them: a new option changes no sender's hash."""
+    return {name: value for name, value in options.items() if value != 0}
+
+
 def initial_window(name: str, value: float) -> float:
     """Check the parameter initial_window_mss."""
     return number(name, "initial_window_mss", value, low=1, high=1e6)

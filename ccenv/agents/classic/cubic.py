@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
@@ -59,7 +59,7 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int
         STATE,
         initial_window_mss=initial_window("cubic", initial_window_mss),
         fast_convergence=number("cubic", "fast_convergence", fast_convergence, low=0, high=1, whole=True),
-        hystart=number("cubic", "hystart", hystart, low=0, high=1, whole=True),
+        **chosen(hystart=number("cubic", "hystart", hystart, low=0, high=1, whole=True)),
     )
 
 

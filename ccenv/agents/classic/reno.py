@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window
 from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
@@ -45,7 +45,9 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO
     window = initial_window("reno", initial_window_mss)
     limit = number("reno", "limit_mss", limit_mss, low=1e-3, high=NO_LIMIT_MSS)
     early = number("reno", "hystart", hystart, low=0, high=1, whole=True)
-    return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit, hystart=early)
+    return classic_sender(
+        "reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit, **chosen(hystart=early)
+    )
 
 
 def init(state: Any) -> None:
