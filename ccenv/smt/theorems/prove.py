@@ -98,7 +98,8 @@ class Proof:
     @property
     def seconds(self) -> float:
         """Solver time."""
-        answers = [one.answer for one in (*self.lemmas, *self.steps, *self.settles.values(), *self.lassos)]
+        answers = [one.answer for one in (*self.lemmas, *self.lassos)]
+        answers += [one.answer for one in (*self.steps, *self.settles.values())]
         answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
         return sum(answer.seconds for answer in answers)
 
