@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from ccenv.cli.completion import configs, names
 from ccenv.cli.options import JobsOption, choices, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.cli.theorem import theorem
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
 if TYPE_CHECKING:
@@ -78,9 +79,6 @@ OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
 STARVED = Fraction(10)
 """A flow of a belief program starves if another one gets so many times its bytes, where no ratio is asked for."""
-
-THEOREM_LIMIT_S = 240.0
-THEOREM_OUT = Path("runs/theorem")
 
 
 @app.command("property")
@@ -289,41 +287,6 @@ def fairness(
 
 
 @app.command()
-def theorem(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A theorem: ccenv list configs names them; or a YAML file.")],
-    time_limit: TimeLimitOption = THEOREM_LIMIT_S,
-    seed: SeedOption = 0,
-    out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma.")] = THEOREM_OUT,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
-) -> int:
-    """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
-
-    Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
-    the step or the lemma that is missing.
-
-    Example: ccenv verify theorem cc_qdel --json
-    """
-    from ccenv.smt.solver.store import Store
-    from ccenv.smt.theorems.prove import Prover
-    from ccenv.smt.theorems.report import tell
-    from ccenv.smt.theorems.theorem import load_theorem
-
-    limits = _limits(time_limit, seed, None, fresh, out, 0)
-    loaded = load_theorem(name)
-    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
-    proof = Prover(limits["time_limit_s"], Store(), limits["reuse"], seed, progress).prove(loaded)
-    data = tell(proof, out)
-    if json:
-        print_json(data)
-    else:
-        print_text(data["statement"])
-        keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
-        print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
-    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
-
-
-@app.command()
 def envelope(
     name: SenderArgument,
     samples: SamplesOption = None,
@@ -361,6 +324,9 @@ def envelope(
         ]
         print_table(f"verified envelope of {data['sender']}, T = {run.samples}", columns, rows)
     return 0
+
+
+app.command()(theorem)
 
 
 def _limits(time_limit: float, seed: int, recheck: str | None, fresh: bool, out: Path, cubes: int) -> dict[str, Any]:

@@ -98,9 +98,8 @@ class Proof:
     @property
     def seconds(self) -> float:
         """Solver time."""
-        answers = [one.answer for one in self.lemmas]
+        answers = [one.answer for one in (*self.lemmas, *self.lassos)]
         answers += [one.answer for one in (*self.steps, *self.settles.values())]
-        answers += [one.answer for one in self.lassos]
         answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
         return sum(answer.seconds for answer in answers)
 
