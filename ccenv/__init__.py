@@ -35,6 +35,7 @@ __all__ = [
     "make_adversary",
     "make_path",
     "make_sender",
+    "open_run",
     "run_suite",
     "save_policy",
     "simulate",
@@ -93,6 +94,7 @@ _LAZY = {
     "make_adversary": "ccenv.adversaries.files:load_adversary",
     "make_path": "ccenv.network.path:make_path",
     "make_sender": "ccenv.agents.files:load_sender",
+    "open_run": "ccenv.training.view.opened:open_run",
     "run_suite": "ccenv.benchmarks.run.runner:run_suite",
     "save_policy": "ccenv.agents.learned:save_policy",
     "simulate": "ccenv.simulation:simulate",
@@ -122,6 +124,7 @@ if TYPE_CHECKING:
     from ccenv.simulation import simulate as simulate
     from ccenv.smt.claims.ask import verify as verify
     from ccenv.training.run import train as train
+    from ccenv.training.view.opened import open_run as open_run
 
 
 def __getattr__(name: str) -> object:

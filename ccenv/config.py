@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from ccenv.errors import InputError, did_you_mean, shown, unknown_name
+from ccenv.errors import InputError, UnknownNameError, did_you_mean, shown
 from ccenv.foreign.names import is_file
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -121,7 +121,10 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     # A path such as configs/train/NAME.yaml names the shipped file also where there is no checkout.
     if stem in shipped and (len(given.parts) == 1 or given.parts[-2:-1] == (root.name,)):
         return shipped[stem]
-    raise unknown_name(what, name, shipped)
+    hint = did_you_mean(stem, shipped)
+    if (given.suffix == suffix or len(given.parts) > 1) and not is_file(given):
+        raise UnknownNameError(f"{shown(name, 100)}: file not found, and no {what} has this name.{hint}")
+    raise UnknownNameError(f"unknown {what} {shown(name, 100)}.{hint}")
 
 
 def shipped_names(package: str, suffix: str) -> list[str]:

@@ -41,6 +41,7 @@ MBPS = Units({"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}, "Mbi
 """To Mbit/s."""
 STEPS = Units({"steps": 1.0, "ksteps": 1e3, "Msteps": 1e6}, "steps", whole=True)
 """Engine steps of flows."""
+_STEPS_OR_TIME = Units({**STEPS.factors, **_TIMES}, "steps")
 
 
 def buffer_units(bdp_bytes: float, mss_bytes: float) -> Units:
@@ -77,6 +78,20 @@ def quantity(what: str, given: str | float, units: Units) -> float:
         f"{what} is {shown(given)}; allowed: {number} of at least 0 with a unit of {', '.join(units.factors)}; "
         f"without a unit it is in {units.plain}"
     )
+
+
+def steps_or_seconds(what: str, given: str | float) -> tuple[int | None, float | None]:
+    """Return a budget in engine steps of flows, or in seconds; the other one is None.
+
+    Raises:
+        InputError: as :func:`quantity`.
+    """
+    match = _NUMBER.fullmatch(given) if isinstance(given, str) and len(given) <= _LONGEST else None
+    unit = match[2].lower() if match else ""
+    if unit in _TIMES:
+        return None, positive(what, given, SECONDS)
+    steps = STEPS if match and unit in {"", *(name.lower() for name in STEPS.factors)} else _STEPS_OR_TIME
+    return int(quantity(what, given, steps)), None
 
 
 def _warn_unusual(what: str, given: str | float, value: float, units: Units) -> None:

@@ -19,8 +19,8 @@ LAYERS = (
     *("interface", "programs", "network", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "simulation", "export", "live"),
-    *("smt", "synth", "attack", "comparison"),
-    *("envs", "training", "distill", "contract"),
+    *("certificates", "smt", "synth", "attack", "comparison"),
+    *("envs", "training", "league", "distill", "contract"),
     *("benchmarks", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.

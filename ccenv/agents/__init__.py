@@ -25,6 +25,12 @@ AGENTS.add(
 )
 AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-01)")
 AGENTS.add("vivace", _CLASSIC + "vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
+AGENTS.add(
+    "vivace_linux",
+    _CLASSIC + "vivace_linux:sender",
+    tags=("classic",),
+    summary="PCC Vivace as in the authors' Linux module",
+)
 AGENTS.add("allegro", _CLASSIC + "allegro:sender", tags=("classic",), summary="PCC Allegro (Dong et al. 2015)")
 AGENTS.add(
     "allegro_linux",
@@ -99,12 +105,11 @@ for _name, _tag, _summary in (
     ("learned_nominal_u78", "distilled", _PROVED),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=(_tag,), summary=_summary)
-AGENTS.add(
-    "learned_contract_u80",
-    _ZOO + "learned_contract_u80",
-    tags=("contract",),
-    summary="policy by PPO inside a contract; the lemmas of the contract hold whatever it chooses (docs/contracts.md)",
-)
+for _name, _summary in (
+    ("learned_contract_u80", "policy by PPO inside a contract; its lemmas hold whatever it chooses (docs/contracts.md)"),
+    ("learned_contract_u80_low_delay", "policy by PPO that pays for queue and delay inside the same contract"),
+):
+    AGENTS.add(_name, _ZOO + _name, tags=("contract",), summary=_summary)
 
 
 def make_sender(spec: str, **parameters: Any) -> Sender:

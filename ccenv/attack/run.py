@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 
 from ccenv.agents.files import SenderLike, as_sender
 from ccenv.attack.catalog import PANEL, Search, make_search
-from ccenv.attack.game import Game, Scene
+from ccenv.attack.game import Game, Scene, generator
 from ccenv.attack.goals import UTILISATION, goal_of
 from ccenv.attack.paths import attack_path, scene_of, scene_set
 from ccenv.attack.windows import ANY_WINDOW, Claim
@@ -19,11 +20,17 @@ from ccenv.errors import InputError, require_extra, shown
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import Path
+from ccenv.network.python_sender import bridge_of
+from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
 from ccenv.sketch import table
 
 DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
 LARGEST_BUDGET = 10**12  # days
+PYTHON_BUDGET_S = 60.0
+"""Seconds of an attack on a sender in plain Python if nobody gives a budget: 20 million flow-steps would take many minutes."""
+LEAST_RUNS = 521  # complete runs: what the panel needs for the least that each of its searches can do
+_TIMED_S, _TIMED_RUNS = 0.5, 4
 DEFAULT_RTTS = 60  # warm-up and window
 
 
@@ -167,7 +174,8 @@ def attack(
     path: Path | str = "deep",
     model: str = "ccac",
     adversaries: Sequence[str] = PANEL,
-    budget_flow_steps: int = DEFAULT_BUDGET,
+    budget_flow_steps: int | None = None,
+    budget_s: float | None = None,
     seed: int = 0,
     timing: str = "engine",
     steps_per_rtt: int | None = None,
@@ -189,7 +197,9 @@ def attack(
         model: network model.
         adversaries: searches, scripted adversaries, constructions, by name with optional parameters; Python files of one's own.
         budget_flow_steps: engine steps of flows in all. Adversaries that need a fixed number come first; the searches share the
-            rest by their weights, and what one leaves goes to the next.
+            rest by their weights, and what one leaves goes to the next. Default: 20 million.
+        budget_s: instead, seconds on this machine: about so many flow-steps as they pay for, which the result names
+            (:func:`flow_steps_within`). For a sender in plain Python the default is 60 s.
         seed: of searches and senders; equal seeds give equal results.
         timing: ``engine``, or ``smt`` for proof timing (K = 1); utilisation is then that of the worst window that ``claim``
             speaks about, counted as the proofs count it.
@@ -211,8 +221,6 @@ def attack(
         InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
             which adversaries of a fixed length leave nothing to the searches.
     """
-    if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
-        raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
     player = as_sender(sender)
     scene = Scene(
         player,
@@ -227,6 +235,14 @@ def attack(
         claim=claim,
         goal=goal,
     )
+    if budget_flow_steps is None:
+        seconds = default_budget_s(player) if budget_s is None else budget_s
+        least = LEAST_RUNS if tuple(adversaries) == PANEL else 1
+        budget_flow_steps = DEFAULT_BUDGET if seconds is None else flow_steps_within(scene, seconds, least)
+    elif budget_s is not None:
+        raise InputError("budget_flow_steps and budget_s: give one of them")
+    if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
+        raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
     searches = _searches(adversaries)
     findings: dict[str, Finding] = {}
     spent = 0
@@ -247,6 +263,37 @@ def attack(
             )
     ordered = {name: findings[name] for name in searches}
     return AttackResult(player.name, scene, budget_flow_steps, seed, ordered)
+
+
+def default_budget_s(sender: Sender) -> float | None:
+    """Return the seconds of an attack on a sender if nobody gives a budget; None: the default is one in flow-steps."""
+    return PYTHON_BUDGET_S if bridge_of(sender) is not None else None
+
+
+def flow_steps_within(scene: Scene, seconds: float, least_runs: int = 1) -> int:
+    """Return about how many flow-steps of a game this machine plays in a time: 1, 2 or 5 times a power of ten, rounded down.
+
+    Args:
+        scene: the game; some of its runs are played and timed.
+        seconds: > 0.
+        least_runs: complete runs for which the budget pays in any case, however long they take.
+
+    Raises:
+        InputError: if ``seconds`` is no positive number.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        raise InputError(f"the budget is {shown(seconds)} s; it must be above 0")
+    game = Game(scene)
+    moves = game.moves(generator(0, "speed").random((_TIMED_RUNS, game.n_steps, len(game.open_moves))))
+    game.play(moves[:1])  # compiles
+    first, begin = game.flow_steps, time.perf_counter()
+    while (took := time.perf_counter() - begin) < _TIMED_S:
+        game.play(moves)
+    paid = max(1.0, (game.flow_steps - first) / took * seconds)
+    power = 10 ** int(math.log10(paid))
+    round_steps = max(factor * power for factor in (1, 2, 5) if factor * power <= paid)
+    least = least_runs * game.n_steps * scene.path.n_flows
+    return min(max(round_steps, least), LARGEST_BUDGET)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,12 @@ class StoredFinding(StrictModel):
     moves: str | None = None
 
 
+class StoredBudget(StrictModel):
+    """The budget that an attack began with: one in seconds is so many flow-steps only on the machine where it began."""
+
+    budget_flow_steps: int | None = Field(ge=1, strict=True)
+
+
 def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], Finding]]:
     """Read the findings of an attack with their traces.
 
@@ -95,6 +101,7 @@ class AttackFolder:
         folder: where.
         findings: finished ones of the same attack, by adversary.
         first_row: at which the measured window starts.
+        budget_flow_steps: of the attack, where it has begun; None: nothing is stored yet.
     """
 
     def __init__(self, folder: FilePath, key: str, fresh: bool = False, first_row: int = 0) -> None:
@@ -112,6 +119,7 @@ class AttackFolder:
         self.first_row = first_row
         self.folder = folder
         self.findings: dict[str, Finding] = {}
+        self.budget_flow_steps: int | None = None
         self._key = key
         self._fresh = fresh
         self._entries: dict[str, dict[str, Any]] = {}
@@ -148,6 +156,9 @@ class AttackFolder:
         for name, (entry, finding) in read_findings(file, self._key).items():
             self._entries[name] = entry
             self.findings[name] = finding
+        self.budget_flow_steps = validate(
+            StoredBudget, {"budget_flow_steps": FORMAT.read(file).get("budget_flow_steps")}, str(file)
+        ).budget_flow_steps
 
     def add(self, finding: Finding) -> None:
         """Store a finding, its trace, and the moves of a search: they can be played again, also on a real kernel."""
@@ -170,4 +181,5 @@ class AttackFolder:
         return data
 
     def _write(self, result: dict[str, Any]) -> None:
-        FORMAT.write(self.folder / RESULT, {"key": self._key, "findings": self._entries, "result": result})
+        data = {"key": self._key, "budget_flow_steps": self.budget_flow_steps, "findings": self._entries, "result": result}
+        FORMAT.write(self.folder / RESULT, data)

@@ -183,19 +183,22 @@ class Claim:
         samples: T.
         premise: whether a window counts, given the samples and T - 1: (rows - T + 1, B).
         text: in one line.
+        settle: samples at the start of a window that utilisation does not count; T includes them.
     """
 
     samples: int
     premise: Premise
     text: str
+    settle: int = 0
 
     def worst(self, s: Samples) -> np.ndarray:
         """Return the smallest utilisation of the windows that count, (B,); at least NO_WINDOW where none does.
 
-        Utilisation is S(T-1) - S(0) over C*((T-1) Rm - D), property ``utilisation`` of ``ccenv.smt.claims.properties``.
+        Utilisation is S(T-1) - S(0) over C*((T-1) Rm - D), from the settled sample on, property ``utilisation`` of
+        ``ccenv.smt.claims.properties``.
         """
         last = self.samples - 1
-        used = (s.S[last:] - s.S[:-last]) / (last - s.jitter_steps)
+        used = (s.S[last:] - s.S[self.settle : len(s.S) - last + self.settle]) / (last - self.settle - s.jitter_steps)
         met = self.premise(s, last)
         counted: np.ndarray = np.where(met, used, np.inf).min(axis=0)
         return np.where(np.isfinite(counted), counted, NO_WINDOW + used.min(axis=0))

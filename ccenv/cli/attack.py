@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.options import fresh_option, out_option, quantity_option, rate_option
+from ccenv.cli.completion import configs, names
+from ccenv.cli.options import budget_option, choices, fresh_option, out_option, rate_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
-from ccenv.units import STEPS
+from ccenv.units import steps_or_seconds
 
 if TYPE_CHECKING:
     from ccenv.attack import AttackResult
@@ -24,25 +25,51 @@ NEEDS_RATIO = ("starvation", "strong_starvation")
 
 def command(
     agent: Annotated[
-        str, typer.Argument(metavar="AGENT", help="A sender: name, program (.json), FILE.py, checkpoint or folder of a run.")
+        str,
+        typer.Argument(
+            metavar="AGENT",
+            autocompletion=names("agents"),
+            help="A sender: name, program (.json), FILE.py, checkpoint or folder of a run.",
+        ),
     ],
     *,
-    model: Annotated[str, typer.Option(help="Network model: cbr_delay, ccac or strong.")] = "ccac",
-    path: Annotated[str, typer.Option(help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md).")] = "deep",
+    model: Annotated[
+        str, typer.Option(autocompletion=names("models"), help="Network model: cbr_delay, ccac or strong.")
+    ] = "ccac",
+    path: Annotated[
+        str,
+        typer.Option(
+            autocompletion=names("paths"), help="deep | shallow | long_jitter | infinite | narrow (docs/adversaries.md)."
+        ),
+    ] = "deep",
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=configs("env"),
+            help="Attack per packet: jitter boxes of a scenario that are external (docs/packet-env.md).",
+        ),
+    ] = None,
     rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
     jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
     buffer_bdp: Annotated[float | None, typer.Option(help="Buffer in units of C*Rm instead of the path's.")] = None,
     adversary: Annotated[
         list[str] | None,
-        typer.Option(help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel."),
+        typer.Option(
+            autocompletion=names("adversaries"),
+            help="Who attacks: name[:key=value,...], see ccenv list adversaries. Repeatable; default: the panel.",
+        ),
     ] = None,
     goal: Annotated[
-        str, typer.Option(help="utilisation | delay | loss | fairness | starvation (the last two: several flows).")
+        str,
+        typer.Option(
+            autocompletion=choices("utilisation", "delay", "loss", "fairness", "starvation"),
+            help="utilisation | delay | loss | fairness | starvation (the last two: several flows).",
+        ),
     ] = ("utilisation"),
     flows: Annotated[int, typer.Option(help="Flows of the sender on the path, each with the path's Rm and D.")] = 1,
     ratio: Annotated[float | None, typer.Option(help="Throughput ratio that the starvation adversaries aim at.")] = None,
-    budget: Annotated[int, quantity_option("--budget", STEPS, "Engine steps of flows, all adversaries together.")] = 20_000_000,
+    budget: Annotated[str | None, budget_option("Of all adversaries together; default: 20Msteps, for plain Python 60s.")] = None,
     seed: Annotated[int, typer.Option(help="Decides searches and senders.")] = 0,
     timing: Annotated[str, typer.Option(help="engine, or smt: proof timing, one step per Rm.")] = "engine",
     steps_per_rtt: Annotated[int | None, typer.Option(help="K, engine steps per Rm; default 8, in proof timing 1.")] = None,
@@ -57,13 +84,32 @@ def command(
 
     The same command goes on with an interrupted attack. Exit code 1 if the checker refuses a trace.
 
+    Engine steps of flows are the same work on every machine. Seconds are turned into steps once, by timing some runs; the
+    result names the steps, and the command repeats exactly with them.
+
     Example: ccenv attack copa --model ccac
+    Example: ccenv attack mine.py --budget 2min
     Example: ccenv attack vegas --adversary starvation --ratio 20
     Example: ccenv attack cc_probe_drain --model cbr_delay --flows 2 --goal fairness
+    Example: ccenv attack copa --scenario jittered --budget 1Msteps
     """
+    if scenario is not None:
+        from ccenv.cli.attack_packets import attack_packets
+
+        given = {
+            "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt-ms": (rtt_ms, None),
+            "--jitter-rtts": (jitter_rtts, None), "--buffer-bdp": (buffer_bdp, None), "--goal": (goal, "utilisation"),
+            "--flows": (flows, 1), "--ratio": (ratio, None), "--timing": (timing, "engine"),
+            "--steps-per-rtt": (steps_per_rtt, None), "--calm-rtts": (calm_rtts, 0),
+        }  # fmt: skip
+        return attack_packets(
+            agent, scenario, given, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
+            window_rtts=window_rtts, out=out, fresh=fresh, json=json,
+        )  # fmt: skip
     from ccenv.agents.files import load_sender
     from ccenv.agents.learned.scenes import trained_on_scenes
     from ccenv.attack import PANEL, attack
+    from ccenv.attack.run import DEFAULT_BUDGET, default_budget_s
     from ccenv.attack.store import AttackFolder
     from ccenv.cli.progress import progress_bar
     from ccenv.document import hash_of
@@ -76,7 +122,6 @@ def command(
     settings: dict[str, Any] = {
         "model": model,
         "adversaries": adversaries,
-        "budget_flow_steps": budget,
         "seed": seed,
         "timing": timing,
         "steps_per_rtt": steps_per_rtt,
@@ -85,17 +130,40 @@ def command(
         "calm_rtts": calm_rtts,
         "goal": goal,
     }
-    key = hash_of({**settings, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
+    steps, seconds = (None, default_budget_s(sender)) if budget is None else steps_or_seconds("--budget", budget)
+    if seconds is None and steps is None:
+        steps = DEFAULT_BUDGET
+    wanted = {"budget_flow_steps": steps} if seconds is None else {"budget_s": seconds}
+    key = hash_of({**settings, **wanted, "path": where.to_dict(), "sender": sender_hash(sender), "code": code_hash()})
     first_row = warmup_rtts * (steps_per_rtt or (1 if timing == "smt" else DEFAULT_STEPS))
     with AttackFolder(out or RUNS / f"{sender.name}-{model}-{key[:8]}", key, fresh, first_row) as folder:
+        steps = folder.budget_flow_steps or steps
         with progress_bar(f"attack {sender.name}") as show:
-            result = attack(sender, path=where, report=show, finished=folder.add, known=folder.findings, **settings)
-        data = folder.finish(result)
+
+            def report(done: int, allowed: int) -> None:
+                folder.budget_flow_steps = allowed
+                show(done, allowed)
+
+            result = attack(
+                sender,
+                path=where,
+                budget_flow_steps=steps,
+                budget_s=None if steps else seconds,
+                report=report,
+                finished=folder.add,
+                known=folder.findings,
+                **settings,
+            )
+        spent_s = round(sum(finding.seconds for finding in result.by_adversary.values()), 3)
+        data = folder.finish(result) | {"budget_s": seconds, "seconds": spent_s}
     met = trained_on_scenes(agent)
     if json:
         print_json(data | {"trained_on_scenes": met})
     else:
         _print(result, met or [])
+        spent = f"spent {data['flow_steps']} of {result.budget_flow_steps} flow-steps in {spent_s:.0f} s"
+        again = f"; --budget {result.budget_flow_steps} repeats this attack exactly" if seconds is not None else ""
+        print_text(spent + again)
         moves = f", its moves are {data['moves']}" if "moves" in data else ""
         print_text(f"wrote {folder.folder}; the worst trace is {data['trace']}{moves}")
     broken = [finding for finding in result.by_adversary.values() if not finding.legal]

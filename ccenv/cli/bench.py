@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import ProcessesOption, fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -21,14 +22,27 @@ EXIT_FAILED = 1
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(metavar="SUITE", help="A shipped suite (ccenv list suites) or a YAML file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUITE", autocompletion=names("suites"), help="A shipped suite (ccenv list suites) or a YAML file."
+        ),
+    ],
     *,
     out: Annotated[Path | None, out_option("Folder of the results; runs/bench/SUITE by default.")] = None,
     agent: Annotated[
-        list[str] | None, typer.Option(help="A further sender: name, FILE.py, program or trained policy. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            autocompletion=names("agents"), help="A further sender: name, FILE.py, program or trained policy. Repeatable."
+        ),
     ] = None,
-    adversary: Annotated[list[str] | None, typer.Option(help="A further adversary: name or FILE.py. Repeatable.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="A further metric: name or FILE.py. Repeatable.")] = None,
+    adversary: Annotated[
+        list[str] | None,
+        typer.Option(autocompletion=names("adversaries"), help="A further adversary: name or FILE.py. Repeatable."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(autocompletion=names("metrics"), help="A further metric: name or FILE.py. Repeatable.")
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only cells scenario/agent/adversary/seed that match, e.g. 'deep/*'. Repeatable.")
     ] = None,

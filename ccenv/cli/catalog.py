@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.options import choices
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.cli.shown_files import policy_text, show_path
 from ccenv.errors import InputError, unknown_name
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ccenv.plugins.installed import Plugin
 
 SUITES = "ccenv.benchmarks.suites"
-CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "sim", "live", "synth", "verify", "ode")}
+CONFIGS = {kind: f"ccenv.configs.{kind}" for kind in ("train", "league", "sim", "live", "synth", "verify", "ode")}
 
 
 @dataclass(frozen=True)
@@ -284,8 +285,12 @@ def _items(kind: str) -> list[Item]:
     return KINDS[kind]()
 
 
+def _all_names(incomplete: str) -> list[str]:
+    return [item.name for kind in KINDS if kind not in _ALSO_LISTED for item in _items(kind) if item.name.startswith(incomplete)]
+
+
 def list_command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=" | ".join(KINDS))],
+    kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=choices(*KINDS), help=" | ".join(KINDS))],
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -301,8 +306,17 @@ def list_command(
 
 
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A name from ccenv list, a file, or the folder of a run.")],
-    kind: Annotated[str | None, typer.Option(help="Look in one kind only: " + " | ".join(KINDS))] = None,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            autocompletion=_all_names,
+            help="A name from ccenv list, a file, or the folder of a run.",
+        ),
+    ],
+    kind: Annotated[
+        str | None, typer.Option(autocompletion=choices(*KINDS), help="Look in one kind only: " + " | ".join(KINDS))
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show one thing: pseudo-code of a program, source of a CCA or adversary, moves of a model, YAML of a config, page of an env.

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
+from ccenv.cli.options import choices
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 EXIT_FAILED = 1
@@ -15,20 +17,39 @@ EXIT_FAILED = 1
 
 def command(
     senders: Annotated[
-        list[str], typer.Argument(metavar="SENDER...", help="Names, programs (.json), policies or Python files (FILE.py).")
+        list[str],
+        typer.Argument(
+            metavar="SENDER...",
+            autocompletion=names("agents"),
+            help="Names, programs (.json), policies or Python files (FILE.py).",
+        ),
     ],
     *,
     rate: Annotated[str, typer.Option(help="Rate of the link, such as 50mbps.")] = "48mbps",
     rtt: Annotated[str, typer.Option(help="Propagation RTT, such as 40ms.")] = "40ms",
     buffer: Annotated[str, typer.Option(help="Buffer of the link: 1bdp, 100packets, 250kB, inf.")] = "1bdp",
     flows: Annotated[int, typer.Option(help="Flows of each sender.")] = 1,
-    against: Annotated[str, typer.Option(metavar="SENDER", help="Add one flow of this sender to every run.")] = "",
+    against: Annotated[
+        str, typer.Option(metavar="SENDER", autocompletion=names("agents"), help="Add one flow of this sender to every run.")
+    ] = "",
     loss: Annotated[float, typer.Option(help="Share of packets lost at random.")] = 0.0,
-    network: Annotated[str, typer.Option(metavar="ADVERSARY", help="Who holds packets behind the link: name or FILE.py.")] = "",
+    network: Annotated[
+        str,
+        typer.Option(
+            metavar="ADVERSARY", autocompletion=names("adversaries"), help="Who holds packets behind the link: name or FILE.py."
+        ),
+    ] = "",
     jitter: Annotated[str, typer.Option(help="Longest time it may hold one, such as 20ms; the RTT by default.")] = "",
-    metric: Annotated[list[str] | None, typer.Option(help="A further column: name or FILE.py. Repeatable.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(autocompletion=names("metrics"), help="A further column: name or FILE.py. Repeatable.")
+    ] = None,
     duration: Annotated[str, typer.Option(help="Length of a run, such as 30s.")] = "30s",
-    adversary: Annotated[str, typer.Option(help="legal: also each sender's worst case on legal networks (CCAC, D = Rm).")] = "",
+    adversary: Annotated[
+        str,
+        typer.Option(
+            autocompletion=choices("legal"), help="legal: also each sender's worst case on legal networks (CCAC, D = Rm)."
+        ),
+    ] = "",
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Senders at a time.")] = 1,
     limit: Annotated[str, typer.Option(help="Longest time for a file of compiled functions.")] = "10min",

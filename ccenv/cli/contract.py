@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
@@ -21,11 +22,21 @@ EXIT_NOT_PROVED = 1
 
 @app.command()
 def widen(
-    program: Annotated[str, typer.Argument(help="A registered belief program or contract, or the path of one (.json).")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=names("agents"), help="A registered belief program or contract, or the path of one (.json)."
+        ),
+    ],
     *,
     utilisation: Annotated[float, typer.Option("--utilisation", help="Utilisation that must stay proved.")],
     budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call goes on.")] = 600.0,
-    settle: Annotated[int, typer.Option("--settle", min=0, max=8, help="Rm at the start of a trace that utilisation skips.")] = 0,
+    lemmas: Annotated[
+        str | None, typer.Option("--lemmas", help="Keep the lemmas and constants of this suite (name or .yaml).")
+    ] = None,
+    settle: Annotated[
+        int | None, typer.Option("--settle", min=0, max=8, help="Rm at the start of a trace that utilisation skips.")
+    ] = None,
     samples: Annotated[int, typer.Option("--T", min=3, help="Trace length in samples one Rm apart.")] = 11,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 300.0,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
@@ -41,13 +52,15 @@ def widen(
 
     Example: ccenv contract widen learned_nominal_u78 --utilisation 0.74 --budget 1200
     """
-    from ccenv.contract.widen import Widening, widen
+    from ccenv.contract.widen import Widening, suite_to_keep, widen
     from ccenv.errors import require_extra
     from ccenv.programs import pseudo_code
     from ccenv.smt.senders.catalog import program_of
 
     require_extra("z3", "verify")
-    task = Widening(program_of(program), utilisation, budget, settle, samples, time_limit, seed)
+    suite = None if lemmas is None else suite_to_keep(lemmas)
+    settled = (0 if suite is None else int(suite["settle"])) if settle is None else settle
+    task = Widening(program_of(program), utilisation, budget, suite, settled, samples, time_limit, seed)
     folder = out or Path("runs") / "contract" / f"{task.program.name}-u{utilisation:g}"
     said = None if json else lambda line: print_text(f"  {line}")
     found = widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=said)
@@ -73,7 +86,10 @@ def widen(
 
 @app.command()
 def hull(
-    programs: Annotated[list[str], typer.Argument(help="Programs with the same conditions: names or files (.json).")],
+    programs: Annotated[
+        list[str],
+        typer.Argument(autocompletion=names("agents"), help="Programs with the same conditions: names or files (.json)."),
+    ],
     *,
     name: Annotated[str, typer.Option(help="Name of the contract.")] = "hull",
     out: Annotated[Path, out_option("Write the contract.", "FILE")] = Path("hull.json"),
@@ -121,7 +137,9 @@ def report(
 
 @app.command()
 def plot(
-    program: Annotated[str, typer.Argument(help="A contract or program: a registered name or a file (.json).")],
+    program: Annotated[
+        str, typer.Argument(autocompletion=names("agents"), help="A contract or program: a registered name or a file (.json).")
+    ],
     *,
     out: Annotated[Path, out_option("The picture, .svg or .png.", "FILE")] = Path("contract.svg"),
     json: JsonOption = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -15,7 +16,9 @@ PROVED_BY_DEFAULT = 0.54
 
 
 def command(
-    checkpoint: Annotated[str, typer.Argument(help="Folder of a run, .safetensors file, or a policy of the zoo.")],
+    checkpoint: Annotated[
+        str, typer.Argument(autocompletion=names("agents"), help="Folder of a run, .safetensors file, or a policy of the zoo.")
+    ],
     *,
     depth: Annotated[int, typer.Option(help="Conditions on the longest way to a leaf.")] = 3,
     prove: Annotated[bool, typer.Option("--prove", help="Also search programs until the solver verifies one.")] = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import out_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
@@ -15,13 +16,23 @@ TARGETS = ("bpf",)
 
 
 def command(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM",
+            autocompletion=names("agents"),
+            help="A belief program or a contract: a registered name or a .json file.",
+        ),
+    ],
     *,
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
     target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
     jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
+    chooser: Annotated[
+        str | None, typer.Option(help="Of a contract: lo, middle, hi, user (a process answers), policy (compiled in).")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a belief program as one C file for a BPF congestion control of Linux. Needs no root and no compiler.
@@ -40,7 +51,9 @@ def command(
         raise unknown_name("export target", target, TARGETS)
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
-    text = export_bpf(program_named(program), name=name, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
+    wanted = program_named(program, chooser)
+    rtt_s = None if rtt_ms is None else rtt_ms / 1e3
+    text = export_bpf(wanted.program, name=name, rtt_s=rtt_s, jitter_s=jitter_ms / 1e3, chooser=wanted.chooser)
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
     write_atomic(out, content)
     if json:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import out_option, quantity_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text, to_plain
 from ccenv.units import STEPS
@@ -21,7 +22,12 @@ EXIT_BELOW = 1
 
 def command(
     senders: Annotated[
-        list[str] | None, typer.Argument(metavar="[AGENT]...", help="Senders; by default the shipped programs and some classics.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[AGENT]...",
+            autocompletion=names("agents"),
+            help="Senders; by default the shipped programs and some classics.",
+        ),
     ] = None,
     *,
     buffer: Annotated[str, typer.Option(help="large (6 BDP), small (C*D/2) or infinite.")] = "large",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ccenv.cli.completion import configs, names
 from ccenv.cli.options import out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -37,7 +38,12 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="YAML file or shipped name (ccenv list configs).")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO", autocompletion=configs("live"), help="YAML file or shipped name (ccenv list configs)."
+        ),
+    ],
     *,
     seed: Annotated[int | None, typer.Option(help="Of the emulator's random numbers, instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
@@ -117,11 +123,17 @@ def attack(
 
 @app.command()
 def load(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A belief program: a registered name or a .json file.")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM", autocompletion=names("agents"), help="A belief program: a registered name or a .json file."
+        ),
+    ],
     *,
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
     rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
     jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
+    chooser: Annotated[str | None, typer.Option(help="Of a contract: lo, middle, hi, user or policy; else its own.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Register a program as a congestion control of this kernel until Ctrl-C. Needs root and a compiler.
@@ -133,22 +145,31 @@ def load(
     import signal
 
     from ccenv.export import export_bpf
-    from ccenv.export.bpf import kernel_name
+    from ccenv.export.bpf import COMPILED, USER, kernel_name
     from ccenv.export.compile import compile_bpf
     from ccenv.export.named import program_named
     from ccenv.live.needs import require_bpf
+    from ccenv.live.system.chooser import serve_for_ever
     from ccenv.live.system.loader import Program
 
-    wanted = program_named(program)
+    wanted, who, contract = program_named(program, chooser)
     known = kernel_name(wanted.name if name is None else name)
-    text = export_bpf(wanted, name=known, rtt_s=None if rtt_ms is None else rtt_ms / 1e3, jitter_s=jitter_ms / 1e3)
+    rtt_s = None if rtt_ms is None else rtt_ms / 1e3
+    text = export_bpf(wanted, name=known, rtt_s=rtt_s, jitter_s=jitter_ms / 1e3, chooser=who)
     require_bpf()
     loaded = Program(known, compile_bpf(text))
-    try:
+
+    def tell() -> None:
         if json:
-            print_json({"loaded": known, "program": wanted.name})
+            named = {} if who is None else {"chooser": who if isinstance(who, str) else COMPILED}
+            print_json({"loaded": known, "program": wanted.name, **named})
         else:
             print_text(f"loaded {known}; Ctrl-C unloads it")
+
+    try:
+        if who == USER and contract is not None:
+            serve_for_ever(contract, *loaded.chooser_files(), ready=tell)
+        tell()
         signal.pause()
     finally:
         loaded.close()

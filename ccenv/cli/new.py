@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ccenv.cli.options import fresh_option
+from ccenv.cli.options import choices, fresh_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import InputError, unknown_name
 
@@ -53,6 +53,11 @@ TEMPLATES = {
         ("ccenv attack copa --adversary {file}", "ccenv compare copa bbr3 --network {file} --jitter 20ms --duration 10s"),
     ),
     "metric": Template("metric.py", "a number computed from runs", ("ccenv compare copa cubic --metric {file} --duration 10s",)),
+    "reward": Template(
+        "reward.py",
+        "a reward for environments, from terms by name",
+        ("python -c \"import ccenv, gymnasium; print(gymnasium.make('ccenv/Sender-v0', reward='{file}').reset(seed=0)[0])\"",),
+    ),
     "suite": Template("suite.yaml", "a benchmark suite", ("ccenv bench run {file}", "ccenv bench report runs/bench/{name}")),
     "config": Template("config.yaml", "a training run", ("ccenv train {file}",)),
     "scenario": Template("scenario.yaml", "an experiment packet by packet", ("ccenv sim {file} --plot {name}.png",)),
@@ -65,7 +70,7 @@ TEMPLATES = {
 
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=" | ".join(TEMPLATES))],
+    kind: Annotated[str, typer.Argument(metavar="KIND", autocompletion=choices(*TEMPLATES), help=" | ".join(TEMPLATES))],
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it, and its file.")],
     *,
     fresh: Annotated[bool, fresh_option("Replace a file that is there.")] = False,

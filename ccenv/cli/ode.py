@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccenv.cli.options import out_option, rate_option, seconds_option
+from ccenv.cli.completion import configs
+from ccenv.cli.options import choices, out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -19,13 +20,18 @@ app = typer.Typer(
     help="BBR fluid models: simulate, sweep, find equilibria (docs/ode.md).\n\nExample: ccenv ode sweep validation --json"
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="FILE|NAME", help="A YAML file or a shipped name (ccenv list configs).")]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|NAME", autocompletion=configs("ode"), help="A YAML file or a shipped name (ccenv list configs)."
+    ),
+]
 ParamsOption = Annotated[str | None, typer.Option(help="Parameter set: paper or artefact (default: the file's).")]
 StepOption = Annotated[float | None, typer.Option("--step-ms", help="Step of the method of steps (default: the file's).")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one constant; may be repeated.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="At most this many threads; the result does not depend on it.")]
 RunsOption = Annotated[int, typer.Option("--packet-runs", min=0, help="Runs per cell in the packet engine; 0: leave it out.")]
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="bbr1 or bbr2.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=choices("bbr1", "bbr2"), help="bbr1 or bbr2.")]
 FlowsOption = Annotated[int, typer.Option(help="Number of flows.")]
 BufferOption = Annotated[float, typer.Option(help="Buffer in units of rate x bottleneck delay.")]
 RateOption = Annotated[float, rate_option("Bottleneck rate.")]

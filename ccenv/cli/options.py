@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,11 @@ _OTHER_WORDS = {
     "--rate-mbps": "--rate",
     "--link-rate-mbps": "--rate",
 }
+
+
+def choices(*allowed: str) -> Callable[[str], list[str]]:
+    """Return a completion with fixed words, for the shell."""
+    return lambda incomplete: [word for word in allowed if word.startswith(incomplete)]
 
 
 def quantity_option(option: str, units: Units, help: str) -> Any:
@@ -44,6 +50,11 @@ def fresh_option(help: str) -> Any:
 def seconds_option(option: str, help: str) -> Any:
     """Return an option for a time."""
     return quantity_option(option, SECONDS, help)
+
+
+def budget_option(help: str) -> Any:
+    """Return the option for a budget in engine steps of flows or in seconds (``ccenv.units.steps_or_seconds``)."""
+    return typer.Option("--budget", metavar="NUMBER[steps|ksteps|Msteps|s|min|h]", help=help)
 
 
 def rate_option(help: str) -> Any:

@@ -7,15 +7,22 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario: YAML file or shipped name (ccenv list configs).")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", autocompletion=names("scenarios"), help="A scenario: YAML file or shipped name (ccenv list configs)."
+        ),
+    ],
     *,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Time to simulate, instead of the scenario's.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Instead of the scenario's: plain, or linux for hosts as Linux.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rates, windows, RTTs and queues into this .png or .svg.")] = None,
     packet_log: Annotated[Path | None, typer.Option(help="Write what happened to each packet into this .npz.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the run as a trace (.npz); one drop-tail link.")] = None,
@@ -27,7 +34,8 @@ def command(
     """
     from ccenv.simulation import simulate
 
-    result = simulate(file, seed=seed, duration_s=duration, packet_log=packet_log is not None or trace is not None)
+    keep = packet_log is not None or trace is not None
+    result = simulate(file, seed=seed, duration_s=duration, profile=profile, packet_log=keep)
     if packet_log is not None:
         result.save_packet_log(packet_log)
     if trace is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli.completion import configs
 from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, require_extra
@@ -22,7 +23,9 @@ def command(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="QUERY | why QUERY PROGRAM", help="A shipped query or a YAML file; a program by its name or file."
+            autocompletion=configs("synth"),
+            metavar="QUERY | why QUERY PROGRAM",
+            help="A shipped query or a YAML file; a program by its name or file.",
         ),
     ],
     jobs: JobsOption = 1,

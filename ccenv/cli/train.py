@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ccenv.cli.completion import configs
 from ccenv.cli.options import fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 def command(
     config: Annotated[
-        str | None, typer.Argument(metavar="CONFIG", help="A shipped config (ccenv list configs) or a YAML file.")
+        str | None,
+        typer.Argument(
+            metavar="CONFIG", autocompletion=configs("train"), help="A shipped config (ccenv list configs) or a YAML file."
+        ),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, as with --set: what a sweep passes.")
@@ -71,9 +75,7 @@ def command(
         check_record(record)
     of_each = [[*overrides, f"seed={number}"] for number in numbers] or [overrides]
     if load_data(config, overrides)[0].get("trainer") == "rllib":
-        if fresh:
-            raise InputError("--fresh is for runs of Stable-Baselines3, not of RLlib: those cannot be resumed")
-        _rllib(config, of_each, out, record, json)
+        _rllib(config, of_each, out, fresh, record, json)
         return
     configs = [load_config(config, each) for each in of_each]
     results = []
@@ -108,7 +110,7 @@ def _shipped(record: Path, page: Path | None, out: Path | None, overrides: list[
         print_text(f"wrote {record}: {n_runs} runs")
 
 
-def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path | None, json: bool) -> None:
+def _rllib(name: str, of_each: list[list[str]], out: Path | None, fresh: bool, record: Path | None, json: bool) -> None:
     from ccenv.cli.progress import progress_bar
     from ccenv.config import validate
     from ccenv.training.config import load_data
@@ -119,7 +121,7 @@ def _rllib(name: str, of_each: list[list[str]], out: Path | None, record: Path |
     results = []
     for config in configs:
         with progress_bar(f"rllib {config.name}") as report:
-            results.append(train_rllib(config, out or Path("runs") / f"{config.name}-{config.seed}", report))
+            results.append(train_rllib(config, out or Path("runs") / f"{config.name}-{config.seed}", report, fresh=fresh))
         if record is not None:
             from ccenv.training.records.record import record as add
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
+from ccenv.cli.completion import configs, names
+from ccenv.cli.options import JobsOption, choices, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, did_you_mean, require_extra, unknown_name
 
@@ -50,8 +52,15 @@ app = typer.Typer(
     """,
 )
 
-SenderArgument = Annotated[str, typer.Argument(metavar="SENDER", help="A registered sender or a belief program (.json).")]
-SuiteArgument = Annotated[str, typer.Argument(metavar="NAME", help="A sender with lemmas: ccenv list configs names its suite.")]
+SenderArgument = Annotated[
+    str, typer.Argument(metavar="SENDER", autocompletion=names("agents"), help="A registered sender or a belief program (.json).")
+]
+SuiteArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=configs("verify"), help="A sender with lemmas: ccenv list configs names its suite."
+    ),
+]
 SamplesOption = Annotated[int | None, typer.Option("--T", min=1, help="Trace length in samples one Rm apart.")]
 SettingOption = Annotated[
     str | None, typer.Option(help="What came before the trace: history (default where possible), sound or artefact.")
@@ -67,12 +76,19 @@ FreshOption = Annotated[bool, fresh_option("Ignore stored answers of the very sa
 TIME_LIMIT_S = 600.0
 OUT = Path("runs/verify")
 FAIRNESS_SAMPLES = 8
+STARVED = Fraction(10)
+"""A flow of a belief program starves if another one gets so many times its bytes, where no ratio is asked for."""
+
+THEOREM_LIMIT_S = 240.0
+THEOREM_OUT = Path("runs/theorem")
 
 
 @app.command("property")
 def property_command(
     sender: SenderArgument,
-    model: Annotated[str, typer.Option(help="Network model: ideal, cbr_delay or ccac.")] = "ccac",
+    model: Annotated[
+        str, typer.Option(autocompletion=choices("ideal", "cbr_delay", "ccac"), help="Network model: ideal, cbr_delay or ccac.")
+    ] = "ccac",
     buffer: Annotated[
         str, typer.Option(help="infinite, small (CD/2), large (at least 3C(Rm+D)), arbitrary, or a number of C*Rm.")
     ] = "infinite",
@@ -220,8 +236,11 @@ def steady(
 
 @app.command()
 def fairness(
-    sender: Annotated[str, typer.Argument(metavar="SENDER", help="aimd or rate_delay.")],
-    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more.")] = None,
+    sender: Annotated[
+        str,
+        typer.Argument(metavar="SENDER", autocompletion=choices("aimd", "rate_delay"), help="aimd, rate_delay or a program."),
+    ],
+    at_most: Annotated[str | None, typer.Option(help="Largest ratio between two flows, 1 or more; of programs 10.")] = None,
     flows: Annotated[int, typer.Option(min=2, help="Flows of the sender that share the link.")] = 2,
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = TIME_LIMIT_S,
@@ -239,23 +258,69 @@ def fairness(
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
     from ccenv.smt.claims.ask import fraction
-    from ccenv.smt.claims.fairness import QUERIES
+    from ccenv.smt.claims.fairness import QUERIES, program_query
     from ccenv.smt.claims.report import decide_claim
+    from ccenv.smt.senders.catalog import program_of
+    from ccenv.smt.senders.program import ProgramSmtSender
     from ccenv.workers import Workers
 
     limits = _limits(time_limit, seed, recheck, fresh, out, cubes)
-    if sender not in QUERIES:
-        raise unknown_name("sender with a fairness query", sender, QUERIES)
     ratio = fraction(at_most, "--at-most")
+    if ratio is None and sender not in QUERIES:
+        ratio = STARVED
     if ratio is None or ratio < 1:
         raise InputError("fairness needs the largest ratio between two flows: --at-most X, 1 or more")
-    query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    if sender in QUERIES:
+        query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
+    else:
+        query = program_query(ProgramSmtSender(program_of(sender)), ratio, samples or FAIRNESS_SAMPLES, flows)
     with Workers(jobs, backend) as workers:
         outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None
-    about = {"claim": query.claim.text, "evidence": outcome.details["queries"][0]["evidence"], "sender": sender, "flows": flows}
+    about = {
+        "ratio": float(ratio),
+        "claim": query.claim.text,
+        "evidence": outcome.details["queries"][0]["evidence"],
+        "sender": sender,
+        "flows": flows,
+    }
     about |= {"model": query.setting.model, "property": "fairness", "setting_name": "sound", "buffer": str(query.setting.buffer)}
     return _tell(outcome, about, query.setting, json)
+
+
+@app.command()
+def theorem(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A theorem: ccenv list configs names them; or a YAML file.")],
+    time_limit: TimeLimitOption = THEOREM_LIMIT_S,
+    seed: SeedOption = 0,
+    out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma.")] = THEOREM_OUT,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
+
+    Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
+    the step or the lemma that is missing.
+
+    Example: ccenv verify theorem cc_qdel --json
+    """
+    from ccenv.smt.solver.store import Store
+    from ccenv.smt.theorems.prove import Prover
+    from ccenv.smt.theorems.report import tell
+    from ccenv.smt.theorems.theorem import load_theorem
+
+    limits = _limits(time_limit, seed, None, fresh, out, 0)
+    loaded = load_theorem(name)
+    progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
+    proof = Prover(limits["time_limit_s"], Store(), limits["reuse"], seed, progress).prove(loaded)
+    data = tell(proof, out)
+    if json:
+        print_json(data)
+    else:
+        print_text(data["statement"])
+        keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
+        print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
+    return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
 
 
 @app.command()

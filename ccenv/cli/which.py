@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ccenv.cli.completion import names
 from ccenv.cli.options import ProcessesOption, fresh_option, out_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
@@ -16,10 +17,17 @@ EXIT_FAILED = 1
 
 
 def command(
-    senders: Annotated[list[str] | None, typer.Argument(metavar="[SENDER...]", help="Further senders: names or FILE.py.")] = None,
+    senders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SENDER...]", autocompletion=names("agents"), help="Further senders: names or FILE.py."),
+    ] = None,
     *,
-    network: Annotated[str, typer.Option(help="A kind of network: ccenv list networks; all by default.")] = "",
-    by: Annotated[str, typer.Option(help="Metric that sorts the senders, such as power or utilisation.")] = "power",
+    network: Annotated[
+        str, typer.Option(autocompletion=names("networks"), help="A kind of network: ccenv list networks; all by default.")
+    ] = "",
+    by: Annotated[
+        str, typer.Option(autocompletion=names("metrics"), help="Metric that sorts the senders, such as power or utilisation.")
+    ] = "power",
     out: Annotated[Path | None, out_option("Folder of the stored runs; runs/which by default.")] = None,
     jobs: ProcessesOption = None,
     fresh: Annotated[bool, fresh_option("Run again what is stored.")] = False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path as FilePath
@@ -103,6 +104,7 @@ class Known:
         proved: levels whose contracts are proved.
         refuted: levels whose contracts are refuted.
         undecided: levels -> the time limit at which the solver gave up.
+        held: query -> levels of which that query alone is proved, whatever became of the others.
     """
 
     file: FilePath
@@ -110,6 +112,7 @@ class Known:
     proved: list[Levels] = field(default_factory=list)
     refuted: list[Levels] = field(default_factory=list)
     undecided: dict[Levels, float] = field(default_factory=dict)
+    held: dict[str, list[Levels]] = field(default_factory=dict)
 
     @staticmethod
     def open(file: FilePath, program: Program, question: dict[str, Any], fresh: bool = False) -> Known:
@@ -146,9 +149,14 @@ class Known:
         whole = isinstance(levels, list) and len(levels) == width and all(type(x) is int and x >= 0 for x in levels)
         if not whole or row.get("answer") not in ("proved", "refuted", "undecided"):
             raise InputError(f"{self.file}:{number}: no answer about a contract; --fresh discards the file")
-        self._add(tuple(row["levels"]), row["answer"], float(row.get("limit_s", 0.0)))
+        held = row.get("held", [])
+        if not isinstance(held, list) or not all(isinstance(name, str) for name in held):
+            raise InputError(f"{self.file}:{number}: held is no list of queries; --fresh discards the file")
+        self._add(tuple(row["levels"]), row["answer"], float(row.get("limit_s", 0.0)), held)
 
-    def _add(self, levels: Levels, answer: Answer, limit_s: float) -> None:
+    def _add(self, levels: Levels, answer: Answer, limit_s: float, held: Sequence[str]) -> None:
+        for name in held:
+            self.held.setdefault(name, []).append(levels)
         if answer == "undecided":
             self.undecided[levels] = max(limit_s, self.undecided.get(levels, 0.0))
         else:
@@ -162,10 +170,14 @@ class Known:
             return "refuted"
         return "undecided" if self.undecided.get(levels, -1.0) >= limit_s else None
 
-    def store(self, levels: Levels, answer: Answer, limit_s: float, **more: Any) -> None:
-        """Keep an answer, in memory and on disk."""
-        self._add(levels, answer, limit_s)
-        row = {"levels": list(levels), "answer": answer, "limit_s": limit_s, **more}
+    def holds(self, query: str, levels: Levels) -> bool:
+        """Tell whether a query is proved of a contract because it was of one around it."""
+        return any(below(levels, wider) for wider in self.held.get(query, ()))
+
+    def store(self, levels: Levels, answer: Answer, limit_s: float, held: Sequence[str] = (), **more: Any) -> None:
+        """Keep an answer, in memory and on disk, with the queries that were proved on the way to it."""
+        self._add(levels, answer, limit_s, held)
+        row = {"levels": list(levels), "answer": answer, "limit_s": limit_s, "held": list(held), **more}
         with self.file.open("ab") as stream:
             stream.write(json.dumps(row).encode() + b"\n")
             stream.flush()

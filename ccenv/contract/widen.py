@@ -17,7 +17,7 @@ from ccenv.errors import InputError
 from ccenv.files import locked, make_folder, write_atomic
 from ccenv.programs import Program, pseudo_code, to_data, to_json
 from ccenv.provenance import machine, versions
-from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, suite_setting
+from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.solver.store import Store
@@ -26,8 +26,10 @@ from ccenv.workers import Workers
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
 CALL_S = 300.0
 """Limit of a solver call."""
-FIRST = ("F.7 utilisation", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L", "F.4", "F.1 C_U")
-"""Lemmas in the order in which wide contracts fail, cheap ones before F.4."""
+FIRST = ("F.7 utilisation", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L")
+"""Lemmas in the order in which wide contracts fail; the others, which cost more, follow in the order of their suite."""
+LEAST_SHARE = 0.002
+"""Of the visits; leaves with fewer stay as they are, because their width does not show in the mean."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,10 @@ class Widening:
 
     Attributes:
         program: the point program, or a contract that is to become wider.
-        utilisation: constant to keep; gamma_L lies one per cent above it.
+        utilisation: constant to keep.
         budget_s: of wall time.
+        lemmas: a suite whose other constants and lemmas are kept, as data; None: those of :mod:`ccenv.distill.claims`, with
+            gamma_L one per cent above the utilisation.
         settle: Rm at the start of each trace that utilisation does not count.
         samples: T.
         call_s: limit of a solver call.
@@ -47,6 +51,7 @@ class Widening:
     program: Program
     utilisation: float
     budget_s: float
+    lemmas: dict[str, Any] | None = None
     settle: int = 0
     samples: int = SAMPLES
     call_s: float = CALL_S
@@ -59,7 +64,11 @@ class Widening:
 
     def suite(self, name: str, program_file: str) -> dict[str, Any]:
         """Return the lemmas whose constants are kept, as data for a YAML file beside the contract."""
-        data = suite_data(program_file, name, numbers_for(self.utilisation), settle=self.settle)
+        numbers = numbers_for(self.utilisation)
+        if self.lemmas is not None:
+            constants = self.lemmas["constants"] | {"utilisation": {"value": str(numbers.utilisation)}}
+            return self.lemmas | {"name": name, "sender": program_file, "settle": self.settle, "constants": constants}
+        data = suite_data(program_file, name, numbers, settle=self.settle)
         return data | {"source": "the lemmas of [CCmatic] App. F for a contract, without belief time-outs"}
 
     def queries(self, contract: Program) -> list[Query]:
@@ -68,7 +77,21 @@ class Widening:
         loaded = LoadedSuite(suite, ProgramSmtSender(contract), FilePath("lemmas.yaml"))
         setting, values = suite_setting(loaded, SETTING, self.samples), constants_of(suite, SETTING)
         by_name = {lemma.name: lemma_queries(loaded, lemma, setting, values) for lemma in suite.lemmas}
-        return [query for name in FIRST for query in by_name[name]]
+        order = [*(name for name in FIRST if name in by_name), *(name for name in by_name if name not in FIRST)]
+        return [query for name in order for query in by_name[name]]
+
+
+def suite_to_keep(name: str) -> dict[str, Any]:
+    """Return the data of a suite for :class:`Widening`.
+
+    Raises:
+        UnknownNameError: if no such suite exists.
+        InputError: for a damaged suite, or one without a constant ``utilisation``.
+    """
+    data: dict[str, Any] = load_suite(name).suite.model_dump(mode="json", exclude_defaults=True)
+    if "utilisation" not in data.get("constants", {}):
+        raise InputError(f"suite {name!r} has no constant 'utilisation', which a widening keeps")
+    return {"settle": 0} | data
 
 
 @dataclass(frozen=True)
@@ -82,7 +105,7 @@ class Widened:
         levels: of each direction.
         seconds: wall time of this call.
         asked: contracts that the solver decided, of all calls together.
-        finished: every direction was bisected to its end.
+        finished: every direction of a visited leaf was bisected to its end.
         reason: why nothing is verified.
     """
 
@@ -103,7 +126,7 @@ class _Search:
         self.task, self.known, self.report = task, known, report
         self.workers = workers
         self.end = time.monotonic() + task.budget_s
-        self.reason = ""
+        self.reason, self.failed = "", ""
 
     @property
     def left_s(self) -> float:
@@ -118,31 +141,40 @@ class _Search:
         if limit_s <= 0:
             return "undecided"
         begin = time.monotonic()
-        answer = self._ask(widened(self.task.program, levels, f"{self.task.program.name}.contract"), limit_s)
+        answer, held = self._ask(levels, limit_s)
         if answer != "undecided" or self.left_s > 0:
-            self.known.store(levels, answer, self.task.call_s, seconds=round(time.monotonic() - begin, 3), reason=self.reason)
+            seconds = round(time.monotonic() - begin, 3)
+            self.known.store(levels, answer, self.task.call_s, held, seconds=seconds, reason=self.reason)
         if self.report is not None:
             self.report(f"{sum(levels)} levels: {answer}{f' ({self.reason})' if self.reason else ''}")
         return answer
 
-    def _ask(self, contract: Program, limit_s: float) -> Answer:
-        self.reason = ""
-        queries = self.task.queries(contract)
-        verifier = Verifier(limit_s, self.task.seed, None, Store(), workers=self.workers)
+    def _ask(self, levels: Levels, limit_s: float) -> tuple[Answer, list[str]]:
+        """Return the solver's answer and the queries that it proved.
+
+        The query that failed last comes first. The program's own queries are proved with their twins; every trace of the program
+        is one of a contract around it, so the contract's twins are satisfiable too.
+        """
+        self.reason, held = "", []
+        contract = widened(self.task.program, levels, f"{self.task.program.name}.contract")
+        queries = [query for query in self.task.queries(contract) if not self.known.holds(query.name, levels)]
+        queries.sort(key=lambda query: query.name != self.failed)
+        verifier = Verifier(limit_s, self.task.seed, None, Store(), workers=self.workers, twins=not any(levels))
         verifier.start(queries)
         try:
             for query in queries:
                 if self.left_s <= 0:
                     self.reason = f"budget used up before {query.name}"
-                    return "undecided"
+                    return "undecided", held
                 verifier.time_limit_s = min(limit_s, self.left_s)
                 result = verifier.decide(query)
                 if result.verdict != "verified":
-                    self.reason = f"{query.name} {result.verdict}"
-                    return "refuted" if result.verdict == "refuted" else "undecided"
+                    self.reason, self.failed = f"{query.name} {result.verdict}", query.name
+                    return "refuted" if result.verdict == "refuted" else "undecided", held
+                held.append(query.name)
         finally:
             verifier.stop()
-        return "proved"
+        return "proved", held
 
     def climb(self, order: list[int]) -> tuple[Levels, bool]:
         """Widen direction by direction, the rest as it is; return levels, and whether each came to its end."""
@@ -192,7 +224,7 @@ def widen(
     begin = time.monotonic()
     make_folder(folder)
     with locked(folder, "widening"), Workers(jobs, backend) as workers:
-        question = {name: value for name, value in asdict(task).items() if name not in ("program", "budget_s", "call_s")}
+        question = {n: v for n, v in asdict(task).items() if n not in ("program", "budget_s", "call_s") and v is not None}
         known = Known.open(folder / "answers.jsonl", task.program, question, fresh)
         seen = visits(task.program)
         search = _Search(task, known, workers, report)
@@ -218,9 +250,10 @@ def _width(contract: Program, seen: Visits) -> float:
 
 
 def _order(program: Program, seen: Visits) -> list[int]:
-    """Return the numbers of the directions, most visited leaves first, scales before offsets."""
+    """Return the numbers of the directions of visited leaves, most visited ones first, scales before offsets."""
     ways = directions(program)
-    return sorted(range(len(ways)), key=lambda i: (ways[i].kind != "scale", -seen.shares[ways[i].leaf], i))
+    seen_often = [i for i, way in enumerate(ways) if seen.shares[way.leaf] >= LEAST_SHARE]
+    return sorted(seen_often, key=lambda i: (ways[i].kind != "scale", -seen.shares[ways[i].leaf], i))
 
 
 def _write(folder: FilePath, task: Widening, found: Widened, seen: Visits) -> None:

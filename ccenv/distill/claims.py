@@ -70,7 +70,12 @@ def numbers_for(utilisation: float) -> ClaimNumbers:
 
 
 def suite_data(
-    program_file: str, name: str, numbers: ClaimNumbers, timeouts: str | None = None, settle: int = 0
+    program_file: str,
+    name: str,
+    numbers: ClaimNumbers,
+    timeouts: str | None = None,
+    settle: int = 0,
+    grows: Fraction | None = None,
 ) -> dict[str, Any]:
     """Return the suite of a program as data for a YAML file beside the program.
 
@@ -80,9 +85,13 @@ def suite_data(
         numbers: constants of the lemmas.
         timeouts: preset of the belief time-outs; None: beliefs do not time out.
         settle: Rm at the start of each trace that utilisation does not count.
+        grows: while C_L is low, nothing excuses a trace but tighter beliefs or so much more in flight, in C_L Rm; None: a trace
+            that meets the objectives is excused too, and bytes in flight do not count. Without time-outs only.
     """
     objectives = {"all": [{"utilisation_at_least": "utilisation"}, {"inflight_at_most": "inflight"}]}
     constants: dict[str, dict[str, Any]] = {field.name: {"value": str(getattr(numbers, field.name))} for field in fields(numbers)}
+    if grows is not None:
+        constants["grows"] = {"value": str(grows)}
     if timeouts is not None:
         for constant in ("C_L_low", "utilisation"):
             high = float(getattr(numbers, constant))
@@ -106,11 +115,11 @@ def suite_data(
         },
         "constants": constants,
         "properties": {"steady_utilisation": "F.7 utilisation", "steady_inflight": "F.7 inflight"},
-        "lemmas": _lemmas(timeouts is not None),
+        "lemmas": _lemmas(timeouts is not None, grows is not None),
     }
 
 
-def _lemmas(timeouts: bool) -> list[dict[str, Any]]:
+def _lemmas(timeouts: bool, ranked: bool) -> list[dict[str, Any]]:
     """Return the lemmas. That C_L stays true inside a trace is assumed by most: several times easier to decide."""
     C_L = "F.1 C_L"
     steady = ["true_beliefs", "converged", "queue_bounded"]
@@ -121,7 +130,7 @@ def _lemmas(timeouts: bool) -> list[dict[str, Any]]:
     lemmas = [
         _lemma(C_L, "a true C_L stays true", ["C_L_true"] if timeouts else ["true_beliefs"], "C_L_true", **inside),
         _lemma("F.7 utilisation", "utilisation in steady state", steady, used, given=[C_L], bound="utilisation"),
-        *([] if timeouts else _tightening()),
+        *([] if timeouts else _growing() if ranked else _tightening()),
         _lemma("F.6", "a large queue drains", unbounded, drains, given=[C_L], bound="drain"),
         _lemma("F.7 loss", "nothing is lost in steady state", steady, {"lossy_steps_at_most": 0}, given=[C_L]),
         _lemma("F.5", "a small queue stays small", steady, "queue_bounded", given=[C_L], bound="queue_high"),
@@ -138,6 +147,24 @@ def _tightening() -> list[dict[str, Any]]:
     progress = {"any": ["converged", "shrinks", "objectives"]}
     return [
         _lemma("F.4", "beliefs converge, or shrink, or nothing is lost by it", ["true_beliefs", {"not": "converged"}], progress)
+    ]
+
+
+def _growing() -> list[dict[str, Any]]:
+    """Return F.4 as a ranking: a bounded quantity moves by a least amount in each trace, so C_L converges after so many traces.
+
+    C_L does not fall, C_U does not rise, and the buffer bounds what is in flight; no trace is excused for ever.
+    """
+    low, high = {"C_L_at_least": "C_L_low"}, {"C_U_at_most": "C_U_high"}
+    more = {"any": [low, "shrinks", {"inflight_rises_by": "grows"}]}
+    return [
+        _lemma("F.4 C_L", "a low C_L converges, or beliefs shrink, or more is in flight", ["true_beliefs", {"not": low}], more),
+        _lemma(
+            "F.4 C_U",
+            "a high C_U converges, or beliefs shrink, or nothing is lost by it",
+            ["true_beliefs", low, {"not": high}],
+            {"any": [high, "shrinks", "objectives"]},
+        ),
     ]
 
 

@@ -15,7 +15,7 @@ from ccenv.attack.searches.corners import constants
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program
-from ccenv.training.config import RobustSettings
+from ccenv.training.run_settings import RobustSettings
 
 
 class WorstCase:

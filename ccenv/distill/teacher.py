@@ -13,7 +13,7 @@ from ccenv.errors import InputError, did_you_mean
 from ccenv.interface.actions import action
 from ccenv.interface.signals import CURVE
 from ccenv.network.sender import PolicySender
-from ccenv.training.config import RobustSettings
+from ccenv.training.run_settings import RobustSettings
 
 USUAL_WORLD = EnvSettings(models=("cbr_delay", "ccac"), steps_per_rtt=4, staggered=True)
 """The environment of the shipped nominal configs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -12,8 +12,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ccenv.envs.core import Core
-from ccenv.envs.task import Task, episode_metrics
+from ccenv.envs.task import Task, episode_metrics, interface_of
 from ccenv.errors import InputError, did_you_mean
+from ccenv.interface.interface import Interface
+
+if TYPE_CHECKING:
+    from ccenv.envs.packet.core import PacketCore
 
 RENDER_MODES = (None, "rgb_array")
 FRAMES_PER_SECOND = 10
@@ -27,7 +31,7 @@ def check_render_mode(render_mode: str | None) -> bool:
     return render_mode is not None
 
 
-def draw(core: Core, env: int) -> np.ndarray:
+def draw(core: Core | PacketCore, env: int) -> np.ndarray:
     """Return a picture of an environment's curves and queue, white before the first step: (height, width, 3) uint8."""
     if core.elapsed[env] == 0:
         return np.full((HEIGHT_PX, WIDTH_PX, 3), 255, np.uint8)
@@ -53,6 +57,11 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
         self.render_mode = render_mode
         self.observation_space = self.task.single_observation_space
         self.action_space = self.task.single_action_space
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -115,6 +124,11 @@ class TaskVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._ended = np.zeros(num_envs, np.bool_)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None

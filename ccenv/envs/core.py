@@ -39,6 +39,7 @@ class Core:
         adversary: the network's player, or one per environment.
         groups: (G, N) bool, the flows that each row of reward terms is about.
         record: keep what ``trace`` needs.
+        source: where episodes come from, in place of the settings' paths.
     """
 
     term_names = TERMS
@@ -52,11 +53,12 @@ class Core:
         adversary: Adversary | Sequence[Adversary],
         groups: np.ndarray,
         record: bool = False,
+        source: PathSource | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
         self._made_with = {"num_envs": num_envs, "settings": settings, "senders": senders, "adversary": adversary}
-        self._made_with |= {"groups": groups, "record": record}
+        self._made_with |= {"groups": groups, "record": record, "source": source}
         self.num_envs = num_envs
         self.n_flows = len(senders)
         self.settings = settings
@@ -66,7 +68,7 @@ class Core:
             raise InputError(
                 f"episodes of {settings.episode_rtts} Rm hold fewer than two steps of {self.decision_steps} engine steps"
             )
-        self._source = PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
+        self._source = source or PathSource(settings.paths, settings.steps_per_rtt, self.n_flows)
         self.groups = np.ascontiguousarray(groups, dtype=np.bool_)
         self._seed = np.zeros(num_envs, np.int64)
         self._lane = np.arange(num_envs)
@@ -77,11 +79,10 @@ class Core:
         self._sums = np.zeros((num_envs, len(groups), len(TERMS)))
         self.last_terms = np.zeros_like(self._sums)
         episodes = self._draw(np.arange(num_envs))
-        bounds = np.linspace(0, num_envs, min(len(settings.models), num_envs) + 1).round().astype(int)
         players = list(adversary) if isinstance(adversary, Sequence) else [adversary] * num_envs
         if len(players) != num_envs:
             raise InputError(f"{len(players)} adversaries for {num_envs} environments")
-        self._parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+        self._parts = parts_of(num_envs, len(settings.models))
         self._engines = [
             CurveEngine(
                 episodes.part(part).paths,
@@ -297,6 +298,12 @@ class Core:
         self.__init__(**state["made_with"])  # type: ignore[misc]
         self._go_on(state["own"], state["snapshots"])
         self._seeded = state["seeded"]
+
+
+def parts_of(num_envs: int, n_models: int) -> list[slice]:
+    """Return which environments of a batch play each of several models."""
+    bounds = np.linspace(0, num_envs, min(n_models, num_envs) + 1).round().astype(int)
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
 
 
 def _reset_engine(engine: CurveEngine, which: np.ndarray, episodes: Episodes) -> None:

@@ -17,6 +17,7 @@ from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
 from ccenv.network.path import DEFAULT_MSS_BYTES, Path
 
+DRAWN = -1  # of an environment whose paths are drawn, where others have given ones
 # Which random number of an episode decides what.
 _KEY, _LINK_RATE, _RTT, _JITTER, _BUFFER, _SEEDED, _C_L, _STAGGER, _DRAWS = range(9)
 
@@ -152,6 +153,40 @@ class PathSource:
         seeded = np.exp(u[_C_L] * np.log(np.maximum(link_rate_Bps / floor_Bps, 1.0))) * floor_Bps
         initial = np.where(u[_SEEDED] < d.seeded_share, np.minimum(seeded, link_rate_Bps), 0.0)
         return Episodes(paths, initial, keys, u[_STAGGER])
+
+
+class SomeGivenPaths(PathSource):
+    """Random paths for some environments of a batch, and given ones, from cold starts, for the others.
+
+    Args:
+        distribution: of the random paths.
+        steps_per_rtt: K.
+        given: the given paths.
+        given_of_lane: (B,) index into them, or DRAWN.
+
+    Raises:
+        InputError: for given paths whose link rate changes: drawn ones have constant rates.
+    """
+
+    def __init__(
+        self, distribution: PathDistribution, steps_per_rtt: int, given: Sequence[Path], given_of_lane: np.ndarray
+    ) -> None:
+        super().__init__(distribution, steps_per_rtt, 1)
+        self._given = PathArrays.from_paths(list(given), steps_per_rtt)
+        if self._given.n_rate_changes.any():
+            raise InputError("paths with rate changes cannot stand beside drawn ones")
+        self._given_of_lane = given_of_lane
+
+    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Episodes:
+        """Draw episodes; nothing but the three keys decides."""
+        drawn = super().draw(seeds, lanes, episodes)
+        which = self._given_of_lane[lanes]
+        chosen = which != DRAWN
+        for one in fields(PathArrays):
+            if one.name != "steps_per_rtt":
+                getattr(drawn.paths, one.name)[chosen] = getattr(self._given, one.name)[which[chosen]]
+        drawn.initial_C_L_Bps[chosen] = 0.0
+        return drawn
 
 
 def _log_uniform(u: np.ndarray, limits: tuple[float, float]) -> np.ndarray:

@@ -28,11 +28,12 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
     ``network`` makes the network's legal moves. All act at the same time, once per propagation round trip.
 
     ## Observation Space
-    Senders: the ten elements of ``ccenv/Sender-v0`` of their own flow. Network: the elements of ``ccenv/Network-v0``.
+    Senders: the ten elements of ``ccenv/Sender-v0`` of their own flow, or the named ``signals``. Network: the elements of
+    ``ccenv/Network-v0``.
 
     ## Action Space
-    Senders: `Box(-1, 1, (1,))`, log2(rate / C_L) = 3a (or `Discrete(n_actions)`). Network: `Box(0, 1, (n,))` as in
-    ``ccenv/Network-v0``.
+    Senders: `Box(-1, 1, (1,))`, log2(rate / C_L) = 3a, or what the named ``action`` sets (or `Discrete(n_actions)`). Network:
+    `Box(0, 1, (n,))` as in ``ccenv/Network-v0``.
 
     ## Rewards
     Each sender: the weighted sum (``reward``) of the terms of its own flow (``jain``: of all flows); its utilisation is its share

@@ -6,14 +6,43 @@ After ``register_rllib()``: ``PPOConfig().environment("ccenv/Sender-v0", env_con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import require_extra
+from ccenv.plugins.python_file import held, with_files
 
 FLOWS, PACKET_FLOWS = "ccenv/Flows", "ccenv/PacketFlows"
+USER_FILES = "user_files"
+"""Key of an env_config: absolute Python files that it names -> hashes of what they must hold; a runner refuses others."""
 
 
+def env_config_of(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an env_config whose runners load the Python files that it names by absolute path and hash.
+
+    Raises:
+        InputError: for a file that cannot be read.
+    """
+    config, hashes = with_files(environment)
+    return {**config, USER_FILES: hashes} if hashes else dict(environment)
+
+
+def _holding(create: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Let a creator refuse users' files that are not those that the run began with."""
+
+    @wraps(create)
+    def checked(env_config: Mapping[str, Any]) -> Any:
+        settings = dict(env_config)
+        hashes = settings.pop(USER_FILES, {})
+        with held({FilePath(file): sha256 for file, sha256 in hashes.items()}):
+            return create(settings)
+
+    return checked
+
+
+@_holding
 def create_sender(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Sender-v0``: batched if env_config has ``num_envs``, else single; the other keys are its arguments."""
     from ccenv.envs.sender import SenderEnv, SenderVectorEnv
@@ -22,6 +51,7 @@ def create_sender(env_config: Mapping[str, Any]) -> Any:
     return SenderVectorEnv(**settings) if "num_envs" in settings else SenderEnv(**settings)
 
 
+@_holding
 def create_network(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Network-v0``, in the same way."""
     from ccenv.envs.network import NetworkEnv, NetworkVectorEnv
@@ -30,6 +60,7 @@ def create_network(env_config: Mapping[str, Any]) -> Any:
     return NetworkVectorEnv(**settings) if "num_envs" in settings else NetworkEnv(**settings)
 
 
+@_holding
 def create_packet(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Packet-v0``, in the same way."""
     from ccenv.envs.packet.sender import PacketEnv, PacketVectorEnv
@@ -38,6 +69,7 @@ def create_packet(env_config: Mapping[str, Any]) -> Any:
     return PacketVectorEnv(**settings) if "num_envs" in settings else PacketEnv(**settings)
 
 
+@_holding
 def create_packet_network(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/PacketNetwork-v0``, in the same way."""
     from ccenv.envs.packet.network import PacketNetworkEnv, PacketNetworkVectorEnv
@@ -46,6 +78,7 @@ def create_packet_network(env_config: Mapping[str, Any]) -> Any:
     return PacketNetworkVectorEnv(**settings) if "num_envs" in settings else PacketNetworkEnv(**settings)
 
 
+@_holding
 def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/PacketDuel-v0`` as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -57,6 +90,7 @@ def create_packet_duel(env_config: Mapping[str, Any]) -> Any:
     return wrapper(PacketDuelEnv(**dict(env_config)))
 
 
+@_holding
 def create_duel(env_config: Mapping[str, Any]) -> Any:
     """Return ``ccenv/Duel-v0`` as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -68,6 +102,7 @@ def create_duel(env_config: Mapping[str, Any]) -> Any:
     return wrapper(DuelEnv(**dict(env_config)))
 
 
+@_holding
 def create_flows(env_config: Mapping[str, Any]) -> Any:
     """Return ``FlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")
@@ -79,6 +114,7 @@ def create_flows(env_config: Mapping[str, Any]) -> Any:
     return wrapper(FlowsEnv(**dict(env_config)))
 
 
+@_holding
 def create_packet_flows(env_config: Mapping[str, Any]) -> Any:
     """Return ``PacketFlowsEnv``, each external flow an agent, as an RLlib multi-agent environment."""
     require_extra("ray", "rllib")

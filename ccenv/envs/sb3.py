@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -17,12 +17,10 @@ from ccenv.envs.packet.network import DEFAULTS as PACKET_NETWORK_DEFAULTS
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask, SharedPacketTask
 from ccenv.envs.settings import read_settings
-from ccenv.envs.task import Task, episode_metrics
-from ccenv.envs.watched import sender_task
+from ccenv.envs.task import SenderTask, Task, episode_metrics, interface_of
+from ccenv.envs.watched import WatchedTask, sender_task
 from ccenv.errors import InputError, require_extra, unknown_name
-
-if TYPE_CHECKING:
-    from ccenv.envs.batches.curve import CurveRollouts
+from ccenv.interface.interface import Interface
 
 require_extra("stable_baselines3", "train")
 
@@ -59,11 +57,16 @@ class CcenvVecEnv(VecEnv):
         """Wrap a task. Use ``make_sb3``."""
         self.task = task
         self.render_mode = render_mode
-        self._rollouts: CurveRollouts | None = None
+        self._rollouts: tuple[Task, RolloutCore] | None = None
         self._rows = task.rows_per_env
         num_rows = self._rows * task.core.num_envs
         self._actions = np.zeros((num_rows, *(task.single_action_space.shape or ())))
         super().__init__(num_rows, task.single_observation_space, task.single_action_space)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What a policy of this environment sees and sets, and when (``ccenv.from_sb3``); None: it plays no sender."""
+        return interface_of(self.task)
 
     def reset(self) -> np.ndarray:
         """Start new episodes everywhere, with the seeds given to ``seed`` since the last reset, if any."""
@@ -106,11 +109,9 @@ class CcenvVecEnv(VecEnv):
         Raises:
             InputError: if the task has none.
         """
-        if self._rollouts is None or self._rollouts.task is not self.task:
-            from ccenv.envs.batches.curve import CurveRollouts
-
-            self._rollouts = CurveRollouts(self.task)
-        return self._rollouts
+        if self._rollouts is None or self._rollouts[0] is not self.task:
+            self._rollouts = self.task, _rollouts_of(self.task)
+        return self._rollouts[1]
 
     def close(self) -> None:
         """Release nothing: there are no processes."""
@@ -150,6 +151,21 @@ class CcenvVecEnv(VecEnv):
 
     def _chosen(self, indices: int | Iterable[int] | None) -> list[int]:
         return list(self._get_indices(indices))
+
+
+def _rollouts_of(task: Any) -> RolloutCore:
+    """Return the kernel that plays a task; kernels are imported where they are asked for."""
+    if isinstance(task, (PacketTask, PacketNetworkTask)):
+        from ccenv.envs.batches.packet import PacketRollouts
+
+        return PacketRollouts(task)
+    if isinstance(task, (SenderTask, NetworkTask)):
+        if isinstance(task, WatchedTask) and task.own_reward is not None:
+            raise InputError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
+        from ccenv.envs.batches.curve import CurveRollouts
+
+        return CurveRollouts(task)
+    raise InputError(f"the kernel has no rollouts of a {type(task).__name__}: use Stable-Baselines3's own PPO")
 
 
 def make_sb3(

@@ -15,6 +15,7 @@ from ccenv.envs.reward import RewardWeights
 from ccenv.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
 from ccenv.interface.actions import ACTION_NUMBERS, action
 from ccenv.interface.interface import Clock, Interface, Weights
+from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
 from ccenv.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
 from ccenv.interface.signals import CURVE
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
@@ -67,7 +68,9 @@ class TableReward(StrictModel):
 
 
 def _as_reward(value: Any) -> Any:
-    """Let a reward be the name of a set, or weights: of these environments' own terms alone, or of terms of the table."""
+    """Let a reward be the name of a set, weights (of these environments' own terms, or of terms of the table), or one's own."""
+    if is_own_reward(value):
+        return own_reward(value)
     if isinstance(value, str):
         if value not in REWARDS:
             raise ValueError(str(unknown_name("reward", value, REWARDS)))
@@ -133,7 +136,8 @@ class EnvSettings(StrictModel):
         adversary: a ``MoveMixture`` (or its dictionary), a name for ``ccenv.adversaries.make_adversary`` or an adversary object.
         reward: weights of the terms of the reward: of ``RewardWeights``; or the name of a set or weights of the table's terms
             (``ccenv.interface.rewards``), measured of each controlled flow and averaged over those of a row. Weights that name
-            no other terms than ``RewardWeights`` has are those.
+            no other terms than ``RewardWeights`` has are those. Or a reward of one's own, slow: a function of
+            ``ccenv.interface.own_reward.StepTerms``, or a Python file (``FILE.py``, ``FILE.py:NAME``).
         signals: what a controlled flow sees: names of the table (``ccenv.interface.signals``), or the name of a set; None:
             beliefs.
         history: intervals that it sees, the newest last; None: what comes with the set, else 1.
@@ -158,7 +162,7 @@ class EnvSettings(StrictModel):
     models: tuple[Annotated[str, AfterValidator(_model_name)], ...] = Field(default=("ccac",), min_length=1)
     senders: tuple[Annotated[Any, AfterValidator(_is_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
     adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
-    reward: Annotated[RewardWeights | TableReward, BeforeValidator(_as_reward)] = RewardWeights()
+    reward: Annotated[RewardWeights | TableReward | OwnReward, BeforeValidator(_as_reward)] = RewardWeights()
     signals: str | tuple[str, ...] | None = None
     history: int | None = None
     action: Annotated[str, AfterValidator(_action_name)] = BOX

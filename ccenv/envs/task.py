@@ -10,9 +10,12 @@ from gymnasium import spaces
 
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
 from ccenv.envs.core import Core
+from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError
+from ccenv.interface.interface import SENDER_V0, Interface
+from ccenv.interface.own_reward import OwnReward
 from ccenv.network.adversary import Adversary, ExternalAdversary
 
 ACTION_RANGE_LOG2 = 3.0  # a box action a sets log2(rate / C_L) = 3a, as the kernel does for learned senders
@@ -106,6 +109,14 @@ class RateAction:
         return rates
 
 
+def interface_of(task: object) -> Interface | None:
+    """Return what a policy of an environment sees and sets, and when, for ``ccenv.from_sb3`` and cards; None: of no sender."""
+    found: Interface | None = getattr(task, "interface", None)
+    if found is None or not found.clock.common:
+        return found
+    return found.model_copy(update={"clock": found.clock.model_copy(update={"common": False})})  # a sender decides for itself
+
+
 class SenderTask:
     """Control the flows whose sender is external, jointly.
 
@@ -114,10 +125,18 @@ class SenderTask:
         settings: ``senders`` names at least one ``"external"``.
         record: keep what rendering needs.
         adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
     """
 
+    interface: Interface = SENDER_V0
+
     def __init__(
-        self, num_envs: int, settings: EnvSettings, record: bool = False, adversaries: Sequence[Adversary] | None = None
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        record: bool = False,
+        adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
     ) -> None:
         senders = settings.build_senders()
         self.flows = np.array(settings.external_flows(), np.int64)
@@ -127,12 +146,13 @@ class SenderTask:
         if isinstance(adversary, ExternalAdversary):
             raise InputError("adversary is 'external', but the agent controls senders; for both see ccenv/Duel-v0")
         groups = self._groups(len(senders))
-        self.core = Core(num_envs, settings, senders=senders, adversary=adversaries or adversary, groups=groups, record=record)
+        players = adversaries or adversary
+        self.core = Core(num_envs, settings, senders=senders, adversary=players, groups=groups, record=record, source=source)
         self._action = RateAction(settings, self.flows)
         self.rows = self.flows[None]  # one row sees and controls all of them together
         self.rows_per_env = 1
         self.levels = 0 if self._action.levels is None else len(self._action.levels)
-        self.weights = settings.reward.vector()
+        self.weights = np.zeros(0) if isinstance(settings.reward, OwnReward) else settings.reward.vector()
         low, high = (np.tile(limit, len(self.flows)) for limit in (OBSERVATION_LOW, OBSERVATION_HIGH))
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = self._action.space

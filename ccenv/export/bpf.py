@@ -12,6 +12,8 @@ from importlib import resources
 from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.errors import CcenvError, shown
+from ccenv.export.policy import WholePolicy
+from ccenv.network.sender import PolicySender
 from ccenv.programs import Branch, Expression, Program, Rule, pseudo_code, to_json
 from ccenv.version import VERSION
 
@@ -25,6 +27,11 @@ MAX_JITTER_S = 10.0
 MAX_RTT_S = 1000.0
 LOSS_LAG_STEPS = 2  # a loss is found by packets sent after it: C_U looks at windows that end so much earlier, too
 MAX_STEPS = 64  # taken at an ACK
+POSITION_BITS = 16  # of a position inside a contract's interval: 0 is its lower end, 1 << POSITION_BITS its upper one
+POSITIONS = {"lo": 0, "middle": 1 << POSITION_BITS - 1, "hi": 1 << POSITION_BITS}
+USER = "user"  # a chooser outside the kernel
+COMPILED = "policy"  # compiled in
+UNANSWERED = "middle"  # where it does not answer
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _NOT_IN_COMMENTS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")  # ends, beginnings and trigraphs
 
@@ -83,26 +90,57 @@ class Constants:
     moved: Fraction
 
 
-def export_bpf(program: Program, *, name: str | None = None, rtt_s: float | None = None, jitter_s: float = 0.0) -> str:
+def export_bpf(
+    program: Program,
+    *,
+    name: str | None = None,
+    rtt_s: float | None = None,
+    jitter_s: float = 0.0,
+    chooser: str | PolicySender | None = None,
+) -> str:
     """Write a belief program as one C file for a BPF struct_ops congestion control.
 
     Args:
-        program: the program.
+        program: the program, or a contract.
         name: of the congestion control in the kernel, at most 15 letters, digits and _; by default that of the program.
         rtt_s: Rm where it is known, at most 1,000 s; None: the smallest RTT measured. It is lowered where a smaller one is seen.
         jitter_s: D that the beliefs assume, at most 10 s: what delays feedback, ACK policies included.
+        chooser: who chooses inside a contract's intervals: ``lo``, ``middle``, ``hi``, or ``user``: a process that answers in a
+            map; while it does not answer, the middle is taken; or a small policy, which is compiled in. Needed for contracts,
+            and only for them.
 
     Returns:
         str: C, the same for the same arguments and version of ccenv.
 
     Raises:
-        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, or a delay is out of range.
+        ExportError: if the kernel cannot have the name, 64 bits cannot hold the sums, a delay is out of range, or program and
+            chooser do not fit together.
+        PolicyDoesNotFit: if a policy cannot be compiled in.
     """
+    require_chooser(program, chooser)
     constants = constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
     name = kernel_name(program.name if name is None else name)
     template = resources.files("ccenv").joinpath("export", "belief.bpf.c.in").read_text(encoding="utf-8")
-    filled = template.replace("@CONSTANTS@", _constants_text(constants, name)).replace("@PROGRAM@", _program_text(program))
-    return _head(program, name, constants) + filled
+    policy = "" if chooser is None or isinstance(chooser, str) else WholePolicy.of(chooser).text() + "\n"
+    for mark, text in (
+        ("@CONSTANTS@", _constants_text(constants, name, chooser)),
+        ("@PROGRAM@", _program_text(program)),
+        ("@POLICY@\n", policy),
+    ):
+        template = template.replace(mark, text)
+    return _head(program, name, constants) + template
+
+
+def require_chooser(program: Program, chooser: str | PolicySender | None) -> None:
+    """Raise ExportError where a contract has no chooser, a program has one, or nobody has this one."""
+    known = ", ".join([*POSITIONS, USER, COMPILED])
+    if program.is_contract and chooser is None:
+        raise ExportError(f"{program.name} is a contract: somebody must choose inside its intervals; give --chooser: {known}")
+    if not program.is_contract and chooser is not None:
+        who = chooser if isinstance(chooser, str) else chooser.name
+        raise ExportError(f"{program.name} is no contract: there is nothing to choose for {shown(who)}")
+    if isinstance(chooser, str) and chooser not in (*POSITIONS, USER):
+        raise ExportError(f"unknown chooser {shown(chooser)}; it must be one of {known}")
 
 
 def kernel_name(name: str) -> str:
@@ -149,6 +187,11 @@ def constants_of(program: Program, *, rtt_s: float | None = None, jitter_s: floa
     )
 
 
+def position_without(chooser: str | PolicySender) -> int:
+    """Return the position that is taken where nobody answers."""
+    return POSITIONS[chooser if isinstance(chooser, str) and chooser in POSITIONS else UNANSWERED]
+
+
 def whole_terms(expression: Expression) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return an expression's coefficients as integers over their common denominator, and that denominator."""
     denominator = math.lcm(*(coefficient.denominator for _, coefficient in expression.terms))
@@ -163,10 +206,10 @@ def slack_of(expression: Expression) -> int:
 def _coefficient_bits(program: Program) -> int:
     widest = 0
     for rule in program.rules():
-        expression = rule.condition if isinstance(rule, Branch) else rule.rate
-        if isinstance(expression, Expression):
-            terms, denominator = whole_terms(expression)
-            widest = max(widest, denominator.bit_length(), sum(abs(coefficient) for _, coefficient in terms).bit_length())
+        for expression in (rule.condition,) if isinstance(rule, Branch) else rule.ends:
+            if isinstance(expression, Expression):
+                terms, denominator = whole_terms(expression)
+                widest = max(widest, denominator.bit_length(), sum(abs(coefficient) for _, coefficient in terms).bit_length())
     if widest > MAX_COEFFICIENT_BITS:
         raise ExportError(
             f"{program.name}: coefficients need {widest} bits over their common denominator; "
@@ -192,7 +235,7 @@ def _head(program: Program, name: str, constants: Constants) -> str:
     return f"// SPDX-License-Identifier: MIT OR GPL-2.0-only\n/*\n{text}\n */\n"
 
 
-def _constants_text(c: Constants, name: str) -> str:
+def _constants_text(c: Constants, name: str, chooser: str | PolicySender | None) -> str:
     hidden = "0" if c.rtt_us else "((f)->jitter + 1)"
     values = {
         "NAME": f'"{name}"',
@@ -211,6 +254,15 @@ def _constants_text(c: Constants, name: str) -> str:
     for prefix, ratio in (("TIGHT", c.tight), ("EXPAND", c.expand), ("MOVED", c.moved)):
         values[f"{prefix}_NUMERATOR"], values[f"{prefix}_DENOMINATOR"] = ratio.numerator, ratio.denominator
     values["MAX_STEPS"] = f"{MAX_STEPS} /* taken at an ACK; after more the history starts anew */"
+    if chooser is not None:
+        values["CONTRACT"] = "/* the program allows intervals; a chooser decides */"
+        values["POSITION_BITS"] = POSITION_BITS
+        values["WHOLE"] = "(1U << POSITION_BITS)"
+        values["POSITION"] = position_without(chooser)
+    if chooser == USER:
+        values["ASKED"] = "/* a process answers; POSITION holds where it does not */"
+    if isinstance(chooser, PolicySender):
+        values["POLICY"] = "/* a policy decides here */"
     return "\n".join(f"#define {key} {value}" for key, value in values.items())
 
 
@@ -228,12 +280,16 @@ def _rule_lines(rule: Rule, indent: str) -> list[str]:
             *_rule_lines(rule.otherwise, indent + "\t"),
             f"{indent}}}",
         ]
-    terms, denominator = whole_terms(rule.rate)
+    hold = f"{indent}f->hold = {rule.hold_rtts};"
+    upper = [] if rule.most is None else [f"{indent}f->hi = {_rate_text(rule.most)};"]
+    return [hold, *upper, f"{indent}return {_rate_text(rule.rate)};"]
+
+
+def _rate_text(expression: Expression) -> str:
+    terms, denominator = whole_terms(expression)
     rate = f"rate_of({_sum_text(terms)}, {denominator})"
     sign = dict(terms).get("C_U", 0)
-    if sign:
-        rate = f"f->C_U == UNBOUNDED ? {'RATE_LIMIT' if sign > 0 else 'MIN_RATE'} : {rate}"
-    return [f"{indent}f->hold = {rule.hold_rtts};", f"{indent}return {rate};"]
+    return f"f->C_U == UNBOUNDED ? {'RATE_LIMIT' if sign > 0 else 'MIN_RATE'} : {rate}" if sign else rate
 
 
 def _condition_text(condition: Expression | str) -> str:

@@ -6,6 +6,9 @@
 #define KERNEL_TYPE
 #define bpf_sk_storage_get(map, sk, value, flags) (&host_flow)
 #define bpf_loop host_loop
+#define bpf_map_lookup_elem(map, key) ((void)(key), &host_choice)
+#define bpf_map_update_elem(map, key, value, flags) 0
+#define bpf_ringbuf_output(map, data, size, flags) ((void)(data))
 
 static inline void host_loop(u32 count, long (*callback)(u32, void *), void *data, u64 flags)
 {
@@ -22,11 +25,12 @@ struct host_ack {
 	u64 now_us;
 	s32 rtt_us;
 	u32 delivered, lost, data_segs_out, in_flight, app_limited, reord_seen, mss;
+	u64 answer;
 };
 
 struct host_state {
-	u64 step, C_L, C_U, C_L_lambda, q_U, qdel_L_steps, qdel_U, rate, pacing_rate_Bps;
-	u32 utilised, cwnd;
+	u64 step, C_L, C_U, C_L_lambda, q_U, qdel_L_steps, qdel_U, rate, pacing_rate_Bps, lo, hi;
+	u32 utilised, cwnd, position, asked;
 };
 
 /* Begin a flow at the first record, whose rtt_us is that of the handshake, then take one ACK per record. */
@@ -48,6 +52,9 @@ void host_run(const struct host_ack *acks, u64 count, struct host_state *states)
 		tp.packets_out = acks[i].in_flight;
 		tp.app_limited = acks[i].app_limited;
 		tp.reord_seen = acks[i].reord_seen;
+#ifdef ASKED
+		host_choice.answer = acks[i].answer;
+#endif
 		if (i == 0) {
 			tp.srtt_us = acks[i].rtt_us > 0 ? (u32)acks[i].rtt_us << 3 : 0;
 			program_init(ctx);
@@ -59,7 +66,11 @@ void host_run(const struct host_ack *acks, u64 count, struct host_state *states)
 		states[i] = (struct host_state){
 			host_flow.step, host_flow.C_L, host_flow.C_U, host_flow.C_L_lambda, host_flow.q_U,
 			host_flow.qdel_L_steps, host_flow.qdel_U, host_flow.rate, tp.inet_conn.icsk_inet.sk.sk_pacing_rate,
-			host_flow.utilised, tp.snd_cwnd,
+#ifdef CONTRACT
+			host_flow.lo, host_flow.hi, host_flow.utilised, tp.snd_cwnd, host_flow.position, host_flow.asked,
+#else
+			0, 0, host_flow.utilised, tp.snd_cwnd, 0, 0,
+#endif
 		};
 	}
 }

@@ -11,7 +11,19 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.packet.beliefs import STEPS_PER_RTT
-from ccenv.export.bpf import LOSS_LAG_STEPS, MAX_STEPS, constants_of, slack_of, whole_terms
+from ccenv.export.bpf import (
+    LOSS_LAG_STEPS,
+    MAX_STEPS,
+    POSITION_BITS,
+    USER,
+    constants_of,
+    position_without,
+    require_chooser,
+    slack_of,
+    whole_terms,
+)
+from ccenv.export.policy import WholePolicy, signals_of
+from ccenv.network.sender import PolicySender
 from ccenv.programs import UNIT_OF, Expression, Leaf, Program
 
 # An ACK as the hooks see it; the first record is the start of the flow, with the handshake's RTT.
@@ -26,6 +38,7 @@ ACK_DTYPE = np.dtype(
         ("app_limited", "<u4"),
         ("reord_seen", "<u4"),
         ("mss", "<u4"),
+        ("answer", "<u8"),  # of a chooser outside the kernel: number of the decision << 32 | position
     ],
     align=True,
 )
@@ -33,9 +46,11 @@ ACK_DTYPE = np.dtype(
 STATE_DTYPE = np.dtype(
     [
         *((name, "<u8") for name in ("step", "C_L", "C_U", "C_L_lambda", "q_U", "qdel_L_steps", "qdel_U")),
-        *((name, "<u8") for name in ("rate", "pacing_rate_Bps")),
+        *((name, "<u8") for name in ("rate", "pacing_rate_Bps", "lo", "hi")),
         ("utilised", "<u4"),
         ("cwnd", "<u4"),
+        ("position", "<u4"),  # in the interval from lo to hi, in 1 / (1 << POSITION_BITS); of contracts
+        ("asked", "<u4"),  # number of the newest decision; of contracts
     ],
     align=True,
 )
@@ -63,8 +78,15 @@ class Twin:
         jitter: D in steps.
     """
 
-    def __init__(self, program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0) -> None:
+    def __init__(
+        self, program: Program, *, rtt_s: float | None = None, jitter_s: float = 0.0, chooser: str | PolicySender | None = None
+    ) -> None:
         """Take the arguments of ``export_bpf``."""
+        require_chooser(program, chooser)
+        self.chooser, self.lo, self.hi, self.asked = chooser, 0, 0, 0
+        self._unanswered = 0 if chooser is None else position_without(chooser)
+        self._policy = WholePolicy.of(chooser) if isinstance(chooser, PolicySender) else None
+        self.position, self._answered = self._unanswered, 0
         self.program, self.constants = program, constants_of(program, rtt_s=rtt_s, jitter_s=jitter_s)
         self._one = 1 << self.constants.fraction_bits
         self._min_rate, self._rate_limit = self._one // STEPS_PER_RTT, self._one << 20
@@ -100,6 +122,7 @@ class Twin:
         rtt_us = self.constants.rtt_us or max(0, ack["rtt_us"])
         if rtt_us:
             self._start_grid(ack, min(max(rtt_us, self.constants.shortest_rtt_us), _MAX_RTT_US))
+            self._interval = (0, 0, ack["in_flight"])
             self._decide()
             self._send(ack)
 
@@ -107,7 +130,12 @@ class Twin:
         c = self.constants
         if self.rtt_us:
             self.C_L = max(self.C_L * rtt_us // self.rtt_us, self._min_rate)
-            self.rate = max(self.rate * rtt_us // self.rtt_us, self._min_rate)
+            if self.chooser is None:
+                self.rate = max(self.rate * rtt_us // self.rtt_us, self._min_rate)
+            else:
+                self.lo = max(self.lo * rtt_us // self.rtt_us, self._min_rate)
+                self.hi = max(self.hi * rtt_us // self.rtt_us, self.lo)
+                self.rate = self._inside()
         self.rtt_us = rtt_us
         whole = -(-STEPS_PER_RTT * c.jitter_us // rtt_us)
         self.jitter = max(1, whole)
@@ -154,8 +182,14 @@ class Twin:
         self._last = ack
         if not self.rtt_us:
             return
+        if self.chooser == USER and self._answered != self.asked and ack["answer"] >> 32 == self.asked:
+            self._answered = self.asked
+            self.position = min(ack["answer"] % _U32, 1 << POSITION_BITS)
+            self.rate = self._inside()
         if self.step >= self._decision:
             self.loss = ack["lost"] != self._lost_at_decision
+            sent, lost = ack["data_segs_out"] - self._sent_at_decision, ack["lost"] - self._lost_at_decision
+            self._interval = (sent % _U32, lost % _U32, ack["in_flight"])
             self._decide()
             self._decided_us = now_us
             self._sent_at_decision, self._lost_at_decision = ack["data_segs_out"], ack["lost"]
@@ -295,15 +329,32 @@ class Twin:
                 total = self._sum(rule.condition, values)
                 holds = total is not None and (total == UNBOUNDED or total > slack_of(rule.condition))
             rule = rule.then if holds else rule.otherwise
-        total = self._sum(rule.rate, values)
+        self._decision = self.step + STEPS_PER_RTT * rule.hold_rtts
+        rates = [self._rate(end, values) for end in rule.ends]
+        if self.chooser is None:
+            self.rate = rates[0]
+            return
+        self.lo, self.hi = rates[0], max(rates)
+        if self._answered != self.asked and self.chooser == USER:
+            self.position = self._unanswered
+        if self._policy is not None:
+            signals = signals_of(self, self.constants.fraction_bits, UNBOUNDED, *self._interval)
+            self.position = self._policy.position(signals)
+        self.asked += 1
+        self.rate = self._inside()
+
+    def _inside(self) -> int:
+        return self.lo + ((self.hi - self.lo) * self.position >> POSITION_BITS)
+
+    def _rate(self, expression: Expression, values: dict[str, int]) -> int:
+        total = self._sum(expression, values)
         if total is None:
             rate = 0
         elif total == UNBOUNDED:
             rate = self._rate_limit
         else:
-            rate = total // whole_terms(rule.rate)[1]
-        self.rate = min(max(rate, self._min_rate), self._rate_limit)
-        self._decision = self.step + STEPS_PER_RTT * rule.hold_rtts
+            rate = total // whole_terms(expression)[1]
+        return min(max(rate, self._min_rate), self._rate_limit)
 
     def _inputs(self) -> dict[str, int]:
         values = dict.fromkeys(UNIT_OF, 0)

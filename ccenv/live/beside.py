@@ -18,7 +18,7 @@ from ccenv.simulation import Scenario, simulate
 
 # What simulates a congestion control of the kernel.
 COUNTERPARTS = {"reno": "reno", "cubic": "cubic", "bbr": "bbr1", "vegas": "vegas", "illinois": "illinois", "westwood": "westwood"}
-_LIVE_FIELDS = ("model", "steps_per_rtt", "device", "quick_ack", "packets_per_burst", "realtime")
+_LIVE_FIELDS = ("model", "steps_per_rtt", "device", "quick_ack", "packets_per_burst", "realtime", "chooser")
 
 
 def counterpart(sender: str) -> str:

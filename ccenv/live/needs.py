@@ -154,4 +154,5 @@ def _compiler() -> Needs:
     compiler = find_compiler()
     if compiler is None:
         return Needs("BPF compiler", False, "no compiler for BPF", ADVICE)
-    return Needs("BPF compiler", True, f"clang {compiler.version}")
+    found = f"clang {compiler.version}"
+    return Needs("BPF compiler", True, found if compiler.name == "clang" else f"{found} of the package {compiler.name}")

@@ -14,7 +14,7 @@ from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec
 from ccenv.errors import CcenvError
 from ccenv.export import export_bpf
-from ccenv.export.bpf import LONGEST_NAME
+from ccenv.export.bpf import COMPILED, LONGEST_NAME, POSITION_BITS, USER
 from ccenv.export.compile import compile_bpf
 from ccenv.export.named import program_named
 from ccenv.export.twin import ACK_DTYPE, STATE_DTYPE, UNBOUNDED, Twin
@@ -22,6 +22,7 @@ from ccenv.live.emulator.build import fastest_Bps
 from ccenv.live.needs import bpf_needs, require_bpf
 from ccenv.live.scenario import LiveError, LiveScenario, kernel_cca
 from ccenv.live.system.sockets import available, has_congestion_control
+from ccenv.network.sender import PolicySender
 from ccenv.programs import Program
 
 MOST_RECORDS = 4_000_000
@@ -37,18 +38,22 @@ class LiveSender:
         program: the program, where this run loads it.
         rtt_s: Rm as it was told; None: it measures.
         jitter_s: D that it assumes.
+        chooser: of a contract, as ``export_bpf`` takes it.
+        spec: of a contract whose chooser is a process: the sender that it serves.
     """
 
     name: str
     program: Program | None = None
     rtt_s: float | None = None
     jitter_s: float = 0.0
+    chooser: str | PolicySender | None = None
+    spec: str | None = None
 
     def twin(self) -> Twin:
         """Return the integer reference of the program."""
         if self.program is None:
             raise LiveError(f"{self.name} is no program that the run loaded: it has no twin")
-        return Twin(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s)
+        return Twin(self.program, rtt_s=self.rtt_s, jitter_s=self.jitter_s, chooser=self.chooser)
 
 
 def senders_of(scenario: LiveScenario) -> list[LiveSender]:
@@ -66,7 +71,7 @@ def senders_of(scenario: LiveScenario) -> list[LiveSender]:
                 raise LiveError(f"flow {index}: the kernel has no congestion control {name!r}; it has {', '.join(available())}")
             senders.append(LiveSender(name))
         else:
-            senders.append(_program(index, flow, _grid_s(scenario)))
+            senders.append(_program(index, flow, scenario))
     return senders
 
 
@@ -75,9 +80,11 @@ def _grid_s(scenario: LiveScenario) -> float:
     return min(flow.rtt_s for flow in scenario.flows) / scenario.steps_per_rtt if scenario.model == "ccac" else 0.0
 
 
-def _program(index: int, flow: FlowSpec, grid_s: float) -> LiveSender:
+def _program(index: int, flow: FlowSpec, scenario: LiveScenario) -> LiveSender:
     try:
-        program = program_named(flow.sender)
+        program, chooser, contract = program_named(flow.sender)
+        if scenario.chooser == "kernel" and contract is not None and contract.policy is not None:
+            chooser = contract.policy
     except CcenvError as error:
         raise LiveError(f"flow {index}: {error}; senders of the kernel are named kernel:NAME") from None
     missing = [need for need in bpf_needs() if not need.ok]
@@ -91,7 +98,10 @@ def _program(index: int, flow: FlowSpec, grid_s: float) -> LiveSender:
     require_bpf()
     # A name of this run alone: others may load the same program meanwhile.
     name = f"live{os.getpid()}_{index}"[-LONGEST_NAME:]
-    return LiveSender(name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + grid_s)
+    spec = flow.sender if chooser == USER else None
+    return LiveSender(
+        name, program, flow.sender_rtt_s if flow.rtt_known else None, flow.jitter_s + _grid_s(scenario), chooser, spec
+    )
 
 
 def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[str, Any] | None]:
@@ -103,9 +113,9 @@ def objects_of(scenario: LiveScenario, senders: list[LiveSender]) -> list[dict[s
         if sender.program is None:
             out.append(None)
             continue
-        text = export_bpf(sender.program, name=sender.name, rtt_s=sender.rtt_s, jitter_s=sender.jitter_s)
+        text = export_bpf(sender.program, name=sender.name, rtt_s=sender.rtt_s, jitter_s=sender.jitter_s, chooser=sender.chooser)
         content = compile_bpf(text, record=True)
-        out.append({"object": base64.b64encode(content).decode("ascii"), "records": records})
+        out.append({"object": base64.b64encode(content).decode("ascii"), "records": records, "chooser": sender.spec})
     return out
 
 
@@ -159,7 +169,33 @@ class Recording:
             "C_L_max_share": float(shares["C_L"].max()),
             "C_U_min_share": None if math.isinf(upper) else upper,
             "cost_ns": {name: round(value, 1) for name, value in self.cost_ns.items()},
+            **({"chooser": self.choices()} if self.sender.chooser is not None else {}),
         }
+
+    def choices(self) -> dict[str, Any]:
+        """Return how the interval of a contract was used, and how late a chooser outside the kernel was.
+
+        ``delay_us`` is from the decision to the answer, ``taken_us`` to the ACK at which the rate changed.
+        """
+        kind = self.sender.chooser if isinstance(self.sender.chooser, str) else COMPILED
+        decided = self.records[self.records["asked"] > 0]
+        used = decided["position"] / (1 << POSITION_BITS)
+        out: dict[str, Any] = {"kind": kind, "decisions": int(decided["asked"].max(initial=0))}
+        if len(decided):
+            out["position"] = {"mean": float(used.mean()), "least": float(used.min()), "most": float(used.max())}
+        if self.sender.chooser == USER and len(decided):
+            asked, first = np.unique(decided["asked"], return_index=True)
+            asked_us = dict(zip(asked.tolist(), decided["now_us"][first].tolist(), strict=True))
+            is_answer = (decided["answer"] >> 32) == np.concatenate([[0], decided["asked"][:-1]])
+            numbers, rows = np.unique(np.where(is_answer, decided["answer"] >> 32, 0), return_index=True)
+            rows, numbers = rows[numbers > 0], numbers[numbers > 0]
+            begun_us = np.array([asked_us[int(number)] for number in numbers], np.int64)
+            out["answered"] = len(numbers)
+            for name, column in (("delay_us", "answered_us"), ("taken_us", "now_us")):
+                late_us = decided[column][rows].astype(np.int64) - begun_us
+                percent = {f"p{p}": float(np.percentile(late_us, p)) for p in (50, 99)} if len(late_us) else {}
+                out[name] = {**percent, "max": float(late_us.max(initial=0))}
+        return out
 
     def broken_bound(self, link_rate_Bps: float, mss_bytes: float) -> str | None:
         """Say which bound excludes the link's rate by more than a packet per Rm; None where both hold."""

@@ -115,5 +115,6 @@ def _error(answer: dict[str, str]) -> LiveError:
     if "log" not in answer:
         return LiveError(answer["error"])
     folder = RUNS / time.strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / "verifier.txt", answer["log"].encode(errors="replace"))
     return LiveError(f"{answer['error']}; the log is in {folder / 'verifier.txt'}")

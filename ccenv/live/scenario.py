@@ -10,6 +10,9 @@ from pydantic import Field
 
 from ccenv.adversaries import make_adversary
 from ccenv.config import find_data
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
+from ccenv.engine.curve.players import AdversaryTable
+from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.spec import FlowSpec, JitterSpec
 from ccenv.errors import CcenvError, InputError, shown
 from ccenv.foreign import read_yaml
@@ -46,6 +49,7 @@ class LiveScenario(Scenario):
         quick_ack: the receiver acknowledges every packet, as that of the packet engine; otherwise as the kernel does.
         packets_per_burst: segments that the sending stack puts into one packet of its own; 0: the kernel's choice.
         realtime: ask for real-time priority.
+        chooser: of contracts with a policy: a process that the kernel asks, or the policy compiled into the kernel's program.
     """
 
     model: Literal["cbr_delay", "ccac"] = "cbr_delay"
@@ -54,6 +58,7 @@ class LiveScenario(Scenario):
     quick_ack: bool = True
     packets_per_burst: int = Field(default=1, ge=0, le=64)
     realtime: bool = True
+    chooser: Literal["process", "kernel"] = "process"
 
 
 def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:
@@ -66,7 +71,7 @@ def read_live_scenario(data: Any, where: str = "scenario") -> LiveScenario:
     scenario = read_scenario_as(LiveScenario, data, where)
     _check_network(scenario)
     for index, flow in enumerate(scenario.flows):
-        _check_flow(index, flow, len(scenario.flows))
+        _check_flow(index, flow, scenario)
     return scenario
 
 
@@ -111,6 +116,8 @@ def _not_emulated(where: str, value: object, known: str) -> LiveError:
 
 
 def _check_network(scenario: LiveScenario) -> None:
+    if scenario.profile != "plain":
+        raise _not_emulated("profile", scenario.profile, "plain is: the hosts are this machine's")
     if len(scenario.links) > 1:
         raise _not_emulated("links: a network of", len(scenario.links), "one link is")
     if len(scenario.flows) > MOST_FLOWS:
@@ -135,19 +142,30 @@ def _check_network(scenario: LiveScenario) -> None:
         raise LiveError("flows with different adversaries are not emulated; one adversary for all boxes is")
 
 
-def _check_flow(index: int, flow: FlowSpec, n_flows: int) -> None:
-    at = f"flows.{index}"
+def _check_learned(at: str, player: MlpAdversary, scenario: LiveScenario) -> None:
+    n = len(scenario.flows)
+    if player.weights[0].shape[0] != N_PATH + n * N_FLOW:
+        raise LiveError(f"{at}.jitter.adversary: {player.name} was trained on another number of flows than {n}")
+    if scenario.steps_per_rtt != STEPS_PER_RTT:
+        raise _not_emulated("steps_per_rtt", scenario.steps_per_rtt, f"with a learned adversary {STEPS_PER_RTT} is")
+    AdversaryTable(player, 1, n)
+
+
+def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
+    at, n_flows = f"flows.{index}", len(scenario.flows)
     if flow.receiver.ack_every != 1:
         raise _not_emulated(
             f"{at}.receiver.ack_every", flow.receiver.ack_every, "1 is, or quick_ack: false for the kernel's own delayed ACKs"
         )
     if flow.workload.kind not in ("bulk", "finite"):
         raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
+    if flow.loss_rate and scenario.model == "ccac":
+        raise _not_emulated(f"{at}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
         player = adversary_of(flow.jitter)
         if isinstance(player, MlpAdversary):
-            raise _not_emulated(f"{at}.jitter.adversary", flow.jitter.adversary, "scripted adversaries and stored moves are")
+            _check_learned(at, player, scenario)
         if isinstance(player, RecordedAdversary) and player.moves.shape[1] not in {moves_width(1), moves_width(n_flows)}:
             raise LiveError(
                 f"{at}.jitter.adversary: moves for {(player.moves.shape[1] - 2) // 2} flows; the scenario has {n_flows}"

@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import resource
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -43,6 +45,7 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         program = programs[index]
         if program is not None:
             program.record(sockets.senders[index].fileno())
+    choosers = [_start_chooser(index, program, request) for index, program in enumerate(programs) if program is not None]
     memory = memory_for(scenario, ends.near, ends.far, ends.header_bytes)
     start_clock(memory, 1e6)
     run_until(memory, -1e7)  # compiled, or read from the cache
@@ -59,6 +62,9 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     fill_polls(memory, [end.fileno() for end in sockets.senders], [end.fileno() for end in sockets.sinks])
     used = resource.getrusage(resource.RUSAGE_SELF)
     run_until(memory, scenario.duration_s)
+    for chooser in choosers:
+        if chooser is not None:
+            chooser.kill()
     wall_s = time.perf_counter() - begin
     now = resource.getrusage(resource.RUSAGE_SELF)
     header = {
@@ -89,6 +95,22 @@ def _load(index: int, request: dict[str, Any]) -> Program | None:
         raise Refused(str(error).removeprefix("live: "), error.log) from None
     except LiveError as error:
         raise Refused(str(error).removeprefix("live: ")) from None
+
+
+def _start_chooser(index: int, program: Program, request: dict[str, Any]) -> subprocess.Popen[bytes] | None:
+    """Start the process that chooses inside a contract, and wait until it is ready; None for a program that asks nobody."""
+    spec = request["programs"][index]["chooser"]
+    if spec is None:
+        return None
+    files = program.chooser_files()
+    numbers = [str(number) for number in (*files, request["scenario"]["seed"], os.getpid())]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ccenv.live.system.chooser", spec, *numbers],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=files,
+    )  # fmt: skip
+    if process.stdout is None or process.stdout.readline() != b"ready\n":
+        raise Refused(f"flow {index}: the chooser of {spec} did not start")
+    return process
 
 
 def _choose(sockets: Sockets, index: int, name: str) -> None:

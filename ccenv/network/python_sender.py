@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import traceback
+from collections import namedtuple
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -15,6 +17,28 @@ from ccenv.network.sender import ClassicSender
 from ccenv.plugins import limits
 
 STATE_FIELD = "instance"
+_KINDS = {"on_ack": "Ack", "on_loss": "Loss", "on_tick": "Tick"}
+
+
+class _NotPositive(Exception):
+    """A method left a window or rate that is no number above 0.
+
+    Attributes:
+        where: file and line at which the method begins; None: unknown.
+    """
+
+    def __init__(self, flow: PythonSender, method: str) -> None:
+        wrong = "pacing_rate_Bps" if float(flow.cwnd_bytes) > 0 else "cwnd_bytes"
+        super().__init__(f"{method} left {wrong} at {getattr(flow, wrong)!r}; it must be above 0")
+        code = getattr(getattr(type(flow), method), "__code__", None)
+        self.where = None if code is None else (code.co_filename, code.co_firstlineno)
+
+
+@cache
+def _reader(method: str, fields: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return what turns a record into plain numbers under the same names: they are read several times faster than a record's."""
+    make = namedtuple(_KINDS[method], fields)._make  # type: ignore[misc]  # the fields are those of the engine's records
+    return lambda record: make(record.item())
 
 
 class PythonSender:
@@ -29,7 +53,7 @@ class PythonSender:
         mss_bytes: segment size in bytes, set before ``on_start``.
         random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
 
-    The arguments are records of ``ccenv.engine.compiled.signals``: read their fields, do not keep them.
+    The arguments have the fields of ``ccenv.engine.compiled.signals``, as plain numbers.
     """
 
     cwnd_bytes: float
@@ -74,6 +98,7 @@ class Bridge:
                 flow.cwnd_bytes = 10.0 * flow.mss_bytes
                 flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
                 flow.on_start()
+            _require_positive(flow, "on_start")
             self._flows.append(flow)
             return flow
 
@@ -103,6 +128,9 @@ class Bridge:
         """Return file, line and message of the exception that a method raised; empty: none did."""
         if self.failure is None:
             return ""
+        if isinstance(self.failure, _NotPositive):
+            file, number = self.failure.where or ("", 0)
+            return f"{FilePath(self._source).name}{f':{number}' if file == self._source else ''}: {self.failure}"
         own = [frame for frame in traceback.extract_tb(self.failure.__traceback__) if frame.filename == self._source]
         line = f":{own[-1].lineno}" if own else ""
         return f"{FilePath(self._source).name}{line}: {type(self.failure).__name__}: {self.failure}"
@@ -111,8 +139,10 @@ class Bridge:
         def react() -> PythonSender:
             flow = self._flows[int(state[STATE_FIELD])]
             if getattr(type(flow), method) is not getattr(PythonSender, method):
+                told = _reader(method, signal.dtype.names)(signal)
                 with limits.limited(method, limits.CALL_LIMIT_S):
-                    getattr(flow, method)(signal)
+                    getattr(flow, method)(told)
+                _require_positive(flow, method)
             return flow
 
         self._call(state, react)
@@ -128,6 +158,11 @@ class Bridge:
         except BaseException as failure:  # an exception cannot pass through compiled code; the engine raises it again
             self.failure = failure
             state["cwnd_bytes"] = math.nan
+
+
+def _require_positive(flow: PythonSender, method: str) -> None:
+    if not (float(flow.cwnd_bytes) > 0 and float(flow.pacing_rate_Bps) > 0):
+        raise _NotPositive(flow, method)
 
 
 def bridge_of(sender: object) -> Bridge | None:

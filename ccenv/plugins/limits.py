@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 CALL_LIMIT_S = 20.0
 """Longest time of one call of a user's function."""
@@ -25,7 +25,7 @@ class _Watch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ends_at: dict[int, float] = {}
-        self._thread: threading.Thread | None = None
+        self._process = 0
 
     def begin(self, limit_s: float) -> float | None:
         """Start the clock of this thread; return the end of the call around it, if there is one."""
@@ -33,9 +33,9 @@ class _Watch:
         with self._lock:
             outer = self._ends_at.get(me)
             self._ends_at[me] = time.monotonic() + limit_s
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="ccenv-plugin-limit", daemon=True)
-                self._thread.start()
+            if self._process != os.getpid():  # a fork has no threads but its own
+                self._process = os.getpid()
+                threading.Thread(target=self._run, name="ccenv-plugin-limit", daemon=True).start()
         return outer
 
     def end(self, outer: float | None) -> None:
@@ -67,8 +67,7 @@ class _Watch:
 _WATCH = _Watch()
 
 
-@contextmanager
-def limited(what: str, limit_s: float) -> Iterator[None]:
+class limited:
     """Run a block of a user's Python code under a time limit.
 
     Args:
@@ -78,13 +77,24 @@ def limited(what: str, limit_s: float) -> Iterator[None]:
     Raises:
         TimeoutError: from the line at which the code was when its time was over. A call into compiled code ends first.
     """
-    outer = _WATCH.begin(limit_s)
-    try:
-        yield
-        _WATCH.end(outer)
-    except Overtime as overtime:
-        _WATCH.go_on(outer)
-        raise TimeoutError(f"{what} has not come back within {limit_s:g} s").with_traceback(overtime.__traceback__) from None
-    except BaseException:
-        _WATCH.end(outer)
-        raise
+
+    __slots__ = ("_limit_s", "_outer", "_what")
+
+    def __init__(self, what: str, limit_s: float) -> None:
+        self._what, self._limit_s = what, limit_s
+
+    def __enter__(self) -> None:
+        """Start the clock."""
+        self._outer = _WATCH.begin(self._limit_s)
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _lines: TracebackType | None) -> None:
+        """Stop the clock. Raises TimeoutError if it has rung."""
+        try:
+            if not isinstance(error, Overtime):
+                _WATCH.end(self._outer)
+                return
+        except Overtime as late:  # it rang while the block was left
+            error = late
+        _WATCH.go_on(self._outer)
+        ended = TimeoutError(f"{self._what} has not come back within {self._limit_s:g} s")
+        raise ended.with_traceback(error.__traceback__) from None

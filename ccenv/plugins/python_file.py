@@ -132,6 +132,31 @@ def hashes_of(specs: Iterable[object]) -> dict[FilePath, str]:
     return {file.resolve(): hashlib.sha256(read_bounded(file, MAX_BYTES)).hexdigest() for file in files}
 
 
+def with_files(data: Any) -> tuple[Any, dict[str, str]]:
+    """Prepare nested data for other processes: the Python files that it names by their absolute paths, and their hashes.
+
+    Returns:
+        tuple: the data; absolute file -> hash of its content now, for :func:`held`.
+
+    Raises:
+        InputError: for a file that cannot be read.
+    """
+    hashes: dict[str, str] = {}
+
+    def prepared(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: prepared(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [prepared(one) for one in value]
+        if not is_python_file(value):
+            return value
+        hashes.update({str(file): sha256 for file, sha256 in hashes_of([value]).items()})
+        file, colon, rest = value.partition(":")
+        return f"{FilePath(file).resolve()}{colon}{rest}"
+
+    return prepared(data), hashes
+
+
 @contextmanager
 def held(hashes: Mapping[FilePath, str]) -> Iterator[None]:
     """Refuse, in this process and for a while, to run one of these files if its content has another hash."""

@@ -112,6 +112,14 @@ class ScenarioDistribution:
         """Return the scenario with these values, in the units of the file."""
         return read_scenario(_with(self._data, (), values), self.where)
 
+    def drawn(self, generator: np.random.Generator) -> Scenario:
+        """Return a scenario that some random numbers draw."""
+        found: dict[Place, Any] = {}
+        for leaf in self.leaves:
+            value = leaf.draw(generator.random(1))[0]
+            found[leaf.place] = leaf.choices[int(value)] if leaf.choices else float(value)
+        return self.at(found)
+
 
 def read_distribution(data: Any, where: str = "scenario") -> ScenarioDistribution:
     """Validate a scenario that may hold ranges.

@@ -16,6 +16,7 @@ from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_trace, save_packet_log
 from ccenv.simulation.picture import plot_run
+from ccenv.simulation.profile import payload_share
 from ccenv.simulation.scenario import Scenario
 from ccenv.sketch import line_picture, table
 
@@ -29,7 +30,7 @@ class Result:
     """The outcome of ``simulate``.
 
     Attributes:
-        scenario: what was run.
+        scenario: what was run; a profile's part is written out in it.
         flow_log: (rows, flows) records with the fields of ``ccenv.engine.packet.layout.FLOW_LOG``: cwnd_bytes, rate_Bps,
             inflight_bytes, rtt_s (newest sample), and cumulative counts; row k is time k * log_s.
         link_log: (rows, links) records with the fields of ``LINK_LOG``.
@@ -38,6 +39,7 @@ class Result:
         wall_s: time that the kernel took.
         packet_log: what happened to each packet, records of ``ccenv.engine.packet.log.LOG_DTYPE`` in the order of time, where the
             run was to keep it.
+        profile: of the scenario as it was given.
     """
 
     scenario: Scenario
@@ -47,6 +49,7 @@ class Result:
     events: int
     wall_s: float
     packet_log: np.ndarray | None = None
+    profile: str = "plain"
 
     @property
     def time_s(self) -> np.ndarray:
@@ -60,8 +63,11 @@ class Result:
         return [name if plain.count(name) == 1 else f"{name} #{plain[: i + 1].count(name)}" for i, name in enumerate(plain)]
 
     def throughput_Bps(self) -> np.ndarray:
-        """Return per interval and flow the rate at which new bytes reached the receiver: (rows - 1, flows), bytes/s."""
-        rate: np.ndarray = np.diff(self.flow_log["goodput_bytes"], axis=0) / self.scenario.log_s
+        """Return per interval and flow the rate at which new bytes reached the receiver: (rows - 1, flows), bytes/s.
+
+        Under the profile ``linux`` these are bytes of payload (``ccenv.simulation.profile.payload_share``).
+        """
+        rate: np.ndarray = np.diff(self.flow_log["goodput_bytes"], axis=0) * self._payload / self.scenario.log_s
         return rate
 
     def summary(self) -> dict[str, Any]:
@@ -81,6 +87,7 @@ class Result:
             "duration_s": scenario.duration_s,
             "warmup_s": scenario.warmup_s,
             "seed": scenario.seed,
+            "profile": self.profile,
             "flows": flows,
             "ratio": _share(max(rates), min(rates)) if len(rates) > 1 else None,
             "links": links,
@@ -162,6 +169,10 @@ class Result:
             raise InputError("the run kept no packet log: simulate(..., packet_log=True)")
         return self.packet_log
 
+    @property
+    def _payload(self) -> float:
+        return payload_share(self.profile, self.scenario.mss_bytes)
+
     def _row(self, time_s: float) -> int:
         return min(len(self.flow_log) - 1, round(time_s / self.scenario.log_s))
 
@@ -175,7 +186,7 @@ class Result:
         return {
             "name": name,
             "sender": spec.sender,
-            "throughput_mbps": _share(grown["goodput_bytes"] / MBPS_IN_BPS, seconds) or 0.0,
+            "throughput_mbps": _share(grown["goodput_bytes"] * self._payload / MBPS_IN_BPS, seconds) or 0.0,
             "loss": _share(grown["dropped_bytes"] + grown["random_lost_bytes"], grown["sent_bytes"]),
             "rtt": _share(grown["rtt_sum_s"], grown["rtt_samples"]),
             "one_way_delay": _share(grown["one_way_sum_s"], grown["one_way_samples"]),

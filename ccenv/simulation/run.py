@@ -14,6 +14,7 @@ from ccenv.engine.packet.log import DEFAULT_ROWS
 from ccenv.errors import InputError
 from ccenv.foreign import path_of
 from ccenv.network.adversary import ScriptedAdversary
+from ccenv.simulation.profile import as_run, check_profile
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
 
@@ -23,6 +24,7 @@ def simulate(
     *,
     seed: int | None = None,
     duration_s: float | None = None,
+    profile: str | None = None,
     max_events: int | None = None,
     packet_log: bool = False,
     senders: Mapping[str, SenderLike] | None = None,
@@ -34,6 +36,7 @@ def simulate(
         scenario: a scenario, a mapping with its fields (``read_scenario``), a shipped name or a YAML file.
         seed: instead of the scenario's.
         duration_s: instead of the scenario's.
+        profile: instead of the scenario's: ``plain`` or ``linux``.
         max_events: end the run with an error when it takes more.
         senders: what a name in the scenario stands for, instead of a registered one: ``{"mine": ccenv.from_sb3(model)}``.
         packet_log: keep what happened to each packet, ``ccenv.engine.packet.log.DEFAULT_ROWS`` at most.
@@ -51,9 +54,11 @@ def simulate(
         scenario = read_scenario(scenario)
     elif not isinstance(scenario, Scenario):
         scenario = load_scenario(str(path_of("scenario", scenario)))
-    changed = {name: value for name, value in (("seed", seed), ("duration_s", duration_s)) if value is not None}
-    if changed:
-        scenario = read_scenario({**scenario.model_dump(), **changed}, scenario.name)
+    options = {"seed": seed, "duration_s": duration_s, "profile": None if profile is None else check_profile(profile)}
+    changed = {name: value for name, value in options.items() if value is not None}
+    if changed:  # what the scenario leaves open stays open: a profile completes it
+        scenario = read_scenario({**scenario.model_dump(exclude_unset=True), **changed}, scenario.name)
+    profile, scenario = scenario.profile, as_run(scenario)
     given = {name: as_sender(sender) for name, sender in (senders or {}).items()}
     engine = PacketEngine(
         scenario,
@@ -73,7 +78,7 @@ def simulate(
             progress(at_s)
     wall_s = time.perf_counter() - begin
     log = engine.packet_log() if packet_log else None
-    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s, log)
+    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s, log, profile)
 
 
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:

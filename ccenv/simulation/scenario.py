@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path as FilePath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -44,6 +44,7 @@ class Scenario(NetworkSpec):
         warmup_s: left out of the summary.
         log_s: interval of the time series.
         seed: of all random numbers.
+        profile: what hosts do beyond their CCA (``ccenv.simulation.profile``): plain, nothing; linux, as a Linux host.
         reference: what is known about it.
     """
 
@@ -53,6 +54,7 @@ class Scenario(NetworkSpec):
     warmup_s: NotNegative = 0.0
     log_s: Positive = 0.01
     seed: int = Field(default=0, ge=0, lt=2**53)
+    profile: Literal["plain", "linux"] = "plain"
     reference: Reference | None = None
 
 

@@ -64,8 +64,7 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
     }
     if config.own_times:
         return FlowsPPO(env, n_seen=config.packet_settings().interface().width, policy_kwargs=policy, **settings)
-    beliefs_only = config.packet is None and config.environment.interface is None  # what the kernel's rollouts can see
-    if ppo.rollouts == "python" or not beliefs_only:
+    if ppo.rollouts == "python":
         return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
     return KernelPPO(env, policy_kwargs=policy | {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}, **settings)
 
@@ -122,13 +121,17 @@ class GradientNorm:
     """Norms of the gradients of an iteration, before anything clips them.
 
     Args:
+        model: which may keep them itself.
         optimizers: of the model, by name; the first one is watched: PPO's only one, the actor's of SAC and TD3.
     """
 
-    def __init__(self, optimizers: dict[str, Any]) -> None:
-        optimizer = next(iter(optimizers.values()))
+    def __init__(self, model: Any, optimizers: dict[str, Any]) -> None:
         self._square = 0.0
         self._norms: list[float] = []
+        self._model = model if isinstance(model, KernelPPO) else None
+        if self._model is not None:
+            return
+        optimizer = next(iter(optimizers.values()))
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.register_post_accumulate_grad_hook(self._add)
@@ -144,7 +147,7 @@ class GradientNorm:
 
     def take(self) -> float:
         """Return the mean norm since the last call, NaN where nothing was learnt since then."""
-        norms, self._norms = self._norms, []
+        norms, self._norms = (self._norms if self._model is None else self._model.gradient_norms), []
         return float(np.mean(norms)) if norms else float("nan")
 
 

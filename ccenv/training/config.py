@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from ccenv.adversaries import make_adversary
-from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_of, scene_set
+from ccenv.attack.paths import REPORT, scene_of, scene_set
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.mlp import MAX_WIDTH
 from ccenv.envs import network
@@ -20,59 +20,24 @@ from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import check_interface, controlled_flows
 from ccenv.envs.settings import EXTERNAL, EnvSettings
-from ccenv.errors import InputError, unknown_name
+from ccenv.errors import InputError
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 from ccenv.network.path import Path
+from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
-from ccenv.training.run_settings import CurriculumStage, EarlyStop, EvaluationSettings, LogSettings, MixturePart
+from ccenv.training.run_settings import (
+    CurriculumStage,
+    EarlyStop,
+    EvaluationSettings,
+    LogSettings,
+    MixturePart,
+    RobustSettings,
+    kept_for_reports,
+)
 
 CONFIGS = "ccenv.configs.train"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
 _OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
-
-
-def _kept_for_reports(where: str, name: str) -> str:
-    allowed = ", ".join(SCENE_SETS[TRAINING])
-    return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"
-
-
-class RobustSettings(StrictModel):
-    """Rounds of training against what attacked the sender of the rounds before (PPO senders).
-
-    Attributes:
-        start_step: plain training until here.
-        round_steps: environment steps of a round; each round starts with an attack on the sender as it is then.
-        share: share of the environments that play against the pool; 0: none, and no attack (a control run).
-        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start.
-        searches: adversaries of ``ccenv attack`` that give periodic moves.
-        paths: on these scenes of ``ccenv attack``; worst cases are published on the others.
-        budget_flow_steps: of each search.
-        keep: newest patterns in the pool.
-        policies: adversary policies (files, registered names) that are always in the pool.
-    """
-
-    start_step: int = Field(ge=1)
-    round_steps: int = Field(ge=1)
-    share: float = Field(default=0.5, ge=0, le=1)
-    log_std: float = Field(default=-1.5, ge=-10, le=2)
-    searches: tuple[str, ...] = ("corners", "cem:population=64")
-    paths: tuple[str, ...] = ("deep",)
-    budget_flow_steps: int = Field(default=1_000_000, ge=1)
-    keep: int = Field(default=8, ge=1, le=256)
-    policies: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _training_scenes(self) -> RobustSettings:
-        for name in self.paths:
-            if name not in PATHS:
-                raise ValueError(str(unknown_name("attack path", name, PATHS)))
-            if scene_set(name) == REPORT:
-                raise ValueError(_kept_for_reports("paths", name))
-        return self
-
-    def round_at(self, step: int) -> int:
-        """Return the number of the round at a step; 0: before the first."""
-        return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
 
 
 class TrainConfig(StrictModel):
@@ -93,7 +58,8 @@ class TrainConfig(StrictModel):
             rewarded for itself; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
         mixture: several scenario distributions in place of ``packet.scenario``, so many networks of each: ``num_envs`` together.
         curriculum: other models or paths at first, in order of ``until_step``.
-        robust: rounds against a pool of opponents; none: against the environment's own network only.
+        robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
+            patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
         ppo, sac, td3: the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
@@ -160,7 +126,7 @@ class TrainConfig(StrictModel):
         for path in fixed_paths(self.environment.paths):
             name = scene_of(path)
             if scene_set(name) == REPORT:
-                raise ValueError(_kept_for_reports("environment.paths", str(name)))
+                raise ValueError(kept_for_reports("environment.paths", str(name)))
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
@@ -180,6 +146,10 @@ class TrainConfig(StrictModel):
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
+        if self.log.networks:
+            raise ValueError("log.networks play in the curve environments, not per packet; leave it out")
+        if self.robust is not None:
+            self.robust.check_packet(has_boxes=bool(pattern_rows(settings.distribution.largest)), own_times=self.own_times)
         flows = len(controlled_flows(settings.distribution))
         if not flows and not self.mixture:
             raise ValueError("packet.scenario: no flow has the sender 'external': there is nothing to train")

@@ -28,10 +28,12 @@ from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, pack_memory, unpack_memory
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
-from ccenv.training.config import RobustSettings, TrainConfig
+from ccenv.training.config import TrainConfig
 from ccenv.training.logs import Progress
-from ccenv.training.opponents import WIDTH, find_patterns, opponents
+from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
+from ccenv.training.packet_opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
+from ccenv.training.run_settings import RobustSettings
 
 require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
@@ -68,13 +70,14 @@ class Learner:
         self._settings = config.environment_at(start)
         self._round = _round_at(config, start)
         self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
+        self._examples = load_counterexamples(config)
         self._task = self._make_task()
         self.env = CcenvVecEnv(self._task)
         with _own_generators():
             _seed_all(config.seed, _INITIAL_WEIGHTS, self.env)
             self._model = self._algorithm.make(config, self.env)
         self._model.set_logger(Logger(None, []))
-        self._gradients = GradientNorm(self._algorithm.optimizers(self._model))
+        self._gradients = GradientNorm(self._model, self._algorithm.optimizers(self._model))
         self.clock = Stopwatch()
         self.marks: dict[str, float] = {}
         if state is None:
@@ -104,11 +107,12 @@ class Learner:
             parts = self.config.mixture
             return FlowMixture([SharedPacketTask(part.num_envs, self.config.part_settings(part)) for part in parts])
         if self.config.packet is not None:
-            return SharedPacketTask(self.config.num_envs, self.config.packet_settings())
+            boxes = box_patterns(self.config, self._patterns) if self.config.robust else None
+            return SharedPacketTask(self.config.num_envs, self.config.packet_settings(), patterns=boxes)
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
-        adversaries = opponents(self.config, self._patterns) if self._round else None
-        return sender_task(self.config.num_envs, self._settings, adversaries=adversaries, shared=self.config.shared_policy)
+        players, source = opponents(self.config, self._patterns, self._examples) if self._round else (None, None)
+        return sender_task(self.config.num_envs, self._settings, False, players, source, shared=self.config.shared_policy)
 
     def _next_stage(self, state: TrainingState) -> bool:
         """Change to the environments of the iteration after a state, where a curriculum or a round says so."""
@@ -130,7 +134,8 @@ class Learner:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
-        found = self._patterns if isinstance(player, MlpAdversary) else find_patterns(self.config, player, round_)
+        find = find_patterns if self.config.packet is None else find_box_patterns
+        found = self._patterns if isinstance(player, MlpAdversary) else find(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
 

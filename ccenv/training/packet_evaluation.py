@@ -13,6 +13,7 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
 from ccenv.network.sender import PolicySender
+from ccenv.simulation.boxes import KIND, pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -34,10 +35,8 @@ def evaluate_packet(
         seed: which networks of the set.
         path_set: which networks are drawn.
     """
-    measured = settings.model_copy(update={"staggered": False, "start_rate_share": None, "critic_signals": ()})
-    task = SharedPacketTask(n_networks, measured)
-    core, flows = task.core, task.rows_per_env
-    batch = PolicyBatch(policy, n_networks * flows)
+    task, batch = cold_task(settings, policy, n_networks)
+    core = task.core
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
     before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
@@ -74,6 +73,23 @@ def evaluate_packet(
         link_utilisation=mean["utilisation"],
         path_set=path_set.value,
     )
+
+
+def cold_task(
+    settings: PacketSettings, policy: PolicySender, n_networks: int, record: bool = False
+) -> tuple[SharedPacketTask, PolicyBatch]:
+    """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers.
+
+    Jitter boxes that are ``external`` let everything go.
+    """
+    cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None, "critic_signals": ()})
+    task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks))
+    return task, PolicyBatch(policy, n_networks * task.rows_per_env)
+
+
+def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
+    """Return jitter boxes that let everything go, (n_networks, ADVERSARY_SLOTS); None where none is ``external``."""
+    return np.tile(KIND.words(), (n_networks, 1)) if pattern_rows(settings.distribution.largest) else None
 
 
 def evaluate_mixture(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_set
 from ccenv.config import StrictModel
 from ccenv.envs.distribution import PathDistribution
+from ccenv.errors import unknown_name
 
 
 class CurriculumStage(StrictModel):
@@ -98,3 +100,64 @@ class LogSettings(StrictModel):
     networks: tuple[str, ...] = Field(default=(), max_length=16)
     exploitability_flow_steps: int = Field(default=0, ge=0, le=10**9)
     video: bool = False
+
+
+class RobustSettings(StrictModel):
+    """Rounds of training against what attacked the sender of the rounds before (PPO senders).
+
+    Attributes:
+        start_step: plain training until here.
+        round_steps: environment steps of a round; each round starts with an attack on the sender as it is then.
+        share: share of the environments that play against the pool; 0: none, and no attack (a control run).
+        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start.
+        searches: adversaries of ``ccenv attack`` that give periodic moves.
+        paths: on these scenes of ``ccenv attack``; worst cases are published on the others.
+        budget_flow_steps: of each search.
+        keep: newest patterns in the pool.
+        policies: adversary policies (files, registered names) that are always in the pool.
+        counterexamples: stored moves, ``NAME.moves.npz``, or folders that hold some, such as those of ``ccenv attack``. Each is
+            played on its own path from a cold start. One on a scene needs that scene in ``paths``.
+        counterexample_share: share of the attacked environments that play counterexamples.
+    """
+
+    start_step: int = Field(ge=1)
+    round_steps: int = Field(ge=1)
+    share: float = Field(default=0.5, ge=0, le=1)
+    log_std: float = Field(default=-1.5, ge=-10, le=2)
+    searches: tuple[str, ...] = ("corners", "cem:population=64")
+    paths: tuple[str, ...] = ("deep",)
+    budget_flow_steps: int = Field(default=1_000_000, ge=1)
+    keep: int = Field(default=8, ge=1, le=256)
+    policies: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+    counterexample_share: float = Field(default=0.5, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _training_scenes(self) -> RobustSettings:
+        for name in self.paths:
+            if name not in PATHS:
+                raise ValueError(str(unknown_name("attack path", name, PATHS)))
+            if scene_set(name) == REPORT:
+                raise ValueError(kept_for_reports("paths", name))
+        return self
+
+    def round_at(self, step: int) -> int:
+        """Return the number of the round at a step; 0: before the first."""
+        return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
+
+    def check_packet(self, *, has_boxes: bool, own_times: bool) -> None:
+        """Raise ValueError for rounds that have nothing to attack with, and for what rounds have in the curve environments only."""
+        if not has_boxes:
+            raise ValueError("robust: per packet the jitter boxes attack; packet.scenario has none with adversary 'external'")
+        if own_times:
+            raise ValueError(
+                "robust: rounds per packet are for flows that decide at once; set packet.clock.common: true, no mixture"
+            )
+        for name in ("policies", "counterexamples", "paths", "searches"):
+            if getattr(self, name) != RobustSettings.model_fields[name].default:
+                raise ValueError(f"robust.{name} is for the curve environments; per packet there are corners and cem")
+
+
+def kept_for_reports(where: str, name: str) -> str:
+    allowed = ", ".join(SCENE_SETS[TRAINING])
+    return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"

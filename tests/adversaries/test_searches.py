@@ -185,6 +185,19 @@ def test_the_panel_finds_what_is_known(sender, most):
     assert found.legal and found.worst_utilisation <= most
 
 
+def test_where_the_solver_is_too_slow_the_worst_corner_is_played():
+    pytest.importorskip("z3")
+    settings = {"model": "ccac", "timing": "smt", "warmup_rtts": 20, "window_rtts": 20, "budget_flow_steps": 100_000}
+    spec = "solver:steps=10,asks=2,time_limit_s=0.001"
+    finding = attack("cc_probe_drain", path="deep", adversaries=[spec], **settings).by_adversary["solver"]
+    details = finding.details
+    assert details["continuations"] == details["asked"] == details["corners"] == 4
+    assert details["decided"] == details["continued"] == 0
+    kind = attack("cc_probe_drain", path="deep", adversaries=["kind"], **settings).worst_utilisation
+    assert details["before_mutation"] < kind - 0.05
+    assert finding.legal
+
+
 def test_the_solver_continues_an_episode():
     """States handed over are ones that the laws allow, so questions have answers, and the moves are legal in the engine."""
     pytest.importorskip("z3")

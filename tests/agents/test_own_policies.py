@@ -1,7 +1,8 @@
 """Policies of other libraries as senders: what they do is what the engines do, and what cannot be played is refused in one line.
 
 ``data/*.onnx`` were written by torch.onnx.export (torch 2.13: the older exporter with ``dynamo=False``, the newer one with a
-normalising layer before the network); ``onnx_actions.json`` holds what torch itself computed.
+normalising layer before the network); ``onnx_actions.json`` holds what torch itself computed. So were the networks with memory,
+``legacy_gru`` to ``state_gru``, and ``onnx_memory_actions.json``: (flow, decision, signal) and (flow, decision).
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
     ("module", "message"),
     [
         (Wrapped(), "acts otherwise than its layers"),
-        (network(activation=torch.nn.GELU), "GELU; Linear, Tanh and ReLU are allowed"),
+        (network(activation=torch.nn.GELU), "GELU; Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell are allowed"),
         (network(3), "a layer gives 4 numbers, the next one takes 3"),
         (torch.nn.Linear(4, 2), "gives 2 numbers; one is needed"),
         (torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1)), "at most 256 units"),
@@ -160,8 +161,9 @@ def test_normalisation_that_cuts_off_is_refused() -> None:
         from_sb3(sb3.PPO("MlpPolicy", env, device="cpu"), observation=VIEW)
 
 
-def test_damaged_onnx_files_are_one_line(tmp_path: Path) -> None:
-    whole = (DATA / "new_export.onnx").read_bytes()
+@pytest.mark.parametrize("name", ["new_export", "legacy_lstm"])
+def test_damaged_onnx_files_are_one_line(tmp_path: Path, name: str) -> None:
+    whole = (DATA / f"{name}.onnx").read_bytes()
     generator = np.random.default_rng(1)
     file = tmp_path / "damaged.onnx"
     for trial in range(300):
@@ -178,3 +180,143 @@ def test_damaged_onnx_files_are_one_line(tmp_path: Path) -> None:
             assert "\n" not in str(error)
     with pytest.raises(InputError, match="no output 'policy'"):
         from_onnx(DATA / "new_export.onnx", output="policy")
+
+
+SEES = {"signals": ["queue_log2", "loss_rate", "send_excess"], "action": "rate_exp2", "history": 4, "clock": {"every": "rtt"}}
+WIDTH = 12
+FIVE = {"signals": ["queue_log2", "loss_rate", "send_excess", "rtt_change", "last_action"], "action": "rate_exp2"}
+
+
+class Sequences(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Dense, cells over whole sequences, dense."""
+
+    def __init__(self, kind: str, **given: Any) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.before = torch.nn.Sequential(torch.nn.Linear(WIDTH, 6), torch.nn.Tanh())
+        self.cell = getattr(torch.nn, kind)(6, 5, **given)
+        self.after = torch.nn.Linear(5, 1)
+
+    def forward(self, seen: Any) -> Any:
+        out, state = self.cell(self.before(seen))
+        return self.after(out), state
+
+
+class Steps(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """One decision a call, with its state."""
+
+    def __init__(self, kind: str, n_actions: int = 1) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        self.cell, self.after = getattr(torch.nn, kind)(WIDTH, 5), torch.nn.Linear(5, n_actions)
+
+    def forward(self, seen: Any, state: Any) -> Any:
+        state = self.cell(seen, state)
+        return self.after(state[0] if isinstance(state, tuple) else state), state
+
+
+class Forgets(Steps):
+    """Says that it has a memory and uses none."""
+
+    def forward(self, seen: Any, state: Any) -> Any:
+        return super().forward(seen, None)
+
+
+@pytest.mark.parametrize(
+    ("module", "kinds"),
+    [
+        (Sequences("GRU", batch_first=True), ("dense", "gru", "dense")),
+        (Sequences("LSTM", num_layers=2), ("dense", "lstm", "lstm", "dense")),
+        (Sequences("GRU", bias=False), ("dense", "gru", "dense")),
+        (Steps("GRUCell"), ("gru", "dense")),
+        (Steps("LSTMCell"), ("lstm", "dense")),
+    ],
+)
+def test_a_memory_in_torch_is_the_kernels(module: Any, kinds: tuple[str, ...], tmp_path: Path) -> None:
+    """from_torch compares it with torch over eight decisions; what is saved is the same policy, and the engine plays it."""
+    sender = from_torch(module, interface=SEES, name="own")
+    assert sender.stage_kinds == kinds
+    assert sender.interface.width == WIDTH
+    ccenv.save_policy(tmp_path / "own", sender)
+    ends = []
+    for player in (sender, ccenv.make_sender(str(tmp_path / "own.safetensors"))):
+        path = ccenv.make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=2)
+        engine = CurveEngine([path], model="ccac", senders=[player], adversary=ccenv.make_adversary("uniform"), seed=1)
+        engine.advance(400)
+        ends.append(engine.totals()["S"])
+    np.testing.assert_array_equal(*ends)
+
+
+@pytest.mark.parametrize("name", ["legacy_gru", "legacy_lstm", "new_gru", "new_lstm", "state_gru"])
+def test_a_memory_in_onnx_acts_as_in_torch(name: str) -> None:
+    known = json.loads((DATA / "onnx_memory_actions.json").read_text())
+    sender = from_onnx(DATA / f"{name}.onnx", interface=FIVE)
+    assert {"gru", "lstm"} & set(sender.stage_kinds)
+    actions = action_of(sender, np.array(known["observations"]))
+    np.testing.assert_allclose(actions, np.clip(known[name], -1, 1), atol=1e-6)
+
+
+def test_discrete_actions_and_other_signals_of_sb3() -> None:
+    from ccenv.envs.sb3 import make_sb3
+
+    settings = {"signals": ["queue_log2", "loss_rate"], "history": 3, "action": "rate_exp2"}
+    env = make_sb3(num_envs=2, **settings, discrete=True, n_actions=5)
+    for algorithm in ("PPO", "DQN"):
+        model = getattr(sb3, algorithm)("MlpPolicy", env, device="cpu", seed=2)
+        sender = from_sb3(model, interface=env.interface)
+        assert sender.interface.clock.every == "rtt"
+        assert (sender.head, sender.interface.width, sender.weights[-1].shape[1]) == ("categorical", 6, 5)
+    squashed = sb3.SAC("MlpPolicy", make_sb3(num_envs=2, **settings), device="cpu", seed=2)
+    assert from_sb3(squashed, interface=settings).head == "squashed"
+
+
+def test_scores_of_torch_are_actions() -> None:
+    sender = from_torch(Steps("GRUCell", 3), interface=SEES, head="categorical")
+    seen = np.random.default_rng(2).uniform(-1, 2, (4, 6, WIDTH))
+    assert set(np.unique(action_of(sender, seen))) <= {-1.0, 0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "message"),
+    [
+        (Forgets("GRUCell"), {"interface": SEES}, "acts otherwise than its layers"),
+        (Sequences("GRU", bidirectional=True), {"interface": SEES}, "no cells that look ahead"),
+        (Steps("GRUCell"), {}, "the observation has 10 numbers, the first layer takes 12"),
+        (Steps("GRUCell"), {"interface": SEES, "observation": VIEW}, "give one of them"),
+        (Steps("GRUCell"), {"interface": {"signals": ["queue_lgo2"]}}, "queue_log2"),
+        (Steps("GRUCell"), {"interface": {"signals": ["true_flows_log2"], "history": 12}}, "for critics"),
+        (Steps("GRUCell"), {"interface": 3}, "interface is 3"),
+        (Steps("GRUCell"), {"interface": {**SEES, "action": "cwnd_exp2_over"}}, "needs inner CCA"),
+        (Steps("GRUCell", 3), {"interface": SEES}, "head='categorical'"),
+        (Steps("GRUCell"), {"interface": SEES, "head": "categorical"}, "a score for each of two"),
+        (Steps("GRUCell"), {"interface": SEES, "head": "best"}, "head is 'best'"),
+    ],
+)
+def test_memories_that_cannot_be_played_are_refused(module: Any, given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        from_torch(module, **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cell_that_begins_elsewhere_is_refused(tmp_path: Path) -> None:
+    content, zeros = (DATA / "legacy_gru.onnx").read_bytes(), b"\x10\x01J0" + bytes(48)  # float, raw, 12 of them
+    assert content.count(zeros) == 2
+    file = tmp_path / "begins.onnx"
+    file.write_bytes(content.replace(zeros, zeros[:-4] + b"\x00\x00\x80\x3f", 1))
+    with pytest.raises(InputError, match="begins with a state other than 0"):
+        from_onnx(file, interface=FIVE)
+
+
+def test_environments_say_what_a_policy_sees() -> None:
+    import gymnasium
+
+    from ccenv.envs.sb3 import make_sb3
+    from ccenv.interface.interface import SENDER_V0
+
+    assert make_sb3(num_envs=1).interface == SENDER_V0
+    together = gymnasium.make("ccenv/Packet-v0", signals="aurora", clock={"every": "rtt", "common": True})
+    assert (together.unwrapped.interface.width, together.unwrapped.interface.clock.common) == (30, False)
+    assert (
+        gymnasium.make_vec("ccenv/Sender-v0", num_envs=2, signals="orca", decision_steps=4).unwrapped.interface.clock.count == 0.5
+    )
+    assert gymnasium.make("ccenv/Network-v0").unwrapped.interface is None

@@ -10,6 +10,7 @@ from ccenv.benchmarks.cells.curve import curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player
 from ccenv.benchmarks.run.runner import cells_for
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.config import shipped_names, validate
 from ccenv.errors import InputError, UnknownNameError
 
@@ -18,7 +19,8 @@ from ccenv.errors import InputError, UnknownNameError
 def test_shipped_suites_make_cells(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
-    cells = cells_for(suite, [agent_player(spec, spec) for spec in suite.agents or ("reno",)])
+    senders = suite.agents or (() if isinstance(suite, LiveSuite) else ("reno",))
+    cells = cells_for(suite, [agent_player(spec, spec) for spec in senders])
     assert len({cell.key for cell in cells}) == len({cell.name for cell in cells}) == len(cells)
     assert {cell.scenario for cell in cells} == {case.name for case in suite.cases}
 

@@ -129,3 +129,63 @@ def test_scenarios_without_an_end_to_the_buffer_are_json(capsys, tmp_path):
     code, data, _ = attack(capsys, *arguments)
     assert code == 0
     assert {f["buffer_bdp"] for f in data["by_adversary"]["evolution"]["details"]["different_failures"]} == {None}
+
+
+PLAIN = """
+import ccenv
+
+
+class Plain(ccenv.PythonSender):
+    def on_loss(self, loss):
+        self.cwnd_bytes = max(self.mss_bytes, 0.5 * self.cwnd_bytes)
+"""
+SHORT = [
+    "--steps-per-rtt",
+    "4",
+    "--warmup-rtts",
+    "5",
+    "--window-rtts",
+    "5",
+    "--adversary",
+    "corners",
+    "--adversary",
+    "cem",
+    "--json",
+]
+
+
+def test_a_budget_in_seconds_becomes_steps_once(capsys, tmp_path, monkeypatch):
+    (tmp_path / "plain.py").write_text(PLAIN)
+    monkeypatch.chdir(tmp_path)
+    command = ["attack", "plain.py", "--budget", "1s", *SHORT]
+    assert main(command) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["budget_s"] == 1
+    steps = first["budget_flow_steps"]
+    assert int(str(steps).rstrip("0")) in (1, 2, 5)
+    assert 9 * 40 < first["flow_steps"] <= steps
+    module = import_module("ccenv.attack.run")
+    monkeypatch.setattr(module, "flow_steps_within", lambda *_: pytest.fail("timed again"))
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert main(["attack", "plain.py", "--budget", str(steps), "--out", "again", *SHORT]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["worst_utilisation"] == first["worst_utilisation"]
+    assert again["flow_steps"] == first["flow_steps"]
+
+
+def test_only_plain_python_has_a_default_in_seconds(tmp_path):
+    from ccenv.agents.files import load_sender
+    from ccenv.attack.run import default_budget_s
+
+    (tmp_path / "plain.py").write_text(PLAIN)
+    assert default_budget_s(load_sender(str(tmp_path / "plain.py"))) == 60
+    assert default_budget_s(load_sender("cubic")) is None
+
+
+@pytest.mark.parametrize("budget", ["3furlongs", "0s", "-1s", "1.5", "s"])
+def test_a_budget_that_is_none_is_one_line(capsys, tmp_path, budget):
+    assert main(["attack", "cubic", f"--budget={budget}", "--out", str(tmp_path / "a")]) == 2
+    err = capsys.readouterr().err
+    assert "--budget is" in err
+    assert err.count("\n") == 1

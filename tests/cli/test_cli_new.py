@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from ccenv.cli.main import main
 from ccenv.cli.new import TEMPLATES, text_of
 from ccenv.cli.progress import progress_lines
+from ccenv.errors import CcenvWarning
 
 NETWORK = ["--rate", "12mbps", "--duration", "2s"]
 RUNS = {
     "sender": [["compare", "mine.py", *NETWORK], ["attack", "mine.py:Sender:share=0.2", "--adversary", "kind"]],
     "compiled": [["compare", "mine.py", *NETWORK, "--limit", ""], ["attack", "mine.py", "--adversary", "kind"]],
     "adversary": [["compare", "reno", "--network", "mine.py", *NETWORK], ["attack", "reno", "--adversary", "mine.py"]],
+    "reward": [],
     "metric": [["compare", "reno", "--metric", "mine.py", *NETWORK]],
     "suite": [["bench", "run", "mine.yaml", "--only", "deep/reno/kind/1"], ["bench", "report", "runs/bench/mine"]],
     "config": [["show", "mine.yaml"]],
@@ -37,6 +40,19 @@ def test_a_new_file_works_as_it_is(kind: str, capsys: pytest.CaptureFixture[str]
         assert main(words) == 0, capsys.readouterr().err
     assert main(["new", kind, "mine"]) == 2
     assert "--fresh" in capsys.readouterr().err
+
+
+def test_a_new_reward_is_a_reward() -> None:
+    import gymnasium
+    import numpy as np
+
+    main(["new", "reward", "mine"])
+    with pytest.warns(CcenvWarning, match="plain Python"):
+        env = gymnasium.make("ccenv/Sender-v0", reward="mine.py")
+    env.reset(seed=1)
+    steps = [env.step(np.ones(1, np.float32))[1] for _ in range(8)]
+    assert np.isfinite(steps).all()
+    assert np.any(steps)
 
 
 def test_a_new_config_is_a_config() -> None:
@@ -135,3 +151,29 @@ def test_completion_offers_options(capsys: pytest.CaptureFixture[str], monkeypat
     with pytest.raises(SystemExit):
         main([])
     assert "--network" in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("attack cub", ["cubic"]),
+        ("attack copa --adversary hoa", ["hoard"]),
+        ("attack copa --goal fa", ["fairness"]),
+        ("bench run qui", ["quick"]),
+        ("sim reno_del", ["reno_delack4"]),
+        ("train ppo_send", ["ppo_sender"]),
+        ("list sui", ["suites"]),
+        ("compare cubic bbr3 learned_nominal_u", ["learned_nominal_u78"]),
+        ("compare nothing_begins_so", []),
+    ],
+)
+def test_completion_offers_values(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, typed: str, expected: list[str]
+) -> None:
+    monkeypatch.setenv("_CCENV_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"ccenv {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+    with contextlib.suppress(SystemExit):
+        main([])
+    offered = capsys.readouterr().out.split()
+    assert offered == expected if len(expected) != 1 else expected[0] in offered

@@ -87,7 +87,7 @@ def test_one_name_for_one_thing(group: str) -> None:
         ("attack vegas --link-rate-mbps 2", "No such option: --link-rate-mbps. Did you mean '--rate'?"),
         ("sim reno_delack4 --workers 2", "No such option: --workers"),
         (
-            "attack vegas --budget 60s",
+            "gap cc_probe_drain --budget 60s",
             "--budget is '60s'; allowed: a whole number of at least 0 with a unit of steps, ksteps, Msteps;",
         ),
         (

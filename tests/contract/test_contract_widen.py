@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ccenv.agents import make_sender
 from ccenv.cli.main import main
+from ccenv.config import find_data
 from ccenv.contract import widen as widen_module
 from ccenv.contract.boxes import Known, below, directions, widened
 from ccenv.contract.hull import hull
@@ -24,6 +25,7 @@ from ccenv.contract.widen import Widening, widen
 from ccenv.contract.width import Visits, visits, width_log2
 from ccenv.errors import InputError
 from ccenv.programs import BOOLEANS, INPUTS, interval, parse_program, to_data
+from ccenv.smt.claims.lemmas import SUITES, constants_of, load_suite
 
 BASE = make_sender("learned_nominal_u78").program
 QDEL = make_sender("cc_qdel").program
@@ -80,7 +82,10 @@ def test_answers_decide_boxes_and_survive_a_kill(tmp_path):
     assert Known.open(file, QDEL, {"u": 2}, fresh=True).proved == []
 
 
-@pytest.mark.parametrize("line", ['{"levels": [1], "answer": "proved"}', "[]", '{"levels": "x", "answer": "proved"}', "7"])
+HELD = json.dumps({"levels": [0] * N, "answer": "proved", "held": "F.5"})
+
+
+@pytest.mark.parametrize("line", [HELD, '{"levels": [1], "answer": "proved"}', "[]", '{"levels": "x", "answer": "proved"}', "7"])
 def test_damaged_answers_are_refused(tmp_path, line):
     file = tmp_path / "answers.jsonl"
     Known.open(file, QDEL, {})
@@ -137,6 +142,69 @@ def test_a_widening_ends_at_what_is_refuted_and_goes_on_where_it_stopped(tmp_pat
     assert again.contract == found.contract and len(FakeVerifier.asked) == asked
     page, picture = write_report([tmp_path], tmp_path / "report")
     assert "frontier.svg" in page.read_text() and b"<svg" in picture.read_bytes()[:400]
+
+
+class LateFailure(FakeVerifier):
+    """Refutes contracts whose upper end is too high, by one lemma alone."""
+
+    def decide(self, query):
+        FakeVerifier.asked.append((query.name, query.sender.largest_rate()[0]))
+        wrong = query.name == "F.6" and query.sender.largest_rate()[0] > Fraction(21, 10)
+        return type("Result", (), {"verdict": "refuted" if wrong else "verified"})()
+
+
+def test_a_proof_of_one_query_holds_of_every_contract_inside(tmp_path, monkeypatch):
+    monkeypatch.setattr(widen_module, "Verifier", LateFailure)
+    FakeVerifier.asked = []
+    task = Widening(QDEL, 0.7, 60.0)
+    found = widen(task, tmp_path)
+    assert found.verified and found.finished
+    asked = FakeVerifier.asked
+    first, last = asked.index(("F.6", Fraction(23, 10))), asked.index(("F.6", Fraction(22, 10)))
+    assert ("F.7 utilisation", Fraction(23, 10)) in asked[:first]
+    # F.6 refuted 2 * 1.15 after F.7 was proved of it: of 2 * 1.05 F.6 is asked first, and F.7 not again.
+    assert asked[first + 1] == ("F.6", Fraction(21, 10))
+    assert "F.5" in [name for name, _ in asked[first:last]] and "F.7 utilisation" not in [name for name, _ in asked[first:last]]
+    assert max(rule.ends[-1].coefficient("C_L") for rule in found.contract.rules() if hasattr(rule, "rate")) == Fraction(21, 10)
+    ends = (2,) + (0,) * (N - 1)
+    known = Known.open(tmp_path / "more.jsonl", QDEL, {})
+    known.store(ends, "refuted", 1.0, ["F.5"])
+    again = Known.open(tmp_path / "more.jsonl", QDEL, {})
+    assert again.holds("F.5", (1,) + (0,) * (N - 1)) and again.holds("F.5", ends)
+    assert not again.holds("F.5", (3,) + (0,) * (N - 1)) and not again.holds("F.6", ends)
+
+
+def test_a_suite_of_ones_own_is_kept_but_for_its_utilisation(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(widen_module, "Verifier", FakeVerifier)
+    FakeVerifier.asked = []
+    args = ["contract", "widen", "cc_qdel", "--utilisation", "0.7", "--lemmas", "learned_contract_u80", "--json"]
+    assert main([*args, "--out", str(tmp_path / "o")]) == 0
+    assert json.loads(capsys.readouterr().out)["verified"] is True
+    assert "F.4 C_L" in FakeVerifier.asked
+    told = json.loads((tmp_path / "o" / "result.json").read_text())
+    assert told["settle"] == 1
+    loaded = load_suite(str(tmp_path / "o" / "lemmas.yaml"))
+    numbers = constants_of(loaded.suite, "history")
+    assert (numbers["utilisation"], numbers["C_L_low"], numbers["grows"]) == (Fraction(7, 10), Fraction(18, 25), Fraction(1, 32))
+    text = find_data(SUITES, "learned_contract_u80", ".yaml", "lemma suite").read_text()
+    for now, other in (
+        ("  utilisation:\n", "  used:\n"),
+        ("at_least: utilisation", "at_least: used"),
+        ("bound: util", "bound: used #"),
+    ):
+        text = text.replace(now, other)
+    (tmp_path / "other.yaml").write_text(text)
+    assert main([*args[:-2], str(tmp_path / "other.yaml"), "--out", str(tmp_path / "p")]) == 2
+    assert "no constant 'utilisation'" in capsys.readouterr().err
+
+
+def test_leaves_that_nobody_visits_stay_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(widen_module, "Verifier", FakeVerifier)
+    found = widen(Widening(BASE, 0.7, 60.0), tmp_path)
+    seen = visits(BASE)
+    rare = [i for i, share in enumerate(seen.shares) if share < widen_module.LEAST_SHARE]
+    assert rare and found.finished
+    assert all(level == 0 for way, level in zip(directions(BASE), found.levels, strict=True) if way.leaf in rare)
 
 
 def test_a_program_that_is_not_proved_is_no_base(tmp_path, monkeypatch, capsys):

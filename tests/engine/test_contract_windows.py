@@ -11,12 +11,14 @@ import pytest
 
 from ccenv.adversaries import ADVERSARIES, make_adversary
 from ccenv.agents import make_sender
+from ccenv.attack.run import attack
+from ccenv.attack.windows import TRUE, Claim, converged
 from ccenv.engine.compiled.beliefs import belief_settings
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.path import make_path
 from ccenv.network.sender import ContractSender
 
-UTILISATION, C_L_LOW, C_U_HIGH, QUEUE_HIGH = 0.8, 0.77, 3.0, 2.0
+UTILISATION, C_L_LOW, C_U_HIGH, QUEUE_HIGH = 0.8, 0.72, 3.0, 2.0
 SETTLE, STEPS = 1, 10
 FIRST = 16  # steps before the first window
 PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
@@ -69,3 +71,22 @@ def test_a_million_random_choices_stay_above_the_bound():
     print(f"{choices} choices, {windows} windows, lowest utilisation {lowest:.4f}")
     assert choices >= 1_000_000 and windows > 100_000
     assert lowest >= UTILISATION
+
+
+@pytest.mark.parametrize(
+    ("chooser", "budget"),
+    [
+        ("random", 60_000),
+        pytest.param("random", 1_200_000, marks=pytest.mark.slow),
+        pytest.param("lo", 400_000, marks=pytest.mark.slow),
+    ],
+)
+def test_no_attack_of_the_panel_finds_a_window_below_the_bound(chooser, budget):
+    claim = Claim(SETTLE + STEPS + 1, converged(C_L_LOW, C_U_HIGH, QUEUE_HIGH), "steady state of the contract's lemmas", SETTLE)
+    result = attack(f"contract:chooser={chooser}", path=PATH, budget_flow_steps=budget, timing="smt", claim=claim)
+    found = {name: finding.worst_utilisation for name, finding in result.by_adversary.items()}
+    choices = sum(finding.flow_steps for finding in result.by_adversary.values())
+    print(f"{choices} choices by {chooser}: {found}")
+    assert all(finding.legal for finding in result.by_adversary.values())
+    assert min(found.values()) >= UTILISATION - TRUE
+    assert min(found.values()) < 2  # some window met the premises

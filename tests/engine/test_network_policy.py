@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.engine.compiled.mlp import mlp_level, mlp_moves_reference
 from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, fill_network_observation
@@ -112,3 +113,23 @@ def test_policies_that_do_not_fit_are_refused():
     ):
         with pytest.raises(InputError, match=message):
             CurveEngine([PATH], model="ccac", senders=[make_sender("copa")], adversary=wrong, steps_per_rtt=4)
+
+
+def test_policies_scripted_and_recorded_players_share_a_batch():
+    """Each environment plays as it does alone, in whatever order and number the kinds stand beside each other."""
+    draw = np.random.default_rng(5)
+    recorded = RecordedAdversary("recorded", draw.random((40, 4)))
+    players = [policy(seed=1), policy(seed=2), make_adversary("square"), recorded, policy(seed=3), make_adversary("hoard")]
+
+    def delivered(adversaries):
+        settings = EnvSettings(paths=PATH, models=("ccac",), senders=("cc_qdel",), steps_per_rtt=4, episode_rtts=40)
+        senders = [make_sender("cc_qdel")]
+        core = Core(len(adversaries), settings, senders=senders, adversary=adversaries, groups=np.ones((1, 1), np.bool_))
+        core.reset(seed=0)
+        for _ in range(30):
+            core.advance()
+        return core.delivered_bytes[:, 0]
+
+    together = delivered(players)
+    np.testing.assert_array_equal(together, [delivered([player])[0] for player in players])
+    assert len(set(together)) == len(players)

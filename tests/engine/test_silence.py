@@ -22,8 +22,7 @@ from ccenv.network.sender import ExternalSender
 DENSITIES = (1, 4, 8, 16)
 LONGEST_RINGS = 20
 MOST_TIES = 20  # decisions of Copa and Vegas at an exactly full pipe: what they see is equal to 1e-9 and still compared
-# Those of later kinds come last, so that a new name does not change what the others meet.
-NAMES = sorted(AGENTS.names(), key=lambda name: (name in AGENTS.names("contract"), name))
+NAMES = sorted(AGENTS.names())
 
 
 def play(sender, model, K, kind, rings, seed):

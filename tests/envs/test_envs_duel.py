@@ -12,12 +12,16 @@ pytest.importorskip("pettingzoo")
 
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
+from ccenv.envs.batches.duel import DuelTask, DuelVectorEnv
 from ccenv.envs.duel import DuelEnv
+from ccenv.envs.settings import read_settings
+from ccenv.envs.watched import sender_task
 
 SETTINGS = [
     {},
     {"senders": ("external", "external", "cubic"), "models": ("cbr_delay",)},
     {"game": "general", "action": "discrete"},
+    {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "senders": ("external", "external")},
 ]
 
 
@@ -79,3 +83,28 @@ def test_refuses_what_is_no_duel():
     env.reset(seed=0)
     with pytest.raises(InputError, match="no action for network"):
         env.step({"sender_0": np.zeros(1)})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"signals": "company", "action": "cwnd_exp2", "reward": "company"},
+        {"signals": "aurora", "action": "rate_delta", "discrete": True, "n_actions": 5},
+    ],
+)
+def test_flows_over_an_interface_are_rows_of_a_shared_policy(settings):
+    common = {"senders": ("external", "reno", "external"), "models": ("cbr_delay",), "episode_rtts": 12, **settings}
+    checked = read_settings(common, "test")
+    duel, rows = DuelVectorEnv(DuelTask(3, checked)), sender_task(3, checked, shared=True)
+    seen, _ = duel.reset(seed=7)
+    rows.core.reset(seed=7)
+    rng = np.random.Generator(np.random.Philox(7))
+    for _ in range(30):
+        together = np.stack([seen["sender_0"], seen["sender_2"]], axis=1).reshape(6, -1)
+        np.testing.assert_array_equal(together, rows.observe())
+        given = rng.integers(0, 5, (3, 2)) if settings.get("discrete") else rng.uniform(-1, 1, (3, 2))
+        seen, rewards, _, _, _ = duel.step({"sender_0": given[:, 0], "sender_2": given[:, 1]})
+        expected = rows.step(given.reshape(6, 1)).reshape(3, 2)
+        np.testing.assert_array_equal(np.stack([rewards["sender_0"], rewards["sender_2"]], axis=1), expected)
+        rows.core.reset(rows.core.truncated())
+    assert np.ptp(expected) > 0

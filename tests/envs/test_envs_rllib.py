@@ -29,6 +29,28 @@ def test_creators_make_single_and_batched_environments():
     assert set(duel.step(actions)[1]) == {"sender_0", "network"}
 
 
+def test_runners_load_a_users_file_by_its_hash(tmp_path, monkeypatch):
+    from ccenv.envs.rllib import USER_FILES, create_flows, create_sender, env_config_of
+    from ccenv.errors import InputError
+
+    file = tmp_path / "steady.py"
+    file.write_text("import ccenv\n\n\nclass Steady(ccenv.PythonSender):\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    environment = {"senders": ["external", "steady.py:Steady"], "episode_rtts": 4}
+    config = env_config_of(environment)
+    assert config["senders"] == ["external", f"{file}:Steady"]
+    assert list(config[USER_FILES]) == [str(file)]
+    assert env_config_of({"senders": ["external", "reno"]}) == {"senders": ["external", "reno"]}
+    monkeypatch.chdir("/")  # where a runner may stand
+    assert create_sender(config).reset(seed=1)[0].shape == (10,)
+    file.write_text(file.read_text() + "# changed\n")
+    for create in (create_sender, create_flows):
+        with pytest.raises(InputError, match=r"steady\.py changed while the run went on"):
+            create(config)
+    with pytest.raises(InputError, match=r"nowhere\.py: cannot be read"):
+        env_config_of({"senders": ["external", "nowhere.py"]})
+
+
 def test_ppo_trains_two_iterations(ray_session):
     from ray.rllib.algorithms.ppo import PPOConfig
 

@@ -45,7 +45,7 @@ def recorded_acks(scenario: dict[str, Any], flow: int = 0) -> np.ndarray:
     spec = result.scenario
     first_us = int(time_us[0])
     packet_s = spec.mss_bytes / spec.links[0].rate_Bps
-    rows = [(first_us, round((spec.flows[flow].rtt_s + packet_s) * 1e6), 0, 0, 0, 0, 0, 0, 1448)]
+    rows = [(first_us, round((spec.flows[flow].rtt_s + packet_s) * 1e6), 0, 0, 0, 0, 0, 0, 1448, 0)]
     last_tx = -1
     for at_us, tx in zip(time_us[event == EVENTS.index("ack")], log["transmission"][event == EVENTS.index("ack")], strict=True):
         if tx <= last_tx:
@@ -55,7 +55,7 @@ def recorded_acks(scenario: dict[str, Any], flow: int = 0) -> np.ndarray:
         sent = int(np.searchsorted(sent_us, at_us, "right"))
         lost = int(delivered_tx[delivered - DUPLICATES]) - (delivered - DUPLICATES) if delivered >= DUPLICATES else 0
         rtt_us = -1 if again[tx] else int(at_us - sent_us[tx])
-        rows.append((int(at_us), rtt_us, delivered, lost, sent, max(0, sent - delivered - lost), 0, 0, 1448))
+        rows.append((int(at_us), rtt_us, delivered, lost, sent, max(0, sent - delivered - lost), 0, 0, 1448, 0))
     return np.array(rows, dtype=ACK_DTYPE)
 
 

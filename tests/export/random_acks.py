@@ -10,17 +10,20 @@ from ccenv.export.twin import ACK_DTYPE
 from ccenv.programs import BOOLEANS, UNIT_OF, Branch, Expression, Leaf, Program, Rule
 
 
-def random_program(seed: int) -> Program:
+def random_program(seed: int, contract: bool = False) -> Program:
     rng = np.random.default_rng(seed)
-    return Program(f"random_{seed}", _rule(rng, int(rng.integers(0, 5))), "random", int(rng.integers(1, 4)))
+    rule = _rule(rng, int(rng.integers(0, 5)), contract)
+    program = Program(f"random_{seed}", rule, "random", int(rng.integers(1, 4)))
+    return random_program(seed + 10**7, contract) if contract and not program.is_contract else program
 
 
-def _rule(rng: np.random.Generator, depth: int) -> Rule:
+def _rule(rng: np.random.Generator, depth: int, contract: bool) -> Rule:
     if depth == 0:
-        return Leaf(_expression(rng, "bytes/s"), int(rng.integers(1, 4)))
+        most = _expression(rng, "bytes/s") if contract and rng.random() < 0.8 else None
+        return Leaf(_expression(rng, "bytes/s"), int(rng.integers(1, 4)), most)
     kind = str(rng.choice(["bytes/s", "bytes", "s", *BOOLEANS], p=[0.5, 0.1, 0.2, 0.1, 0.1]))
     condition = kind if kind in BOOLEANS else _expression(rng, kind)
-    return Branch(condition, _rule(rng, depth - 1), _rule(rng, depth - 1))
+    return Branch(condition, _rule(rng, depth - 1, contract), _rule(rng, depth - 1, contract))
 
 
 def _expression(rng: np.random.Generator, unit: str) -> Expression:
@@ -52,4 +55,6 @@ def random_acks(seed: int, count: int = 150) -> np.ndarray:
     acks["app_limited"] = rng.random(count) < 0.1
     acks["reord_seen"] = rng.random(count) < rng.choice([0, 0.3])
     acks["mss"] = int(rng.integers(1, 65_536))
+    answers = np.cumsum(rng.random(count) < 0.2) + rng.integers(-1, 2, count)
+    acks["answer"] = (np.maximum(0, answers) << 32) + rng.integers(0, 2**32, count) // rng.choice([1, 2**15], count)
     return acks

@@ -234,8 +234,10 @@ def test_clang_compiles_for_bpf(seed: int, tmp_path: Path) -> None:
 
 def test_without_a_compiler_an_object_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
     assert cli.main(["export", "cc_qdel", "-o", str(tmp_path / "a.o")]) == 2
-    assert "an object needs a compiler for BPF; apt install clang (version 12 or newer), or write C" in capsys.readouterr().err
+    advice = "apt install clang (version 12 or newer), or pip install ziglang, or write C"
+    assert f"an object needs a compiler for BPF; {advice}" in capsys.readouterr().err
     assert cli.main(["export", "cc_qdel", "-o", str(tmp_path / "a.c")]) == 0
 
 
@@ -245,7 +247,43 @@ def test_a_compiler_that_cannot_is_none(monkeypatch: pytest.MonkeyPatch, tmp_pat
     clang.write_text(f"#!/bin/sh\necho 'clang version {version}'\necho '{targets}'\n", encoding="ascii")
     clang.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
     assert compiling.find_compiler() is None
+
+
+def test_the_package_ziglang_stands_in_for_clang(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package that stands for it notes its arguments; what it keeps lies in a folder that goes."""
+    package = tmp_path / "ziglang"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(
+        "import os, sys\n"
+        "if '--version' in sys.argv:\n"
+        "    print('clang version 19.1.0')\n"
+        "else:\n"
+        "    assert os.path.isdir(os.environ['ZIG_GLOBAL_CACHE_DIR'])\n"
+        "    words = ' '.join(sys.argv[1:]) + ' ' + sys.stdin.read(3)\n"
+        "    open(sys.argv[sys.argv.index('-o') + 1], 'w').write(words)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    found = compiling.find_compiler()
+    assert found is not None
+    assert (found.name, found.version) == ("ziglang", 19)
+    words = compiling.compile_bpf("abcdef", record=True).decode()
+    assert re.fullmatch(r"cc -target bpfe[lb]-freestanding-none -O2 -g .* -DRECORD -x c -c - -o \S+ abc", words)
+    assert not Path(words.split()[-2]).parent.exists()
+
+
+@pytest.mark.slow
+def test_the_real_ziglang_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    content = compiling.compile_bpf(export_bpf(shipped_program("cc_qdel")))
+    assert content[:4] == b"\x7fELF"
+    assert b".struct_ops" in content
 
 
 def test_the_answer_is_strict_json(capsys: Capture, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,14 @@ from hypothesis import strategies as st
 from wire import Wire, late_s, packet, reference, scenario
 
 from ccenv.adversaries import ADVERSARIES
+from ccenv.adversaries.learned import save_adversary
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, PATH_QUEUE, TRUE_C_L, TRUE_RATE
+from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.live.attacks import shipped_moves
 from ccenv.live.emulator.loop import SYN
 from ccenv.live.scenario import LiveScenario, adversary_of
+from ccenv.network.adversary import MlpAdversary
 from ccenv.network.laws import check_trace
 from ccenv.network.path import make_path
 from ccenv.network.sender import ExternalSender
@@ -26,7 +31,7 @@ if sys.platform != "linux":
     pytest.skip("live runs are for Linux", allow_module_level=True)
 
 D_S = 0.04
-SCRIPTED = ADVERSARIES.names("scripted")
+PLAYERS = [*ADVERSARIES.names("scripted"), *ADVERSARIES.names("learned")]
 BOXES = {
     "none": {},
     "constant": {"kind": "constant", "max_s": D_S},
@@ -95,9 +100,9 @@ def test_boxes_hold_in_order_and_at_most_d(kind: str) -> None:
     assert_legal(one)
 
 
-@pytest.mark.parametrize("name", SCRIPTED)
+@pytest.mark.parametrize("name", PLAYERS)
 @pytest.mark.parametrize("model", ["cbr_delay", "ccac"])
-def test_every_scripted_adversary_is_legal(model: str, name: str) -> None:
+def test_every_adversary_is_legal(model: str, name: str) -> None:
     """All packets come, in order and in time, and the checker accepts the trace; with a queue that overflows."""
     jitter = {"kind": "adversary", "max_s": D_S, "adversary": name}
     one = wire(scenario(jitter, model=model, link={"buffer_packets": 8}))
@@ -140,6 +145,47 @@ def test_tokens_are_those_of_the_curve_engine(name: str) -> None:
     assert expected.L[-1, 0] == 0.0
     assert np.allclose(trace.G, expected.G, atol=1e-3)
     assert np.allclose(trace.S[:, 0], np.floor(expected.S[:, 0] / 1500 + 1e-9) * 1500, atol=1e-3)
+
+
+def test_a_learned_adversary_sees_what_the_curve_engine_shows(tmp_path: Path) -> None:
+    """Moves that follow the queue, the true rate and C_L: as many whole packets in each step as in the engine, up to one."""
+    weights = np.zeros((N_PATH + N_FLOW, 2))
+    weights[PATH_QUEUE] = [-0.1, 0.05]
+    weights[N_PATH + TRUE_RATE] = [0.1, -0.2]
+    weights[N_PATH + TRUE_C_L] = [0.05, 0.1]
+    player = MlpAdversary("follower", (weights,), (np.array([0.6, 0.5]),), "tanh", OBSERVATION_VERSION, (0, 2))
+    save_adversary(tmp_path / "follower", player)
+    jitter = {"kind": "adversary", "max_s": D_S, "adversary": str(next(tmp_path.glob("*.safetensors")))}
+    one = wire(scenario(jitter, model="ccac", link={"buffer_packets": 100}))
+    step_s, count, number, heard, services = 0.005, 6, 0, 0, []
+    engine = CurveEngine(
+        [make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=1e3 * D_S, buffer_bdp=100 * 1500 / (1.5e6 * 0.04))],
+        model="ccac",
+        senders=[ExternalSender("given")],
+        adversary=player,
+        record=True,
+    )
+    for k in range(200):
+        engine.advance(1, actions=np.array([[count * 1500 / step_s]]))
+        one.run((k + 0.5) * step_s)
+        for _ in range(count):
+            one.send(packet(0, number))
+            number += 1
+        one.run((k + 1) * step_s)
+        for content_at_s, _ in one.there[heard:]:
+            assert content_at_s <= one.now_s
+            one.send_back(packet(0, number, back=True, payload=0))
+        heard = len(one.there)
+        one.run((k + 1) * step_s)
+        services.append(float(one.memory.moves["service"][0]))
+    one.run(1.0)
+    trace, expected = one.trace(), engine.trace(0)
+    assert len({round(service, 3) for service in services}) > 5
+    settled = slice(60, 195)
+    seen, theirs = one.memory.beliefs["C_L_Bps"][0], expected.beliefs["C_L"][-1, 0]
+    assert seen == pytest.approx(theirs, rel=0.02)
+    assert np.abs(trace.S[settled, 0] - expected.S[settled, 0]).max() <= 2 * 1500
+    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
 def test_an_adversary_that_lets_nothing_go_holds_for_d() -> None:

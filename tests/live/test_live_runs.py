@@ -1,6 +1,7 @@
 """The real TCP stack through the emulator. Skipped with the reason where this machine does not allow it.
 
-Runs that the machine spoils (packets written late) are tried again, and then skipped with their release errors.
+Runs that the machine spoils (packets written late) are tried again, and then skipped with their release errors. What needs
+several runs, or more than the common device and sender, is marked slow.
 """
 
 from __future__ import annotations
@@ -63,7 +64,14 @@ def utilisation(result: LiveResult) -> float:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(("cca", "device"), [("cubic", "tun"), ("bbr", "tun"), ("cubic", "packet")])
+@pytest.mark.parametrize(
+    ("cca", "device"),
+    [
+        ("cubic", "tun"),
+        pytest.param("bbr", "tun", marks=pytest.mark.slow),
+        pytest.param("cubic", "packet", marks=pytest.mark.slow),
+    ],
+)
 def test_kernel_fills_the_link(cca: str, device: str) -> None:
     if cca not in available():
         pytest.skip(f"this kernel has no {cca}")
@@ -77,16 +85,12 @@ def test_kernel_fills_the_link(cca: str, device: str) -> None:
 
 
 @pytest.mark.live
-def test_first_round_trip_is_rm() -> None:
-    """What the kernel measures in the handshake is the propagation delay: attacks depend on it."""
+def test_first_round_trip_is_rm_and_every_packet_is_acknowledged() -> None:
+    """What the kernel measures in the handshake is the propagation delay (attacks depend on it); there is an ACK per packet."""
     result = run(wanted("kernel:reno", duration_s=1.5))
     first_s = float(result.run.flow_log["rtt_s"][0, 0])
     assert 0.04 <= first_s < 0.0425
-
-
-@pytest.mark.live
-def test_every_packet_is_acknowledged() -> None:
-    log = run(wanted("kernel:reno", duration_s=1.5)).run.packet_log
+    log = result.run.packet_log
     assert log is not None
     counts = [int((log["event"] == EVENTS.index(name)).sum()) for name in ("deliver", "ack")]
     assert abs(counts[0] - counts[1]) < 0.02 * counts[0] + 100
@@ -164,7 +168,7 @@ def long_run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_nothing_is_left(tmp_path: Path, long_run: tuple[subprocess.Popen[str], int], number: int) -> None:
     process, worker = long_run
     process.send_signal(number)
@@ -194,10 +198,10 @@ def test_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.live
 @pytest.mark.live_bpf
-@pytest.mark.parametrize("jitter", [{}, {"kind": "batch", "max_s": 0.04}])
+@pytest.mark.parametrize("jitter", [{}, pytest.param({"kind": "batch", "max_s": 0.04}, marks=pytest.mark.slow)])
 def test_program_decides_as_its_twin(jitter: dict[str, Any]) -> None:
     """Bit for bit at every ACK of a run; its bounds hold; without jitter it uses the link as in the packet engine."""
-    data = wanted("cc_probe_drain", duration_s=5, warmup_s=2, flow={"jitter": jitter} if jitter else {})
+    data = wanted("cc_probe_drain", duration_s=4, warmup_s=2, flow={"jitter": jitter} if jitter else {})
     result = run(data)
     recording = result.recordings[0]
     assert recording is not None

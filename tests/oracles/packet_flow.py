@@ -15,7 +15,14 @@ from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
 from ccenv.engine.packet.layout import ACK_COUNTER, JITTER_COUNTER, WORKLOAD_COUNTER
 from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec, NetworkSpec
-from ccenv.engine.packet.transport import DUPLICATE_THRESHOLD, INITIAL_RTO_S, MAX_RTO_S, WINDOW_SLACK_BYTES
+from ccenv.engine.packet.transport import (
+    DUPLICATE_THRESHOLD,
+    INITIAL_RTO_S,
+    MAX_BURST_BYTES,
+    MAX_RTO_S,
+    WINDOW_SLACK_BYTES,
+    SMALL_BURSTS_Bps,
+)
 from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.network.sender import ClassicSender, HeldSender, Sender, bare
 from oracles.packet_link import NEVER, LogRow, Packet, new_record
@@ -66,6 +73,7 @@ class ReferenceFlow:
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
+        self.burst_left = 0
         self.backoff = 1.0
         self.srtt_s = self.rttvar_s = self.rtt_s = 0.0
         self.min_rtt_s = NEVER
@@ -313,19 +321,27 @@ class ReferenceFlow:
         while now_s < self.spec.stop_s:
             self._offer(now_s)
             if self.inflight_bytes > 0.0 and self.inflight_bytes + self.mss > self.state.cwnd_bytes + WINDOW_SLACK_BYTES:
+                self.burst_left = 0
                 return
             while self.resend and self.resend[0] in self.confirmed:
                 self.resend.popleft()
             if not self.resend and self.next_segment >= self.offered:
+                self.burst_left = 0
                 self.app_limited_until_bytes = max(self.delivered_bytes + self.inflight_bytes, self.mss)
                 self.wake_s = self.app_next_s
                 if self.inflight_bytes <= 0.0 and self.app_next_s == NEVER and self.finished_s == NEVER:
                     self.finished_s = now_s
                 return
-            if self.next_send_s > now_s:
+            if self.next_send_s > now_s and self.burst_left == 0:
                 self.wake_s = self.next_send_s
                 return
             yield self._transmit(now_s)
+
+    def _burst(self) -> int:
+        rate_Bps = float(self.state.pacing_rate_Bps)
+        if rate_Bps < SMALL_BURSTS_Bps:
+            return 1
+        return max(2, int(min(self.spec.burst_s * rate_Bps, MAX_BURST_BYTES) // self.mss))
 
     def _transmit(self, now_s: float) -> Packet:
         if self.resend:
@@ -347,5 +363,7 @@ class ReferenceFlow:
         if self.rto_at_s == NEVER:
             self.rto_at_s = now_s + self._rto_s()
         if self.state.pacing_rate_Bps < NEVER:
+            if self.spec.burst_s > 0.0:
+                self.burst_left = (self.burst_left or self._burst()) - 1
             self.next_send_s = max(self.next_send_s, now_s) + self.mss / self.state.pacing_rate_Bps
         return packet

@@ -25,7 +25,7 @@ PATHS = {  # Mbit/s, ms, BDP, seconds: many teeth of the longest saw
 }
 CCAS = (
     "reno", "cubic", "vegas", "copa", "bbr1", "fast", "ledbat", "illinois", "westwood", "hybla", "fourcp_fixed", "fourcp_auto",
-    "exp_delay", "constant:rate_mbps=10", "bbr2", "bbr3", "vivace", "allegro", "allegro_linux",
+    "exp_delay", "constant:rate_mbps=10", "bbr2", "bbr3", "vivace", "vivace_linux", "allegro", "allegro_linux",
     "lambda_proxy", "fixed_delay_proxy",
 )  # fmt: skip
 PROGRAMS = (

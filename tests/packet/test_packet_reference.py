@@ -81,6 +81,15 @@ NETWORKS: dict[str, tuple[list, list]] = {
             },
         ],
     ),
+    "bursts": (
+        [{"rate_Bps": 6e6, "buffer_bytes": 60_000}],
+        [
+            {"sender": "bbr1", **BASE, "burst_s": 0.001},
+            {"sender": "copa", **BASE, "burst_s": 0.004, "receiver": {"ack_every": 2}},
+            {"sender": "constant:rate_mbps=0.5", **BASE, "burst_s": 0.001},
+            {"sender": "bbr1", **BASE, "burst_s": 0.002, "workload": {"kind": "rate", "rate_Bps": 2e5}},
+        ],
+    ),
     "proxies": (
         [LINK],
         [

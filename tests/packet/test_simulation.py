@@ -64,6 +64,7 @@ def test_starvation_has_the_direction_and_size_of_the_paper(name: str, least: fl
     first, second = (flow["throughput_mbps"] for flow in summary["flows"])
     assert second > first
     assert summary["ratio"] >= least
+    assert summary["ratio"] <= 20
 
 
 def test_a_picture_is_drawn_and_equal_runs_draw_equal_files(tmp_path) -> None:

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from contracts_data import contract, document
 
+from ccenv.config import validate
+from ccenv.distill.claims import ClaimNumbers, suite_data
 from ccenv.errors import ProgramError
 from ccenv.programs import Expression, Leaf, Program, interval, to_json
 from ccenv.smt.claims import properties
-from ccenv.smt.claims.lemmas import constants_of, lemma_queries, load_suite, suite_setting
+from ccenv.smt.claims.formulas import compile_formula
+from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.claims.verifier import Query, Verifier
@@ -150,6 +153,33 @@ def test_all_lemmas_of_the_shipped_contract_hold():
     for lemma in loaded.suite.lemmas:
         for asked in lemma_queries(loaded, lemma, setting, numbers):
             assert Verifier(3600.0).decide(asked).verdict == "verified", asked.name
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [("1", "refuted"), ("8/5", "verified")])
+def test_the_ranking_excuses_no_trace_in_which_nothing_moves(rate, verdict):
+    """A sender at C_L never learns more, however well a trace uses the link; one far enough above it does, or fills the path."""
+    numbers = ClaimNumbers(Fraction(1, 5), C_L_low=Fraction(1, 2), shrink=Fraction(1001, 1000))
+    suite = validate(Suite, suite_data("p.json", "p", numbers, grows=Fraction(1, 32)), "p")
+    loaded = LoadedSuite(suite, ProgramSmtSender(constant(rate)), Path("lemmas.yaml"))
+    lemma = next(lemma for lemma in suite.lemmas if lemma.name == "F.4 C_L")
+    (asked,) = lemma_queries(loaded, lemma, suite_setting(loaded, "history", 5), constants_of(suite, "history"))
+    result = Verifier(60.0).decide(asked)
+    assert result.verdict == verdict
+    if verdict == "refuted":
+        v = result.view
+        assert v.C_L[v.last] <= Fraction(1001, 1000) * v.C_L[0] < 1
+        assert v.inflight(v.last) <= v.inflight(0) + v.C_L[0] / 32
+
+
+@pytest.mark.parametrize(("x", "holds"), [("1/2", True), ("3/5", False)])
+def test_bytes_in_flight_are_counted_in_C_L(x, holds):
+    view = Verifier(60.0).decide(query(contract(), little_inflight)).view
+    assert view is not None
+    E = [Fraction(0)] * 5
+    E[4] = 4 + Fraction(3, 10)
+    moved = replace(view, E=E, S=[Fraction(t) for t in range(5)], C_L=[Fraction(1, 2)] * 5)
+    rises = compile_formula({"inflight_rises_by": x}, "here", {}, {})
+    assert rises(moved, moved.last) is holds  # by 3/10, so by 3/5 C_L and no more
 
 
 def test_settled_utilisation_counts_from_the_settled_sample():

@@ -1,4 +1,4 @@
-"""PPO's rollouts from the kernel against Stable-Baselines3's own loop, and the cheaper policy against the library's."""
+"""PPO's rollouts from the kernel and its gradient steps without a graph against Stable-Baselines3's own."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from contracts_data import contract
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecMonitor
 
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.batches.actor_critic import fast_tanh, standard_normal
 from ccenv.envs.sb3 import make_sb3
 from ccenv.errors import InputError
-from ccenv.training.rollouts.policy import KernelPolicy
 from ccenv.training.rollouts.ppo import KEYS, KernelPPO
 
 N_STEPS, SEED = 12, 3
 SHORT = {"steps_per_rtt": 4, "episode_rtts": 5, "staggered": True}
+PACKET_SHORT = {"episode_decisions": 5, "staggered": True}
+LINK = {"rate_mbps": [6, 20], "buffer_bdp": [0.5, 3]}
+BOX = {"kind": "adversary", "adversary": "external", "max_ms": 20}
+ONE = {"duration_s": 60, "links": [LINK], "flows": [{"sender": "external", "rtt_ms": [10, 30]}]}
+THREE = {
+    **ONE,
+    "flows": [{"sender": name, "rtt_ms": [15, 30], "start_s": [0, 0.2]} for name in ("external", "cubic", "external")],
+}
 GAMES = {
     "sender": ("ccenv/Sender-v0", {"models": ["cbr_delay", "ccac"]}),
     "sender_discrete": ("ccenv/Sender-v0", {"action": "discrete", "n_actions": 7}),
@@ -32,13 +39,43 @@ GAMES = {
     "shared": ("ccenv/Sender-v0", {"senders": ["external", "cc_qdel", "external"], "shared_policy": True}),
     "network": ("ccenv/Network-v0", {"decision_steps": 2}),
     "network_discrete": ("ccenv/Network-v0", {"models": ["ccac"], "action": "discrete", "n_actions": 3}),
+    "contract": ("ccenv/Sender-v0", {"contract": contract(), "models": ["cbr_delay", "ccac"]}),
+    "contract_discrete": ("ccenv/Sender-v0", {"contract": contract(), "action": "discrete", "n_actions": 4}),
+    "watched": (
+        "ccenv/Sender-v0",
+        {"signals": "aurora", "action": "rate_delta", "reward": "aurora", "models": ["cbr_delay", "ccac"]},
+    ),
+    "watched_window": ("ccenv/Sender-v0", {"signals": "company", "action": "cwnd_exp2", "discrete": True, "n_actions": 5}),
+    "watched_flows": (
+        "ccenv/Sender-v0",
+        {"senders": ["external", "reno", "external"], "signals": "orca", "action": "cwnd_exp2_over", "inner": "cubic"}
+        | {"reward": "company"},
+    ),
+    "watched_shared": (
+        "ccenv/Sender-v0",
+        {"senders": ["external", "external"], "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
+        | {"reward": "company"},
+    ),
+    "packet": ("ccenv/Packet-v0", {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
+    "packet_discrete": ("ccenv/Packet-v0", {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
+    "packet_flows": ("ccenv/Packet-v0", {"scenario": THREE, "signals": "company", "action": "cwnd_exp2", "reward": "company"}),
+    "packet_shared": (
+        "ccenv/Packet-v0",
+        {"scenario": THREE, "shared_policy": True, "signals": "company", "action": "cwnd_exp2"}
+        | {"clock": {"every": "rtt", "common": True}},
+    ),
+    "packet_network": (
+        "ccenv/PacketNetwork-v0",
+        {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}},
+    ),
 }
 HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}
 
 
 def build(game: str, activation: str = "tanh", threads: int = 1) -> KernelPPO:
     env_id, settings = GAMES[game]
-    env = make_sb3(env_id, 6, threads=threads, **SHORT, **settings)
+    short = PACKET_SHORT if env_id.startswith("ccenv/Packet") else SHORT
+    env = make_sb3(env_id, 6, threads=threads, **short, **settings)
     kind = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
     policy = {"net_arch": HIDDEN[activation], "activation_fn": kind, "log_std_init": -0.7}
     model = KernelPPO(env, n_steps=N_STEPS, batch_size=N_STEPS * env.num_envs, policy_kwargs=policy, seed=SEED, gamma=0.9)
@@ -127,7 +164,7 @@ def test_rollouts_are_those_of_the_library(game, activation):
     assert kernel.num_timesteps == plain.num_timesteps
 
 
-@pytest.mark.parametrize("game", ["sender", "shared", "network"])
+@pytest.mark.parametrize("game", ["sender", "shared", "network", "watched_flows", "packet_shared"])
 def test_rollouts_do_not_depend_on_threads(game):
     one, _, _ = collect(build(game), KernelPPO.collect_rollouts)
     two, _, _ = collect(build(game, threads=2), KernelPPO.collect_rollouts)
@@ -161,28 +198,41 @@ def test_learning_goes_on_over_several_rollouts():
     assert any((value != before[name]).any() for name, value in model.policy.state_dict().items())
 
 
-@pytest.mark.parametrize("activation", [torch.nn.Tanh, torch.nn.ReLU])
-@pytest.mark.parametrize(
-    "action_space", [spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(5), spaces.MultiDiscrete([4, 4])], ids=str
-)
-def test_cheap_policy_has_the_librarys_values_and_gradients(action_space, activation):
-    torch.manual_seed(0)
-    arguments = (spaces.Box(-1, 1, (10,), np.float32), action_space, lambda _: 1e-3)
-    architecture = {"pi": [12, 11], "vf": [9]}
-    plain = ActorCriticPolicy(*arguments, net_arch=architecture, activation_fn=activation)
-    cheap = KernelPolicy(*arguments, net_arch=architecture, activation_fn=activation)
-    cheap.load_state_dict(plain.state_dict())
-    seen = torch.randn(50, 10)
-    actions = torch.tensor(np.array([action_space.sample() for _ in range(50)]))
-    results = []
-    for policy in (plain, cheap):
-        values, log_prob, entropy = policy.evaluate_actions(seen, actions)
-        loss = (values.flatten() * torch.linspace(-1, 1, 50) + torch.exp(log_prob * 0.1) * torch.linspace(1, 2, 50)).mean()
-        (loss + 0.3 * entropy.mean()).backward()
-        gradients = {name: p.grad.clone() for name, p in policy.named_parameters()}
-        results.append({"values": values, "log_prob": log_prob, "entropy": entropy, **gradients})
-    for name, expected in results[0].items():
-        torch.testing.assert_close(results[1][name], expected, rtol=1e-4, atol=1e-6, msg=name)
+UPDATES = {
+    "sender": {"batch_size": 24, "learning_rate": 0.02},
+    "sender_discrete": {"batch_size": 30, "learning_rate": 0.02, "ent_coef": 0.05, "normalize_advantage": False},
+    "two_flows": {"batch_size": 25, "learning_rate": 0.02, "ent_coef": 0.05, "clip_range_vf": 0.05},
+    "two_flows_discrete": {"batch_size": 36, "learning_rate": 0.01, "target_kl": 0.005},
+}
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("game", UPDATES)
+def test_gradient_steps_are_those_of_the_library(game, activation):
+    env_id, settings = GAMES[game]
+    models = []
+    for step in (PPO.train, KernelPPO.train):
+        env = make_sb3(env_id, 6, **SHORT, **settings)
+        kind = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
+        policy = {"net_arch": HIDDEN[activation], "activation_fn": kind, "optimizer_kwargs": {"eps": 1e-5, "fused": True}}
+        model = KernelPPO(env, n_steps=N_STEPS, n_epochs=4, policy_kwargs=policy, seed=SEED, **UPDATES[game])
+        env.seed(SEED)
+        model._setup_learn(1)
+        for rollout in range(2):
+            collect(model, KernelPPO.collect_rollouts, key_seed=rollout)
+            np.random.seed(rollout)
+            step(model)
+        models.append(model)
+    plain, lean = models
+    for name, value in plain.policy.state_dict().items():
+        torch.testing.assert_close(lean.policy.state_dict()[name], value, rtol=1e-3, atol=3e-4, msg=name)
+    told, found = (model.logger.name_to_value for model in models)
+    assert told.keys() == found.keys()
+    for name, value in told.items():
+        assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+    assert found["train/clip_fraction"] > 0 and found["train/approx_kl"] > 0
+    assert len(lean.gradient_norms) > 0 and min(lean.gradient_norms) > 0
 
 
 def test_fast_tanh():

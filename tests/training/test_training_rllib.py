@@ -82,15 +82,13 @@ def test_missing_pettingzoo_is_said_before_anything_is_written(
     assert main(["train", "rllib_duel", "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == "ccenv: error: pettingzoo is not installed: pip install 'ccenv[duel]'\n"
     assert not (tmp_path / "run").exists()
-    assert main(["train", "rllib_duel", "--fresh"]) == 2
-    assert "cannot be resumed" in capsys.readouterr().err
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
     (tmp_path / "mine").write_text("x")
     assert main(["train", "rllib_duel", "--out", str(tmp_path)]) == 2
-    assert "cannot be resumed" in capsys.readouterr().err
+    assert "holds something else than a run of RLlib" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -123,3 +121,55 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, capsys: pytest.
     assert main(["train", "rllib_duel", "--out", str(tmp_path / "run"), "--set", "address=127.0.0.1:1"]) == 2
     assert "no Ray cluster at address" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def arguments_of(*changes: str) -> list[str]:
+    return [a for c in [*SMALL, "environment.episode_rtts=8", "num_envs=4", *changes] for a in ("--set", c)]
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The state put back is the state taken, number by number; what was done is not done again."""
+    pytest.importorskip("ray")
+    from ccenv.training.checkpoint import read_checkpoint
+    from ccenv.training.rllib import run as module
+
+    folder = tmp_path / "run"
+    assert main(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of()]) == 0
+    first = json.loads(capsys.readouterr().out)
+    kept = read_checkpoint(folder / "checkpoint")
+    assert kept.iteration == 2
+    assert {name.partition(".")[0] for name in kept.tensors} == {"module", "optimizer", "kl"}
+    put_back = []
+    unpack = module.unpack
+
+    def watched(algorithm: object, tensors: dict[str, np.ndarray]) -> None:
+        unpack(algorithm, tensors)
+        put_back.append(module.pack(algorithm))
+
+    monkeypatch.setattr(module, "unpack", watched)
+    (folder / "progress.csv").write_text((folder / "progress.csv").read_text() + "3,9,,\n")  # killed before the checkpoint
+    assert main(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of("iterations=3")]) == 0
+    longer = json.loads(capsys.readouterr().out)
+    assert put_back[0].keys() == kept.tensors.keys()
+    for name, array in kept.tensors.items():
+        np.testing.assert_array_equal(put_back[0][name], array, err_msg=name)
+    assert longer["resumed_from_iterations"] == 2
+    assert longer["returns"][:2] == first["returns"]
+    assert longer["iterations"] == 3
+    assert longer["steps"] > first["steps"]
+    assert read_checkpoint(folder / "checkpoint").iteration == 3
+    again = main(["train", "rllib_duel", "--out", str(folder), "--json", *arguments_of("iterations=3")])
+    assert again == 0
+    finished = json.loads(capsys.readouterr().out)
+    assert finished["resumed_from_iterations"] == 3
+    assert finished["evaluation"] == longer["evaluation"]
+    assert main(["train", "rllib_duel", "--out", str(folder), *arguments_of("learning_rate=0.5")]) == 2
+    assert "another config; choose another --out" in capsys.readouterr().err
+    assert main(["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=1")]) == 2
+    assert "has already trained 3 iterations, more than iterations 1" in capsys.readouterr().err
+    (folder / "progress.csv").write_text("iteration,steps\n1,x\n")
+    assert main(["train", "rllib_duel", "--out", str(folder), *arguments_of("iterations=4")]) == 2
+    assert "not the progress of 3 iterations" in capsys.readouterr().err

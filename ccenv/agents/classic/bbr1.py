@@ -21,6 +21,7 @@ from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, classic_sender, init
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
+from ccenv.parameters import number
 
 STARTUP, DRAIN, PROBE_BW, PROBE_RTT = 0.0, 1.0, 2.0, 3.0
 HIGH_GAIN = 2.0 / math.log(2.0)  # 4.3.2.1: smallest gain that doubles the rate per round
@@ -39,6 +40,8 @@ QUANTUM_MEDIUM_Bps = 3_000_000.0  # 24 Mbit/s, 4.2.2
 QUANTUM_MAX_BYTES = 65_536.0  # 4.2.2
 QUANTUM_S = 0.001  # 4.2.2
 QUANTA = 3.0  # 4.2.3.2: send quanta on top of the BDP
+EXTRA_WINDOW_ROUNDS = 5.0  # Linux: bbr_extra_acked_win_rtts, of two windows
+EXTRA_LIMIT_S = 0.1  # Linux: bbr_extra_acked_max_us, at the bandwidth
 
 STATE = state_record(
     "initial_window_mss",  # parameter
@@ -69,16 +72,38 @@ STATE = state_record(
     "recover_bytes",  # fast recovery lasts until so many bytes are delivered
     "in_recovery",
     "conserving",  # first round of fast recovery
+    "pacing_margin",  # parameters
+    "extra_acked",
+    "even_windows",
+    # aggregation of ACKs: what is acknowledged beyond the bandwidth, largest in this and the last window of rounds
+    "epoch_s",
+    "epoch_acked_bytes",
+    "extra_bytes",
+    "last_extra_bytes",
+    "extra_rounds",  # of this window
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
+def sender(
+    initial_window_mss: float = INITIAL_WINDOW_MSS, pacing_margin: float = 0.0, extra_acked: int = 0, even_windows: int = 0
+) -> ClassicSender:
     """Build a BBRv1 sender.
 
     Args:
         initial_window_mss: window at the start in segments, >= 1.
+        pacing_margin: share by which it paces below its estimate of the bandwidth, in [0, 0.5]; Linux (tcp_bbr) has 0.01.
+        extra_acked: 1: the window grows by what aggregated ACKs deliver at once, as Linux does since 5.1; 0: not.
+        even_windows: 1: targets in flight are even numbers of segments, and two more while it probes, as in Linux; 0: any number.
     """
-    return classic_sender("bbr1", sys.modules[__name__], STATE, initial_window_mss=initial_window("bbr1", initial_window_mss))
+    return classic_sender(
+        "bbr1",
+        sys.modules[__name__],
+        STATE,
+        initial_window_mss=initial_window("bbr1", initial_window_mss),
+        pacing_margin=number("bbr1", "pacing_margin", pacing_margin, low=0, high=0.5),
+        extra_acked=number("bbr1", "extra_acked", extra_acked, low=0, high=1, whole=True),
+        even_windows=number("bbr1", "even_windows", even_windows, low=0, high=1, whole=True),
+    )
 
 
 def init(state: Any) -> None:
@@ -106,11 +131,18 @@ def init(state: Any) -> None:
     state.recover_bytes = 0.0
     state.in_recovery = 0.0
     state.conserving = 0.0
+    state.epoch_s = 0.0
+    state.epoch_acked_bytes = 0.0
+    state.extra_bytes = 0.0
+    state.last_extra_bytes = 0.0
+    state.extra_rounds = 0.0
 
 
 def on_ack(state: Any, ack: Any) -> None:
     """Update the model of the path, the state machine, then pacing rate and window (4.1 to 4.3)."""
     _update_bandwidth(state, ack)
+    if state.extra_acked > 0.0:
+        _update_extra(state, ack)
     if state.mode == PROBE_BW:
         _check_phase(state, ack)
     _check_full_pipe(state, ack)
@@ -131,7 +163,15 @@ def _inflight_bytes(state: Any, gain: float) -> float:
         quantum_bytes = 2.0 * state.mss_bytes
     else:
         quantum_bytes = min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES)
-    return gain * state.bandwidth_Bps * state.rtprop_s + QUANTA * quantum_bytes
+    if state.even_windows == 0.0:
+        return gain * state.bandwidth_Bps * state.rtprop_s + QUANTA * quantum_bytes
+    # bbr_bdp, bbr_tso_segs_goal and bbr_quantization_budget of Linux
+    segments = math.ceil(gain * state.bandwidth_Bps * state.rtprop_s / state.mss_bytes)
+    segments += QUANTA * max(1.0, math.floor(quantum_bytes / state.mss_bytes))
+    segments += segments % 2.0
+    if state.mode == PROBE_BW and state.phase == 0.0:
+        segments += 2.0
+    return segments * state.mss_bytes
 
 
 @njit(cache=True, error_model="numpy")
@@ -151,6 +191,24 @@ def _update_bandwidth(state: Any, ack: Any) -> None:
         largest = windowed_min(largest, s.rounds, -ack.delivery_rate_Bps, BANDWIDTH_WINDOW_ROUNDS)
         s.band_a, s.band_a_at, s.band_b, s.band_b_at, s.band_c, s.band_c_at = largest
         state.bandwidth_Bps = -state.band_a
+
+
+@njit(cache=True, error_model="numpy")
+def _update_extra(state: Any, ack: Any) -> None:
+    """Update by how much ACKs run ahead of the bandwidth (bbr_update_ack_aggregation of Linux): largest of 5 to 10 rounds."""
+    if ack.round_start > 0.0:
+        state.extra_rounds += 1.0
+        if state.extra_rounds >= EXTRA_WINDOW_ROUNDS:
+            state.extra_rounds = 0.0
+            state.last_extra_bytes = state.extra_bytes
+            state.extra_bytes = 0.0
+    expected_bytes = state.bandwidth_Bps * (ack.now_s - state.epoch_s)
+    if state.epoch_acked_bytes <= expected_bytes:
+        state.epoch_s = ack.now_s
+        state.epoch_acked_bytes = 0.0
+        expected_bytes = 0.0
+    state.epoch_acked_bytes += ack.acked_bytes
+    state.extra_bytes = max(state.extra_bytes, min(state.epoch_acked_bytes - expected_bytes, state.cwnd_bytes))
 
 
 @njit(cache=True, error_model="numpy")
@@ -265,7 +323,7 @@ def _set_pacing_rate(state: Any, ack: Any) -> None:
         return
     if state.pacing_rate_Bps == np.inf:
         state.pacing_rate_Bps = HIGH_GAIN * state.cwnd_bytes / ack.rtt_s
-    rate_Bps = state.pacing_gain * state.bandwidth_Bps
+    rate_Bps = state.pacing_gain * (1.0 - state.pacing_margin) * state.bandwidth_Bps
     if state.full_pipe > 0.0 or rate_Bps > state.pacing_rate_Bps:
         state.pacing_rate_Bps = rate_Bps
 
@@ -274,6 +332,8 @@ def _set_pacing_rate(state: Any, ack: Any) -> None:
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards cwnd_gain * BDP plus quanta (4.2.3)."""
     target_bytes = _inflight_bytes(state, state.cwnd_gain)
+    if state.extra_acked > 0.0 and state.full_pipe > 0.0:
+        target_bytes += min(max(state.extra_bytes, state.last_extra_bytes), EXTRA_LIMIT_S * state.bandwidth_Bps)
     minimum_bytes = MIN_CWND_MSS * state.mss_bytes
     if state.conserving > 0.0:  # 4.2.3.4
         state.cwnd_bytes = max(state.cwnd_bytes, ack.inflight_bytes + ack.acked_bytes)

@@ -1,8 +1,8 @@
 """CUBIC (RFC 9438), with fast convergence and the Reno-friendly region.
 
-Deviations: no HyStart++ (s.4.10 recommends it, RFC 9406), no rollback of spurious reductions (s.4.9); bytes are counted
-instead of ACKs; in the Reno-friendly region the window never shrinks to W_est; as in Reno, the window is not inflated
-during recovery and the initial window is that of RFC 6928.
+Deviations: HyStart++ (s.4.10 recommends it, RFC 9406) with ``hystart=1`` only, no rollback of spurious reductions (s.4.9);
+bytes are counted instead of ACKs; in the Reno-friendly region the window never shrinks to W_est; as in Reno, the window is
+not inflated during recovery and the initial window is that of RFC 6928.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window, smoothed_rtt
+from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
@@ -40,15 +41,17 @@ STATE = state_record(
     "w_est_bytes",  # window that Reno would have
     "after_timeout",  # 1 until the stage after a time-out has begun
     "last_ack_s",
+    *FIELDS,
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int = 1) -> ClassicSender:
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int = 1, hystart: int = 0) -> ClassicSender:
     """Build a CUBIC sender.
 
     Args:
         initial_window_mss: window at the start in segments, >= 1.
         fast_convergence: 1: release bandwidth faster to new flows (RFC 9438 s.4.7); 0: not.
+        hystart: 1: leave slow start by HyStart++ (RFC 9406); 0: at the first loss.
     """
     return classic_sender(
         "cubic",
@@ -56,6 +59,7 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int
         STATE,
         initial_window_mss=initial_window("cubic", initial_window_mss),
         fast_convergence=number("cubic", "fast_convergence", fast_convergence, low=0, high=1, whole=True),
+        hystart=number("cubic", "hystart", hystart, low=0, high=1, whole=True),
     )
 
 
@@ -87,6 +91,7 @@ def init(state: Any) -> None:
     state.w_est_bytes = 0.0
     state.after_timeout = 0.0
     state.last_ack_s = 0.0
+    begin(state)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -106,9 +111,7 @@ def on_ack(state: Any, ack: Any) -> None:
         return
     acked_bytes = ack.acked_bytes
     if state.cwnd_bytes < state.ssthresh_bytes:
-        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
-        state.cwnd_bytes += step_bytes
-        acked_bytes -= step_bytes
+        acked_bytes = slow_start(state, ack, acked_bytes)
     if acked_bytes > 0.0:
         _avoid_congestion(state, ack.now_s, min(1.0, acked_bytes / state.cwnd_bytes))
 

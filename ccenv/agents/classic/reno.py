@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
+from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
@@ -28,20 +29,23 @@ STATE = state_record(
     "limit_mss",
     "ssthresh_bytes",
     "recover_bytes",  # fast recovery lasts until so many bytes are delivered
+    *FIELDS,
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO_LIMIT_MSS) -> ClassicSender:
+def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO_LIMIT_MSS, hystart: int = 0) -> ClassicSender:
     """Build a Reno sender.
 
     Args:
         initial_window_mss: window at the start in segments, >= 1.
         limit_mss: most that one ACK counts for, in segments, in [0.001, 1e6] (L of RFC 3465); it means something only where a
             signal is one ACK, as in the packet engine.
+        hystart: 1: leave slow start by HyStart++ (RFC 9406); 0: at the first loss.
     """
     window = initial_window("reno", initial_window_mss)
     limit = number("reno", "limit_mss", limit_mss, low=1e-3, high=NO_LIMIT_MSS)
-    return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit)
+    early = number("reno", "hystart", hystart, low=0, high=1, whole=True)
+    return classic_sender("reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit, hystart=early)
 
 
 def init(state: Any) -> None:
@@ -50,6 +54,7 @@ def init(state: Any) -> None:
     state.pacing_rate_Bps = np.inf
     state.ssthresh_bytes = UNLIMITED_BYTES
     state.recover_bytes = 0.0
+    begin(state)
 
 
 def on_ack(state: Any, ack: Any) -> None:
@@ -65,9 +70,7 @@ def on_ack(state: Any, ack: Any) -> None:
         return
     acked_bytes = min(ack.acked_bytes, state.limit_mss * state.mss_bytes)
     if state.cwnd_bytes < state.ssthresh_bytes:
-        step_bytes = min(acked_bytes, state.ssthresh_bytes - state.cwnd_bytes)
-        state.cwnd_bytes += step_bytes
-        acked_bytes -= step_bytes
+        acked_bytes = slow_start(state, ack, acked_bytes)
     if acked_bytes > 0.0:
         state.cwnd_bytes += state.mss_bytes * min(1.0, acked_bytes / state.cwnd_bytes)
 

@@ -3,7 +3,8 @@
 Two monitor intervals at r(1 + eps) and r(1 - eps), in random order, give the gradient of the utility
 u(x) = x^0.9 - b x dRTT/dT - c x L; the rate follows it, the faster the longer it goes in one direction.
 
-Deviations: those of ``pcc``; an interval is one smoothed RTT or ten segments long.
+Deviations: those of ``pcc``; an interval is one smoothed RTT or ten segments long; a falling RTT earns nothing, as in the
+authors' user-space code.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def utility(rate_Bps: float, slope: float, loss: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def filtered(slope: float) -> float:
-    """Return the slope of the RTT, 0 where it is noise (NSDI 2018 s.4.3)."""
-    return slope if abs(slope) >= SLOPE_TOLERANCE else 0.0
+    """Return the slope of the RTT, 0 where it is noise (NSDI 2018 s.4.3) or falls, which the utility does not reward."""
+    return slope if slope >= SLOPE_TOLERANCE else 0.0
 
 
 @njit(cache=True, error_model="numpy")
@@ -140,8 +141,9 @@ def _decide(state: Any) -> None:
     second = utility(state.rate_1_Bps, state.slope_1, loss_1)
     faster = (state.rate_0_Bps - state.rate_1_Bps) / MBPS_IN_BPS
     gradient = (first - second) / faster
-    # Sending faster does not cause less loss or shorter queues: measured again, and the mean taken if that says the same.
-    abnormal = faster * (loss_0 - loss_1) < 0.0 or faster * (filtered(state.slope_0) - filtered(state.slope_1)) < 0.0
+    # Sending faster does not cause shorter queues: measured again, and the mean taken if that says the same. Losses are no
+    # such sign: random ones often fall into the slower interval.
+    abnormal = faster * (filtered(state.slope_0) - filtered(state.slope_1)) < 0.0
     if abnormal and state.checking == 0.0:
         state.checking = 1.0
         state.doubted_gradient = gradient

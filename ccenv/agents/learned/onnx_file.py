@@ -1,4 +1,4 @@
-"""Read the fully connected network of an ONNX file. Only the few message types that it needs are read, each bounded.
+"""Read the network of an ONNX file, a chain of dense layers and cells. Only the messages that it needs are read, each bounded.
 
 Reference: the wire format of Protocol Buffers and onnx.proto, IR version 3 and later.
 """
@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
-from ccenv.agents.learned.steps import Linear, Step
+from ccenv.agents.learned.steps import Cell, Linear, Step
 from ccenv.errors import InputError, did_you_mean, shown
 from ccenv.foreign import read_bounded
 
@@ -21,7 +21,12 @@ MAX_BYTES = 16 << 20
 MAX_NODES = 256
 MAX_NUMBERS = 1 << 20  # of one tensor
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_TYPES = {1: "<f4", 7: "<i8", 11: "<f8"}
+_INTEGER = 7
+_TYPES = {1: "<f4", _INTEGER: "<i8", 11: "<f8"}
+_GATES = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
+"""Cells: where ONNX has the gates that come in PyTorch's order (its own: update, reset, hidden; input, output, forget, cell)."""
+_FIRST_STATE, _PEEPHOLES = 5, 7  # places among the inputs of a cell
+_AXES_SWAPPED = ([1, 0, 2], [0, 2, 1, 3])  # decisions and flows; the same of what a cell gives, with its one direction
 _PASSED = ("Identity", "Flatten", "Dropout", "Cast", "Reshape", "Squeeze", "Unsqueeze")
 
 
@@ -38,6 +43,9 @@ class _Node:
     outputs: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
+    lists: dict[str, list[int]] = field(default_factory=dict)
+    words: dict[str, bytes] = field(default_factory=dict)
+    kind_of_tensor: int = 0
 
 
 @dataclass
@@ -46,6 +54,7 @@ class _Graph:
 
     nodes: list[_Node] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    integers: set[str] = field(default_factory=set)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
@@ -79,7 +88,8 @@ def _chain(graph: _Graph, wanted: str, file: FilePath) -> list[Step]:
     constants = graph.constants | {
         node.outputs[0]: node.tensors["value"] for node in graph.nodes if node.kind == "Constant" and "value" in node.tensors
     }
-    inputs = [name for name in graph.inputs if name not in graph.constants]
+    states = _first_states(graph, makers, constants, file)
+    inputs = [name for name in graph.inputs if name not in graph.constants and name not in states]
     if len(inputs) != 1:
         raise InputError(f"{file}: inputs {', '.join(map(shown, inputs)) or 'none'}; one is needed, the observation")
     steps: list[list[Step]] = []
@@ -90,12 +100,61 @@ def _chain(graph: _Graph, wanted: str, file: FilePath) -> list[Step]:
         if at not in makers:
             raise InputError(f"{file}: nothing makes {shown(at)}")
         node = makers[at]
-        free = [name for name in node.inputs if name and name not in constants]
+        free = [name for name in node.inputs if name and name not in constants and name not in states]
         if len(free) != 1:
             raise InputError(f"{file}: {node.kind} takes {len(free)} computed values; the network must be a chain")
         steps.append(_steps(node, free[0], constants, file))
         at = free[0]
     raise InputError(f"{file}: the graph goes round in a circle")
+
+
+def _first_states(graph: _Graph, makers: dict[str, _Node], constants: dict[str, np.ndarray], file: FilePath) -> set[str]:
+    """Return the names of everything that only the first states of cells are made of. They must begin at 0."""
+    waiting = [name for node in graph.nodes if node.kind in _GATES for name in node.inputs[_FIRST_STATE:_PEEPHOLES] if name]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        node = makers.get(name)
+        value = constants[name] if name in constants else node.tensors.get("value") if node is not None else None
+        whole = name in graph.integers or (node is not None and node.kind_of_tensor == _INTEGER)
+        if value is not None and not whole and value.any():
+            raise InputError(f"{file}: a cell begins with a state other than 0; the engines' begin at 0")
+        waiting += [one for one in node.inputs if one] if node is not None and node.kind != "Shape" else []
+    return found - set(constants)
+
+
+def _cell(node: _Node, given: list[np.ndarray | None], file: FilePath) -> Cell:
+    """Return a GRU or LSTM; refuse what is not the cell that PyTorch has."""
+    order = _GATES[node.kind]
+    weight, hidden, bias = [*given, None, None, None][1:4]
+    peepholes = len(node.inputs) > _PEEPHOLES and bool(node.inputs[_PEEPHOLES])
+    odd = [name for name in ("activations", "clip", "input_forget") if node.words.get(name) or node.numbers.get(name)]
+    odd += ["peepholes"] * peepholes + ["direction"] * (node.words.get("direction", b"forward") != b"forward")
+    odd += ["linear_before_reset 0"] * (node.kind == "GRU" and node.numbers.get("linear_before_reset", 0.0) != 1.0)
+    if odd:
+        raise InputError(f"{file}: {node.kind} with {', '.join(odd)}; only the cell of PyTorch is played")
+    n, gates = 0 if hidden is None else hidden.shape[-1], len(order)
+    shapes = [None if array is None else array.shape for array in (weight, hidden, bias)]
+    if (
+        weight is None
+        or hidden is None
+        or weight.ndim != 3
+        or weight.shape[:2] != (1, gates * n)
+        or hidden.shape != (1, gates * n, n)
+    ):
+        raise InputError(f"{file}: {node.kind} with weights of shapes {shapes[:2]}")
+    if bias is not None and bias.shape != (1, 2 * gates * n):
+        raise InputError(f"{file}: {node.kind} with a bias of shape {shapes[2]}")
+
+    def sorted_gates(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array[gate * n : (gate + 1) * n] for gate in order]).T
+
+    both = np.zeros(2 * gates * n) if bias is None else bias[0]
+    own, state = sorted_gates(both[: gates * n]), sorted_gates(both[gates * n :])
+    return Cell(node.kind.lower(), sorted_gates(weight[0]), own, sorted_gates(hidden[0]), state)
 
 
 def _steps(node: _Node, free: str, constants: dict[str, np.ndarray], file: FilePath) -> list[Step]:
@@ -106,6 +165,10 @@ def _steps(node: _Node, free: str, constants: dict[str, np.ndarray], file: FileP
         return ["tanh"]
     if node.kind == "Relu":
         return ["relu"]
+    if node.kind in _GATES and node.inputs[0] == free:
+        return [_cell(node, given, file)]
+    if node.kind == "Transpose" and node.lists.get("perm") in _AXES_SWAPPED:
+        return []
     if node.kind == "Clip":
         bounds = [float(array.reshape(-1)[0]) for array in given if array is not None and array.size]
         bounds = bounds or [node.numbers.get("min", -math.inf), node.numbers.get("max", math.inf)]
@@ -129,7 +192,9 @@ def _steps(node: _Node, free: str, constants: dict[str, np.ndarray], file: FileP
         other = given[1] if first else given[0]
         if other is not None and (first or node.kind in ("Add", "Mul")) and other.size == max(other.shape[-1:], default=1):
             return [_elementwise(node.kind, other.reshape(-1))]
-    raise InputError(f"{file}: operation {shown(node.kind)}; Gemm, MatMul, Add, Sub, Mul, Div, Tanh and Relu are allowed")
+    raise InputError(
+        f"{file}: operation {shown(node.kind)}; Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu, GRU and LSTM are allowed"
+    )
 
 
 def _widened(steps: list[Step]) -> list[Step]:
@@ -171,8 +236,9 @@ def _model(content: bytes) -> _Graph:
             if len(graph.nodes) > MAX_NODES:
                 raise _Damaged(f"more than {MAX_NODES} operations")
         elif number == 5:
-            name, array = _tensor(value)
+            name, array, kind = _tensor(value)
             graph.constants[name] = array
+            graph.integers |= {name} if kind == _INTEGER else set()
         elif number in (11, 12):
             (graph.inputs if number == 11 else graph.outputs).append(_text(value, 1))
     return graph
@@ -201,11 +267,18 @@ def _attribute(content: bytes, node: _Node) -> None:
             node.numbers[name] = struct.unpack("<f", value)[0]
         elif number == 3 and isinstance(value, int):
             node.numbers[name] = float(value)
+        elif number == 4 and isinstance(value, bytes):
+            node.words[name] = value
         elif number == 5 and isinstance(value, bytes):
-            node.tensors[name] = _tensor(value)[1]
+            _, node.tensors[name], node.kind_of_tensor = _tensor(value)
+        elif number == 8:
+            node.lists.setdefault(name, []).extend([value] if isinstance(value, int) else _varints(value))
+        elif number == 9 and isinstance(value, bytes):
+            node.words[name] = value
 
 
-def _tensor(content: bytes) -> tuple[str, np.ndarray]:
+def _tensor(content: bytes) -> tuple[str, np.ndarray, int]:
+    """Return name, values and type."""
     shape: list[int] = []
     kind, name, data = 0, "", b""
     for number, value in _fields(content):
@@ -227,7 +300,7 @@ def _tensor(content: bytes) -> tuple[str, np.ndarray]:
         raise _Damaged(f"tensor {shown(name)} has type {kind}; float, double and int64 are known")
     if count > MAX_NUMBERS or count * np.dtype(_TYPES[kind]).itemsize != len(data):
         raise _Damaged(f"tensor {shown(name)} of shape {shape[:8]} has {len(data)} bytes")
-    return name, np.frombuffer(data, _TYPES[kind]).reshape(shape).astype(np.float64)
+    return name, np.frombuffer(data, _TYPES[kind]).reshape(shape).astype(np.float64), kind
 
 
 def _text(content: bytes, wanted: int) -> str:

@@ -1,26 +1,28 @@
 """Policies of other libraries as senders: Stable-Baselines3, torch, ONNX. What comes out is data, ready for the board.
 
-The engines play fully connected networks with tanh or ReLU over the observation of ``ccenv/Sender-v0``. What is exactly such a
-network is taken; anything else is refused with what is in the way.
+The engines play dense layers with tanh or ReLU and GRU and LSTM cells, over signals by name (``ccenv.interface``) with their
+history. What is exactly such a network is taken; anything else is refused with what is in the way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 
-from ccenv.agents.learned import MAX_WIDTH
+from ccenv.agents.learned import MAX_WIDTH, Head, check_playable, inner_cca
 from ccenv.agents.learned.onnx_file import read_onnx
-from ccenv.agents.learned.steps import Activation, Linear, Step
-from ccenv.agents.learned.view import ELEMENTS, Observation
-from ccenv.engine.compiled.observation import N_OBSERVATION, OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.agents.learned.steps import Linear, Step, stages_of, width_of
+from ccenv.agents.learned.torch_steps import is_recurrent, torch_player, torch_steps
+from ccenv.agents.learned.view import Observation
+from ccenv.config import validate
+from ccenv.engine.compiled.policies import PolicyReference
 from ccenv.errors import InputError, require_extra, shown
 from ccenv.foreign import path_of
+from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.network.learned import MAX_LAYERS
 from ccenv.network.sender import PolicySender
 from ccenv.registry import load_target
@@ -28,23 +30,33 @@ from ccenv.registry import load_target
 _AGENTS = "ccenv.agents:AGENTS"  # looked up at run time: the registry lists the policies of this room
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-_PROBES = 256
+_PROBES, _DECISIONS = 64, 8  # of a memory; a network without one has a single decision
+_WIDEST = 16.0  # of a probed signal: float32 of the other library would round away what a kilosecond changes
 _TOLERANCE = 1e-3  # of an action in [-1, 1]; the other library computes in float32
 
+InterfaceLike = Interface | Mapping[str, Any] | str
+"""Signals, history, action and clock: an Interface, what a card or a config says of one, or the name of a set of signals."""
+Player = Callable[[np.ndarray], np.ndarray]
+"""(n, T, width) observations of T decisions to (n, T) actions of the other library, of discrete ones their numbers."""
 
-def from_sb3(model: Any, *, observation: Observation | None = None, name: str = "own_policy") -> PolicySender:
-    """Return the sender that plays the mean action of a model of Stable-Baselines3.
+
+def from_sb3(
+    model: Any, *, observation: Observation | None = None, interface: InterfaceLike | None = None, name: str = "own_policy"
+) -> PolicySender:
+    """Return the sender that plays the mean action, or the likeliest of discrete ones, of a model of Stable-Baselines3.
 
     Args:
-        model: a trained PPO, A2C, SAC, TD3 or DDPG with ``MlpPolicy`` and an action in [-1, 1]; its VecNormalize is built in.
+        model: a trained PPO, A2C, SAC, TD3, DDPG or DQN with ``MlpPolicy``, or RecurrentPPO with ``MlpLstmPolicy``; its action in
+            [-1, 1], or one of n. Its VecNormalize is built in.
         observation: what it saw instead of the ten elements of ``ccenv/Sender-v0``.
+        interface: instead, the signals by name that it saw, what it set and when; ``env.interface`` of the environments.
         name: of the sender.
 
     Returns:
         PolicySender: for ``ccenv.compare``, ``ccenv.attack`` and ``ccenv.save_policy``.
 
     Raises:
-        InputError: for a model that is no fully connected network of this kind, or does something else than its layers say.
+        InputError: for a model that is no network of this kind, or does something else than its layers say.
         MissingExtraError: without Stable-Baselines3.
     """
     require_extra("stable_baselines3", "train")
@@ -53,38 +65,60 @@ def from_sb3(model: Any, *, observation: Observation | None = None, name: str = 
         hint = ": load it first, as with PPO.load(path)" if isinstance(model, (str, FilePath)) else ""
         raise InputError(f"from_sb3: {shown(model)} is no model of Stable-Baselines3{hint}")
     kind, space = type(model).__name__, model.action_space
-    if getattr(space, "shape", None) != (1,) or not (np.all(space.low == -1) and np.all(space.high == 1)):
-        raise InputError(f"from_sb3: {kind} acts in {space}; Box(-1, 1, (1,)) is needed, log2(rate / C_L) = 3 a")
-    if hasattr(policy, "lstm_actor"):
-        raise InputError(f"from_sb3: {kind} is recurrent; the engines play networks without memory")
-    if hasattr(policy, "action_net"):
-        steps = [*_torch_steps(policy.mlp_extractor.policy_net), *_torch_steps(policy.action_net)]
-        if getattr(policy, "squash_output", False):
-            steps.append("tanh")
-    elif hasattr(getattr(policy, "actor", None), "latent_pi"):
-        steps = [*_torch_steps(policy.actor.latent_pi), *_torch_steps(policy.actor.mu), "tanh"]
-    elif hasattr(getattr(policy, "actor", None), "mu"):
-        steps = _torch_steps(policy.actor.mu)
-    else:
-        raise InputError(f"from_sb3: {kind} has no actor; PPO, A2C, SAC, TD3 and DDPG are known")
+    discrete = int(getattr(space, "n", 0))
+    if discrete < 2 and (getattr(space, "shape", None) != (1,) or not (np.all(space.low == -1) and np.all(space.high == 1))):
+        raise InputError(f"from_sb3: {kind} acts in {space}; Box(-1, 1, (1,)) or Discrete(n) of one flow is needed")
+    sees = _interface("from_sb3", interface, observation)
+    steps = _sb3_steps(policy, kind)
     normalise = model.get_vec_normalize_env()
-    view = observation or Observation(*ELEMENTS)
     if normalise is not None and normalise.norm_obs:
-        steps = [_normaliser(normalise, view), *steps]
+        steps = [_normaliser(normalise, *_features(sees, observation)), *steps]
 
-    def action(features: np.ndarray) -> np.ndarray:
-        seen = normalise.normalize_obs(features) if normalise is not None else features
-        return np.asarray(model.predict(seen.astype(np.float32), deterministic=True)[0])
+    def play(seen: np.ndarray) -> np.ndarray:
+        out, state, begins = np.empty(seen.shape[:2]), None, np.ones(len(seen), bool)
+        for decision in range(seen.shape[1]):
+            given = seen[:, decision]
+            given = normalise.normalize_obs(given) if normalise is not None else given
+            acted, state = model.predict(given.astype(np.float32), state=state, episode_start=begins, deterministic=True)
+            out[:, decision], begins = np.asarray(acted, np.float64).reshape(len(seen)), np.zeros(len(seen), bool)
+        return out
 
-    return _sender("from_sb3", steps, view, name, action)
+    head: Head = "categorical" if discrete else "mean"
+    return _sender("from_sb3", steps, sees, observation, name, head, play, discrete)
 
 
-def from_torch(module: Any, *, observation: Observation | None = None, name: str = "own_policy") -> PolicySender:
-    """Return the sender that plays a torch module of Linear, Tanh and ReLU layers.
+def _sb3_steps(policy: Any, kind: str) -> list[Step]:
+    if hasattr(policy, "action_net"):
+        memory = torch_steps("from_sb3", policy.lstm_actor) if hasattr(policy, "lstm_actor") else []
+        steps = [*memory, *torch_steps("from_sb3", policy.mlp_extractor.policy_net, policy.action_net)]
+        return [*steps, "tanh"] if getattr(policy, "squash_output", False) else steps
+    if hasattr(getattr(policy, "actor", None), "latent_pi"):
+        return [*torch_steps("from_sb3", policy.actor.latent_pi, policy.actor.mu), "tanh"]
+    if hasattr(getattr(policy, "actor", None), "mu"):
+        return torch_steps("from_sb3", policy.actor.mu)
+    if hasattr(getattr(policy, "q_net", None), "q_net"):
+        return torch_steps("from_sb3", policy.q_net.q_net)
+    raise InputError(f"from_sb3: {kind} has no actor; PPO, A2C, SAC, TD3, DDPG, DQN and RecurrentPPO are known")
+
+
+def from_torch(
+    module: Any,
+    *,
+    observation: Observation | None = None,
+    interface: InterfaceLike | None = None,
+    head: Head = "mean",
+    name: str = "own_policy",
+) -> PolicySender:
+    """Return the sender that plays a torch module of Linear, Tanh, ReLU, GRU, LSTM, GRUCell and LSTMCell layers.
 
     Args:
-        module: from the observation to one number a, clipped to [-1, 1]: log2(rate / C_L) = 3 a.
+        module: from observations to actions. Without memory: (n, width) to (n, outputs). With GRU or LSTM: (n, T, width), or
+            (T, n, width) where they are not ``batch_first``, to as many actions, or a tuple that begins with them. With GRUCell
+            or LSTMCell: called with an observation (n, width) and a state, None at first; it returns actions and the next state.
         observation: what it sees instead of the ten elements of ``ccenv/Sender-v0``.
+        interface: instead, the signals by name that it sees, what it sets and when.
+        head: ``"mean"``: one output, clipped to [-1, 1]; ``"squashed"``: its tanh is the action; ``"categorical"``: scores of
+            evenly spaced actions from -1 to 1.
         name: of the sender.
 
     Raises:
@@ -96,141 +130,179 @@ def from_torch(module: Any, *, observation: Observation | None = None, name: str
 
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"from_torch: {shown(module)} is no torch.nn.Module")
-
-    def action(features: np.ndarray) -> np.ndarray:
-        was_training = module.training
-        module.eval()
-        kind = next((p.dtype for p in module.parameters()), torch.float32)
-        try:
-            with torch.no_grad():
-                out = module(torch.as_tensor(features, dtype=kind))
-        finally:
-            module.train(was_training)
-        return np.asarray(out.detach().cpu(), np.float64)
-
-    return _sender("from_torch", _torch_steps(module), observation or Observation(*ELEMENTS), name, action)
+    sees = _interface("from_torch", interface, observation)
+    return _sender("from_torch", torch_steps("from_torch", module), sees, observation, name, head, torch_player(module, head))
 
 
-def from_onnx(file: FilePath | str, *, observation: Observation | None = None, output: str = "", name: str = "") -> PolicySender:
-    """Return the sender that plays the fully connected network of an ONNX file.
+def from_onnx(
+    file: FilePath | str,
+    *,
+    observation: Observation | None = None,
+    interface: InterfaceLike | None = None,
+    head: Head = "mean",
+    output: str = "",
+    name: str = "",
+) -> PolicySender:
+    """Return the sender that plays the network of an ONNX file.
 
     The file is read as data with a reader of its own (``onnx_file``): no further package, and nothing in it runs.
 
     Args:
-        file: with one input, the observation (batch, n).
+        file: with one input, the observations (n, width), or with GRU or LSTM (T, n, width); further inputs may be initial states
+            of cells, which begin at 0.
         observation: what it sees instead of the ten elements of ``ccenv/Sender-v0``.
+        interface: instead, the signals by name that it sees, what it sets and when.
+        head: as of :func:`from_torch`.
         output: which output of the graph is the action; by default the first.
         name: of the sender; by default that of the file.
 
     Raises:
-        InputError: for a file that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu in a chain.
+        InputError: for a file that is damaged or holds anything but Gemm, MatMul, Add, Sub, Mul, Div, Tanh, Relu, GRU, LSTM in a
+            chain.
     """
     path = path_of("file", file)
-    return _sender("from_onnx", read_onnx(path, output), observation or Observation(*ELEMENTS), name or path.stem, None)
+    sees = _interface("from_onnx", interface, observation)
+    return _sender("from_onnx", read_onnx(path, output), sees, observation, name or path.stem, head, None)
 
 
 def action_of(sender: PolicySender, observations: np.ndarray) -> np.ndarray:
-    """Return the actions of a policy in plain numpy: (n, N_OBSERVATION) to (n,), in [-1, 1]."""
-    x = np.asarray(observations, np.float64)
-    for index, (weight, bias) in enumerate(zip(sender.weights, sender.biases, strict=True)):
-        x = x @ weight + bias
-        if index < len(sender.weights) - 1:
-            x = np.tanh(x) if sender.activation == "tanh" else np.maximum(x, 0.0)
-    return np.clip(x[:, 0], -1.0, 1.0)
+    """Return the actions of a policy in plain numpy, in [-1, 1].
+
+    Args:
+        sender: the policy.
+        observations: (n, width) of n flows, or (n, T, width) of T decisions of each; memories begin at 0.
+
+    Returns:
+        np.ndarray: (n,) or (n, T).
+    """
+    seen = np.asarray(observations, np.float64)
+    if seen.ndim == 2:
+        return action_of(sender, seen[:, None])[:, 0]
+    flows = [PolicyReference(sender) for _ in seen]
+    return np.array([[flow.act(x) for x in decisions] for flow, decisions in zip(flows, seen, strict=True)])
 
 
-def _torch_steps(module: Any) -> list[Step]:
-    """Return the steps of a module, layer after layer in the order in which they were added."""
-    from torch import nn
-
-    if isinstance(module, nn.Linear):
-        bias = np.zeros(module.out_features) if module.bias is None else _numbers(module.bias)
-        return [Linear(_numbers(module.weight).T, bias)]
-    if isinstance(module, nn.Tanh):
-        return ["tanh"]
-    if isinstance(module, nn.ReLU):
-        return ["relu"]
-    if isinstance(module, (nn.Identity, nn.Dropout, nn.Flatten)):
-        return []
-    children = list(module.children())
-    if not children:
-        raise InputError(f"a layer is {type(module).__name__}; Linear, Tanh and ReLU are allowed")
-    return [step for child in children for step in _torch_steps(child)]
+def _interface(what: str, given: InterfaceLike | None, observation: Observation | None) -> Interface:
+    if observation is not None and not isinstance(observation, Observation):
+        raise InputError(f"{what}: observation is {shown(observation)}; make it with ccenv.Observation(...)")
+    if given is None:
+        return SENDER_V0
+    if observation is not None:
+        raise InputError(
+            f"{what}: observation is about the elements of ccenv/Sender-v0, interface names others; give one of them"
+        )
+    if isinstance(given, Interface):
+        return given
+    if not isinstance(given, (str, Mapping)):
+        raise InputError(f"{what}: interface is {shown(given)}; a set of signals, or a table with signals and action is needed")
+    return validate(Interface, {"signals": given} if isinstance(given, str) else dict(given), f"{what}: interface")
 
 
-def _numbers(tensor: Any) -> np.ndarray:
-    return np.asarray(tensor.detach().cpu().numpy(), np.float64)
+def _features(sees: Interface, view: Observation | None) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """Return names, smallest and largest values of what the network sees."""
+    if view is not None:
+        return view.names, view.low, view.high
+    rows = sees.rows * sees.history
+    return tuple(row.name for row in rows), np.array([row.low for row in rows]), np.array([row.high for row in rows])
 
 
-def _normaliser(normalise: Any, view: Observation) -> Linear:
+def _normaliser(normalise: Any, names: tuple[str, ...], low: np.ndarray, high: np.ndarray) -> Linear:
     """Return what VecNormalize does; its clipping must not cut off anything that the features can be."""
     mean, scale = np.asarray(normalise.obs_rms.mean), np.sqrt(np.asarray(normalise.obs_rms.var) + normalise.epsilon)
-    reach = np.maximum(np.abs((view.low - mean) / scale), np.abs((view.high - mean) / scale))
+    if mean.shape != low.shape:
+        raise InputError(f"from_sb3: it saw {mean.size} numbers, the interface has {low.size}; name what it saw")
+    reach = np.maximum(np.abs((low - mean) / scale), np.abs((high - mean) / scale))
     worst = int(np.argmax(reach))
     if reach[worst] > normalise.clip_obs:
         raise InputError(
-            f"from_sb3: VecNormalize clips at {normalise.clip_obs:g}, and {view.names[worst]!r} can reach {reach[worst]:.4g}; "
+            f"from_sb3: VecNormalize clips at {normalise.clip_obs:g}, and {names[worst]!r} can reach {reach[worst]:.4g}; "
             "no layer of the engines does that: train with a larger clip_obs, or scale in ccenv.Observation instead"
         )
     return Linear(np.diag(1.0 / scale), -mean / scale)
 
 
 def _sender(
-    what: str, steps: Sequence[Step], view: Observation, name: str, action: Callable[[np.ndarray], np.ndarray] | None
+    what: str,
+    steps: Sequence[Step],
+    sees: Interface,
+    view: Observation | None,
+    name: str,
+    head: Head,
+    play: Player | None,
+    n_actions: int = 0,
 ) -> PolicySender:
-    if not isinstance(view, Observation):
-        raise InputError(f"{what}: observation is {shown(view)}; make it with ccenv.Observation(...)")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"{what}: name is {shown(name)}; letters, digits, '_', '.' and '-' are allowed, a letter first")
     if name in load_target(_AGENTS):
         raise InputError(f"{what}: {name!r} is the name of a registered agent; give another name")
-    steps = [Linear(view.matrix.T, view.offset), *steps]
-    linear = [step for step in steps if isinstance(step, Linear)]
-    for before, after in pairwise(linear):
-        if before.weight.shape[1] != after.weight.shape[0]:
-            raise InputError(
-                f"{what}: a layer gives {before.weight.shape[1]} numbers, the next one takes {after.weight.shape[0]}"
-            )
-    if linear[-1].weight.shape[1] != 1:
-        raise InputError(f"{what}: the network gives {linear[-1].weight.shape[1]} numbers; one is needed, the action")
-    weights, biases, activation = _merged(what, steps)
-    if len(weights) > MAX_LAYERS or max(weight.shape[1] for weight in weights) > MAX_WIDTH:
-        widths = [weight.shape[1] for weight in weights]
-        raise InputError(f"{what}: layers {widths}; at most {MAX_LAYERS} of at most {MAX_WIDTH} units are allowed")
-    if not all(np.isfinite(array).all() for array in (*weights, *biases)):
+    if head not in ("mean", "squashed", "categorical"):
+        raise InputError(f"{what}: head is {shown(head)}; mean, squashed and categorical are allowed")
+    steps = [*([] if view is None else [Linear(view.matrix.T, view.offset)]), *steps]
+    stages = stages_of(what, sees.width, steps)
+    outputs = width_of(steps, sees.width)
+    if head == "categorical" and outputs < 2:
+        raise InputError(f"{what}: the network gives {outputs} number; a score for each of two or more actions is needed")
+    if head != "categorical" and outputs != 1:
+        hint = ", or head='categorical' for scores of actions" if what != "from_sb3" else ""
+        raise InputError(f"{what}: the network gives {outputs} numbers; one is needed, the action{hint}")
+    if stages.squashed and head != "mean":
+        raise InputError(f"{what}: the network ends with tanh after ReLU; its head is 'mean', not {head!r}")
+    widths = [weight.shape[0] for weight in stages.weights] + [outputs]
+    if len(stages.weights) > MAX_LAYERS or max(widths[1:]) > MAX_WIDTH:
+        raise InputError(f"{what}: layers {widths[1:]}; at most {MAX_LAYERS} of at most {MAX_WIDTH} units are allowed")
+    arrays = (*stages.weights, *stages.biases, *stages.hidden_weights, *stages.hidden_biases)
+    if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"{what}: a weight is not finite")
-    sender = PolicySender(name, weights, biases, activation)
-    if action is not None:
-        _compare(what, sender, view, action)
+    sender = PolicySender(
+        name,
+        stages.weights,
+        stages.biases,
+        stages.activation,
+        sees,
+        "squashed" if stages.squashed else head,
+        stages.kinds,
+        stages.hidden_weights,
+        stages.hidden_biases,
+        inner_cca(sees, what),
+    )
+    try:
+        check_playable(tuple(widths), sender.stage_kinds, sender.head, sees)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None
+    if play is not None:
+        _compare(what, sender, view, play, n_actions)
     return sender
 
 
-def _merged(what: str, steps: Sequence[Step]) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], Activation]:
-    """Put layers without an activation between them together; a last activation goes through the identity."""
-    kinds = sorted({step for step in steps if not isinstance(step, Linear)})
-    if len(kinds) > 1:
-        raise InputError(f"{what}: layers with {' and '.join(kinds)}; one kind is needed: give the policy activation_fn=nn.Tanh")
-    weights, biases = [np.eye(N_OBSERVATION)], [np.zeros(N_OBSERVATION)]
-    for step in steps:
-        if isinstance(step, Linear):
-            weights[-1], biases[-1] = weights[-1] @ step.weight, biases[-1] @ step.weight + step.bias
-        else:
-            size = weights[-1].shape[1]
-            weights.append(np.eye(size))
-            biases.append(np.zeros(size))
-    return tuple(weights), tuple(biases), kinds[0] if kinds else "tanh"
-
-
-def _compare(what: str, sender: PolicySender, view: Observation, action: Callable[[np.ndarray], np.ndarray]) -> None:
+def _compare(what: str, sender: PolicySender, view: Observation | None, play: Player, n_actions: int) -> None:
     """Refuse a network that acts otherwise than its layers say, as a forward() of its own may."""
-    shares = np.random.Generator(np.random.Philox(0)).random((_PROBES, N_OBSERVATION))
-    seen = (OBSERVATION_LOW + shares * (OBSERVATION_HIGH - OBSERVATION_LOW)).astype(np.float32)
+    _, low, high = _features(sender.interface, None)
+    low, high = np.maximum(low, -_WIDEST), np.minimum(high, _WIDEST)
+    n_decisions = _DECISIONS if is_recurrent(sender) else 1
+    shares = np.random.Generator(np.random.Philox(0)).random((_PROBES, n_decisions, len(low)))
+    seen = (low + shares * (high - low)).astype(np.float32)
+    features = seen if view is None else view.of(seen)
     try:
-        theirs = np.clip(np.asarray(action(view.of(seen)), np.float64).reshape(_PROBES, -1), -1.0, 1.0)
+        theirs = np.asarray(play(features), np.float64).reshape(seen.shape[:2])
     except Exception as error:
+        message = str(error).partition("\n")[0]
         raise InputError(
-            f"{what}: the network does not take {len(view.names)} numbers ({type(error).__name__}: {error})"
+            f"{what}: the network does not take {features.shape[-1]} numbers ({type(error).__name__}: {message})"
         ) from error
-    apart = float(np.abs(theirs[:, 0] - action_of(sender, seen)).max()) if theirs.shape[1] == 1 else np.inf
-    if not apart <= _TOLERANCE:
-        raise InputError(f"{what}: the network acts otherwise than its layers one after the other, by up to {apart:.3g}")
+    n_actions = sender.weights[-1].shape[1] if sender.head == "categorical" else n_actions
+    ours = action_of(sender, seen)
+    if sender.head == "categorical":
+        apart = np.abs(2.0 * theirs / (n_actions - 1) - 1.0 - ours) * _decided(sender, seen)
+    else:
+        apart = np.abs(np.clip(theirs, -1.0, 1.0) - ours)
+    if not apart.max() <= _TOLERANCE:
+        raise InputError(f"{what}: the network acts otherwise than its layers one after the other, by up to {apart.max():.3g}")
+
+
+def _decided(sender: PolicySender, seen: np.ndarray) -> np.ndarray:
+    """Tell for each decision whether the highest score is clearly the highest, (n, T)."""
+    flows = [PolicyReference(sender) for _ in seen]
+    scores = np.array([[flow.outputs(x) for x in decisions] for flow, decisions in zip(flows, seen, strict=True)])
+    best = np.sort(scores, axis=-1)
+    clear: np.ndarray = best[..., -1] - best[..., -2] > _TOLERANCE
+    return clear

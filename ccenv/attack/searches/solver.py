@@ -18,6 +18,7 @@ import numpy as np
 from ccenv.attack.cold_start import NOTHING_KNOWN
 from ccenv.attack.game import Found, Game, generator
 from ccenv.attack.mutation import mutate
+from ccenv.attack.searches.corners import LEVELS, constants
 from ccenv.attack.windows import Claim, always
 from ccenv.errors import InputError, require_extra
 from ccenv.network.adversary import RecordedAdversary
@@ -50,7 +51,10 @@ class Solver:
     weight: float = 4.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
-        """Return the run that the continuations make up; senders without an encoding meet the kind network, and it says so."""
+        """Return the run that the continuations make up, and corners where the solver has no answer in time.
+
+        Senders without an encoding meet the kind network, and the preconditions say so.
+        """
         game.need_one_flow("solver")
         require_extra("z3", "verify")
         scene = game.scene
@@ -63,7 +67,8 @@ class Solver:
         if not all(held.values()):
             return Found(RecordedAdversary("kind", game.kind[None]), preconditions=held)
         begins = range(max(1, scene.calm_rtts), scene.warmup_rtts + scene.window_rtts, self.steps)
-        if (least := sum(begins) + game.n_steps) > budget_flow_steps:
+        each = 1 + len(LEVELS) ** len(game.open_moves)  # the episode so far, and the corners
+        if (least := each * (sum(begins) + len(begins) * self.steps) + game.n_steps) > budget_flow_steps:
             raise InputError(
                 f"adversary 'solver' has a budget of {budget_flow_steps} flow-steps, its episode takes {least}: raise the budget"
             )
@@ -81,7 +86,7 @@ class Solver:
         """Return the moves of an episode in proof timing, and how many continuations and questions had an answer."""
         sender = encoded(twin.scene.sender)
         moves = np.tile(twin.kind, (twin.n_steps, 1))
-        counted = dict.fromkeys(("continuations", "continued", "asked", "decided"), 0)
+        counted = dict.fromkeys(("continuations", "continued", "asked", "decided", "corners"), 0)
         for row in begins:
             engine = twin.engine(RecordedAdversary("solver", moves), 1, record=True)
             engine.advance(row)
@@ -89,14 +94,17 @@ class Solver:
             state = engine.trace(0)
             less_than = Fraction(self.steps + 1)
             counted["continuations"] += 1
+            length = min(self.steps, twin.n_steps - row)
             for ask in range(self.asks):
                 verdict, found, used = self._ask(twin, sender, state, less_than, seed)
                 counted["asked"] += 1
                 counted["decided"] += verdict in ("refuted", "verified")
                 if found is None:
+                    if ask == 0 and verdict == "unknown":
+                        moves[row : row + length] = _worst_corner(twin, game, moves, row, length)
+                        counted["corners"] += 1
                     break
                 counted["continued"] += ask == 0
-                length = min(self.steps, twin.n_steps - row)
                 moves[row : row + length] = found[:length]
                 less_than = used - ASKED_LESS
                 if less_than <= 0:
@@ -131,6 +139,17 @@ class Solver:
             return result.verdict, None, less_than
         view = result.view
         return "refuted", as_adversary(as_trace(view, sender.name)).moves, Fraction(view.S[view.last] - view.S[0])
+
+
+def _worst_corner(twin: Game, game: Game, moves: np.ndarray, row: int, length: int) -> np.ndarray:
+    """Return the constant moves (4,) under which the next steps deliver least, played after the moves so far."""
+    values = constants(twin)[:, 0]
+    plans = np.repeat(moves[None], len(values), axis=0)
+    plans[:, row : row + length, twin.open_moves] = values[:, None]
+    engine = twin.engine([RecordedAdversary("corner", plan) for plan in plans], len(plans))
+    engine.advance(row + length)
+    game.count(engine, row + length)
+    return np.asarray(plans[int(np.argmin(engine.flow("S")[:, 0])), row])
 
 
 def encoded(sender: Sender) -> SmtSender:

@@ -13,6 +13,7 @@ from typing import Any
 from ccenv.benchmarks.cells.attack import attack_cells_of
 from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, TraceCell
 from ccenv.benchmarks.cells.curve import curve_cells_of
+from ccenv.benchmarks.cells.live import live_cells_of
 from ccenv.benchmarks.cells.packet import FIXED, packet_cells_of
 from ccenv.benchmarks.cells.players import Player, adversary_player, agent_player
 from ccenv.benchmarks.report.write import PICTURE, write_picture, write_worst_traces
@@ -24,6 +25,7 @@ from ccenv.benchmarks.statistics.intervals import CONFIDENCE, REPLICATES, SEED
 from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.benchmarks.suite.curve import PACKAGE, Suite, load_suite
+from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.benchmarks.suite.references import check_all, table_of
 from ccenv.config import shipped_names, validate
@@ -243,6 +245,10 @@ def cells_for(suite: SuiteBase, agents: list[Player], own: Own = NOTHING_OWN) ->
     cells: list[Cell] = []
     if isinstance(suite, PacketSuite):
         cells += packet_cells_of(suite, agents, own)
+    elif isinstance(suite, LiveSuite):
+        if agents:
+            raise InputError(f"suite {suite.name!r} names the sender of each scenario: it takes no --agent")
+        cells += live_cells_of(suite, own)
     elif isinstance(suite, Suite) and suite.engine == "attack":
         cells += attack_cells_of(suite, agents, own)
     elif isinstance(suite, Suite):

@@ -11,6 +11,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from ccenv.attack.goals import UTILISATION, goal_of
 from ccenv.benchmarks.suite.base import Name, SuiteBase, once
+from ccenv.benchmarks.suite.live import LiveSuite
 from ccenv.benchmarks.suite.packet import PacketSuite
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.compiled.rng import uniform
@@ -296,9 +297,9 @@ def load_suite(name: str) -> SuiteBase:
 
 
 def suite_of(data: Any, where: str) -> SuiteBase:
-    """Validate a suite's data, of either engine, e.g. from a manifest. Raises InputError."""
+    """Validate a suite's data, of any engine, e.g. from a manifest. Raises InputError."""
     engine = data.get("engine", "curve") if isinstance(data, dict) else "curve"
-    models: dict[str, type[SuiteBase]] = {"curve": Suite, "attack": Suite, "packet": PacketSuite}
+    models: dict[str, type[SuiteBase]] = {"curve": Suite, "attack": Suite, "packet": PacketSuite, "live": LiveSuite}
     if not isinstance(engine, str) or engine not in models:
         raise InputError(f"{where}: engine is {engine!r}.{did_you_mean(str(engine), models)}")
     return validate(models[engine], data, where)

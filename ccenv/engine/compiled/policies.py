@@ -370,7 +370,11 @@ class PolicyReference:
         seen = np.asarray(signals)[self.sender.interface.numbers]
         length = self.sender.interface.history
         self.history = [*self.history, seen][-length:] if self.history else [seen] * length
-        outputs = self.outputs(np.concatenate(self.history))
+        return self.act(np.concatenate(self.history))
+
+    def act(self, x: np.ndarray) -> float:
+        """Return the action for an observation, the whole history of it."""
+        outputs = self.outputs(x)
         if self.sender.head == "categorical":
             self.action = 2.0 * int(np.argmax(outputs)) / (len(outputs) - 1) - 1.0
         else:

@@ -25,13 +25,18 @@ def callback_address(function: Callable[..., None], *records: np.dtype) -> int:
     kept: dict[str, Any] = bridge.__dict__.setdefault("_callbacks", {})
     if function.__name__ not in kept:
 
-        @cache
-        def view(address: int, record: np.dtype) -> Any:
-            buffer = memoryview((ctypes.c_char * record.itemsize).from_address(address))
-            return np.frombuffer(buffer, record).view(np.recarray)[0]
+        def views_of(record: np.dtype) -> Callable[[int], Any]:
+            @cache
+            def view(address: int) -> Any:
+                buffer = memoryview((ctypes.c_char * record.itemsize).from_address(address))
+                return np.frombuffer(buffer, record).view(np.recarray)[0]
+
+            return view
+
+        views = [views_of(record) for record in records]
 
         def call(_value: int, _error: int, *addresses: int) -> int:
-            function(*(view(address, record) for address, record in zip(addresses, records, strict=True)))
+            function(*[view(address) for view, address in zip(views, addresses, strict=True)])
             return 0
 
         kept[function.__name__] = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (2 + len(records)))(call)

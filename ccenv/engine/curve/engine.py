@@ -229,7 +229,7 @@ class CurveEngine:
         self._ring.reshape(self.n_envs * N, -1)[rows] = 0.0
         self._env_ring.reshape(self.n_envs, -1)[which] = 0.0
         if self._players.has_scripted:
-            self._adversary_states[rows] = np.repeat(self._players.words[self._players.index[which]], N, axis=0)
+            self._adversary_states[rows] = np.repeat(self._players.words[self._players.words_index[which]], N, axis=0)
             reset_views(self._views, which, self._arrays, self.seed, keys)
         self.watch.reset(rows)
         if self.recording:

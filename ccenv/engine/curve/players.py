@@ -183,7 +183,7 @@ class AdversaryTable:
         adversaries: one per environment.
         kind, index: (B,) codes of layout.ADVERSARY_KINDS, and rows in the tables below.
         calls: (n, 2) addresses of init and play of the scripted ones.
-        words: (n, ADVERSARY_SLOTS) their initial states.
+        words: (n, ADVERSARY_SLOTS) their initial states; words_index: (B,) rows, 0 where nobody is scripted.
         recorded: (1 or B, steps, 2 + 2 N) moves of the recorded ones.
         periodic: the recorded ones start over after their last step.
         mlp_weights, mlp_shapes: policies (``ccenv.engine.compiled.mlp.pack_mlps``).
@@ -212,6 +212,7 @@ class AdversaryTable:
         index = {id(p): i for group in (scripted, policies) for i, p in enumerate(group)}
         self.kind = np.array([ADVERSARY_KINDS[_ADVERSARY_KIND[type(p)]] for p in players], np.int64)
         self.index = np.array([index.get(id(p), 0) for p in players], np.int64)
+        self.words_index = np.where([isinstance(p, ScriptedAdversary) for p in players], self.index, 0)
         self.recorded, self.periodic = _stack_recorded(players, width)
 
 

@@ -21,7 +21,7 @@ STATE = ("rows", "memory", "shares", "measured")
 
 
 @njit(cache=True, error_model="numpy")
-def _begin(a, controlled, which, action_number):
+def begin_flows(a, controlled, which, action_number):
     """Start controlled flows of freshly reset environments: what holds before their first action."""
     n_flows = len(controlled)
     for w in range(len(which)):
@@ -35,7 +35,7 @@ def _begin(a, controlled, which, action_number):
 
 
 @njit(cache=True, error_model="numpy")
-def _measure(a, controlled, which, numbers, history, shares, signals, measured):
+def measure_flows(a, controlled, which, numbers, history, shares, signals, measured):
     """End the intervals of the controlled flows of some environments, all at once; they remember what they have seen."""
     n_flows = len(controlled)
     for w in range(len(which)):
@@ -63,16 +63,16 @@ def _measure(a, controlled, which, numbers, history, shares, signals, measured):
 
 
 @njit(cache=True, error_model="numpy")
-def _obey(a, controlled, actions, number, first, second, measured):
-    """Let actions (B, n) set rates and windows of the controlled flows of all environments."""
+def obey_actions(a, controlled, which, actions, number, first, second, measured):
+    """Let actions (len(which), n) set rates and windows of the controlled flows of some environments."""
     n_flows = len(controlled)
-    for b in range(len(actions)):
-        column = 0
+    for w in range(len(which)):
+        b, column = which[w], 0
         for i in range(n_flows):
             if controlled[i]:
                 row = b * n_flows + i
                 fl = a.flow[row]
-                obey(fl, a.monitors[row], number, first, second, actions[b, column], measured[b, i])
+                obey(fl, a.monitors[row], number, first, second, actions[w, column], measured[b, i])
                 if fl.sender_index >= 0:
                     a.states[row].cwnd_bytes = fl.cwnd_bytes
                     a.states[row].pacing_rate_Bps = fl.rate_Bps
@@ -95,14 +95,14 @@ def _rates(a, controlled, actions, number, first, second, measured, out):
 
 
 @njit(cache=True, error_model="numpy")
-def _terms(a, controlled, measured, out):
-    """Write the reward terms of the controlled flows: out is (B, n, N_TERMS)."""
+def fill_flow_terms(a, controlled, which, measured, out):
+    """Write the reward terms of the controlled flows of some environments: out is (len(which), n, N_TERMS)."""
     n_flows = len(controlled)
-    for b in range(len(out)):
-        column = 0
+    for w in range(len(which)):
+        b, column = which[w], 0
         for i in range(n_flows):
             if controlled[i]:
-                fill_terms(measured[b, i], a.monitors[b * n_flows + i].action_before, out[b, column])
+                fill_terms(measured[b, i], a.monitors[b * n_flows + i].action_before, out[w, column])
                 column += 1
 
 
@@ -159,44 +159,46 @@ class Watch:
 
     def begin(self, which: np.ndarray) -> None:
         """Begin controlled flows of freshly reset environments (indices): they see the interval of an idle flow."""
-        interface = self._interface()
-        _begin(self.arrays, self.controlled, which, interface.action_row[0])
+        interface = self.require_interface()
+        begin_flows(self.arrays, self.controlled, which, interface.action_row[0])
         self.measure(which)
 
     def measure(self, which: np.ndarray) -> None:
         """End the intervals of the controlled flows of some environments (indices): they see the next one."""
-        interface = self._interface()
-        _measure(
+        interface = self.require_interface()
+        measure_flows(
             self.arrays, self.controlled, which, interface.numbers, interface.history, self.shares, self.signals[0], self.measured
         )
 
     def act(self, actions: np.ndarray) -> None:
         """Let actions (B, n) in [-1, 1] set rates and windows of the n controlled flows."""
-        _obey(self.arrays, self.controlled, actions, *self._interface().action_row, self.measured)
+        every = np.arange(len(actions))
+        obey_actions(self.arrays, self.controlled, every, actions, *self.require_interface().action_row, self.measured)
 
     def rates_Bps(self, actions: np.ndarray) -> np.ndarray:
         """Return the pacing rates that actions (B, n) would set, (B, n); the flows take note of them and go on as they are."""
         out = np.zeros(actions.shape)
-        _rates(self.arrays, self.controlled, actions, *self._interface().action_row, self.measured, out)
+        _rates(self.arrays, self.controlled, actions, *self.require_interface().action_row, self.measured, out)
         return out
 
     def observations(self) -> np.ndarray:
         """Return what the controlled flows see: a new (B, n, width) float32 array."""
-        width = self._interface().width
+        width = self.require_interface().width
         seen = self.memory[:, FIRST_HISTORY : FIRST_HISTORY + width].reshape(len(self.shares), -1, width)
         return seen[:, self.controlled].astype(np.float32)
 
     def terms(self) -> np.ndarray:
         """Return the terms of the controlled flows' rewards in their newest interval: (B, n, N_TERMS)."""
         out = np.zeros((len(self.shares), int(self.controlled.sum()), N_TERMS))
-        _terms(self.arrays, self.controlled, self.measured, out)
+        fill_flow_terms(self.arrays, self.controlled, np.arange(len(out)), self.measured, out)
         return out
 
     def field(self, name: str) -> np.ndarray:
         """Return a copy of a field of the monitors, (B, N)."""
         return self.rows[name].reshape(len(self.shares), -1).copy()
 
-    def _interface(self) -> Interface:
+    def require_interface(self) -> Interface:
+        """Return the interface. Raises InputError without one."""
         if self.interface is None:
             raise InputError("the engine was built without an interface: flows with an external sender are not measured")
         return self.interface

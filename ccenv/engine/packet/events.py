@@ -306,9 +306,11 @@ def send_packets(a, run, sources, i, now_s):
             offer(fl, now_s, mss_bytes, run.seed)
         # One packet may always be in flight: no window is smaller than a segment.
         if fl.inflight_bytes > 0.0 and fl.inflight_bytes + mss_bytes > fl.cwnd_bytes + WINDOW_SLACK_BYTES:
+            fl.burst_left = 0.0
             break
         segment = next_segment(fl)
         if segment in (NO_SEGMENT, WINDOW_FULL):
+            fl.burst_left = 0.0
             if segment == NO_SEGMENT:  # draft-cheng-iccrg-delivery-rate-estimation s.3.4
                 fl.app_limited_until_bytes = max(fl.delivered_bytes + fl.inflight_bytes, mss_bytes)
                 fl.wake_s = fl.app_next_s
@@ -318,7 +320,7 @@ def send_packets(a, run, sources, i, now_s):
         oldest_tx = min(fl.loss_scan, fl.ack_next_tx) if fl.in_network > 0 else fl.loss_scan
         if fl.next_tx - oldest_tx > fl.mask:  # its entry is still needed
             break
-        if fl.next_send_s > now_s:
+        if fl.next_send_s > now_s and fl.burst_left < 1.0:
             fl.wake_s = fl.next_send_s
             break
         tx = put_transmission(fl, segment, now_s, mss_bytes, run.rto_min_s)

@@ -137,6 +137,7 @@ FLOW_DTYPE = np.dtype(
         ("rtt_known", "<i8"),
         ("access_s", "<f8"),
         ("return_s", "<f8"),
+        ("burst_s", "<f8"),  # 0: packets are paced one by one
         ("loss_rate", "<f8"),
         ("start_s", "<f8"),
         ("stop_s", "<f8"),
@@ -182,7 +183,8 @@ FLOW_DTYPE = np.dtype(
         ("inflight_bytes", "<f8"),
         ("cwnd_bytes", "<f8"),
         ("rate_Bps", "<f8"),
-        ("next_send_s", "<f8"),  # pacing: no packet before it
+        ("next_send_s", "<f8"),  # pacing: no packet before it, but for what is left of a burst
+        ("burst_left", "<f8"),  # packets
         ("wake_s", "<f8"),  # pacing or application timer
         ("rto_deadline_s", "<f8"),
         ("rto_backoff", "<f8"),

@@ -19,6 +19,7 @@ MAX_FLOWS = 256
 SHORTEST_PHASE_S = 1e-4  # of workloads
 SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
 MAX_DELAYS = 1_000_000  # of a replay
+LONGEST_BURST_S = 0.1  # of pacing
 
 
 class Red(StrictModel):
@@ -231,6 +232,8 @@ class FlowSpec(StrictModel):
         start_s: when it starts.
         stop_s: when it stops sending.
         loss_rate: share of its packets lost at random before the first link.
+        burst_s: packets that a paced sender sends at once are those of this time at its rate: two at least above 1.2 Mbit/s,
+            64 KiB at most, as sch_fq and TSO in Linux do it; 0: one by one.
         jitter: its jitter box.
         receiver: its receiver.
         workload: what its application offers.
@@ -246,6 +249,7 @@ class FlowSpec(StrictModel):
     start_s: NotNegative = 0.0
     stop_s: float = Field(default=math.inf, gt=0)
     loss_rate: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    burst_s: float = Field(default=0.0, ge=0, le=LONGEST_BURST_S)
     jitter: JitterSpec = JitterSpec()
     receiver: ReceiverSpec = ReceiverSpec()
     workload: WorkloadSpec = WorkloadSpec()

@@ -7,6 +7,8 @@ everything outstanding. Lost segments are sent again before new ones. Pacing lea
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -37,6 +39,8 @@ INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
 MAX_RTO_S = 60.0  # RFC 6298 (2.5)
 NO_SEGMENT, WINDOW_FULL = -1, -2  # instead of a segment to send: the application has none; the receive window is full
 WINDOW_SLACK_BYTES = 1e-6  # round-off of windows that are whole segments
+SMALL_BURSTS_Bps = 150_000.0  # 1.2 Mbit/s, below which bursts are single packets: draft-ietf-ccwg-bbr s.5.6.3
+MAX_BURST_BYTES = 65_536.0  # the same
 
 
 @njit(cache=True, error_model="numpy")
@@ -211,6 +215,14 @@ def pace_on(fl, rate_Bps, now_s):
 
 
 @njit(cache=True, error_model="numpy")
+def burst_packets(fl, mss_bytes):
+    """Return how many packets a paced sender that sends in bursts sends at once (tcp_tso_autosize of Linux)."""
+    if fl.rate_Bps < SMALL_BURSTS_Bps:
+        return 1.0
+    return max(2.0, math.floor(min(fl.burst_s * fl.rate_Bps, MAX_BURST_BYTES) / mss_bytes))
+
+
+@njit(cache=True, error_model="numpy")
 def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     """Account for sending a segment now; return the transmission's number."""
     if fl.inflight_bytes <= 0.0:
@@ -239,5 +251,9 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     if fl.rto_deadline_s == np.inf:
         fl.rto_deadline_s = now_s + rto_s(fl, rto_min_s)
     if fl.rate_Bps < np.inf:
+        if fl.burst_s > 0.0:
+            if fl.burst_left < 1.0:
+                fl.burst_left = burst_packets(fl, mss_bytes)
+            fl.burst_left -= 1.0
         fl.next_send_s = max(fl.next_send_s, now_s) + mss_bytes / fl.rate_Bps
     return tx

@@ -33,7 +33,8 @@ class ActorCritic(NamedTuple):
     """A policy as the kernels take it.
 
     Attributes:
-        weights: (2, layers, width, width) float32; of actor and critic, (n_in, n_out) of each layer in the corner, the rest 0.
+        weights: (2, layers, longest, width) float32; of actor and critic, (n_in, n_out) of each layer in the corner, the rest
+            0; no layer and no input is longer than longest.
         biases: (2, layers, width) float32.
         shapes: (2, 4 + MAX_LAYERS) int64; number of layers, activation, number of values of each discrete action (0: continuous
             ones), then the width of each layer, input first.
@@ -64,14 +65,14 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
     """
     both = (actor, critic)
     widths = [[layers[0][0].shape[0], *(weight.shape[1] for weight, _ in layers)] for layers in both]
-    most = max(max(row) for row in widths)
+    most = max(max(row[1:]) for row in widths)
     if max(map(len, both)) > MAX_LAYERS or most > MAX_WIDTH or activation not in ACTIVATIONS:
         raise InputError(
             f"policy with layers {widths[ACTOR]} and {widths[CRITIC]} and {activation!r}; at most {MAX_LAYERS} layers of "
             f"{MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}"
         )
-    weights = np.zeros((2, max(map(len, both)), most, most), np.float32)
-    biases = np.zeros(weights.shape[:3], np.float32)
+    weights = np.zeros((2, max(map(len, both)), max(max(row) for row in widths), most), np.float32)
+    biases = np.zeros((*weights.shape[:2], most), np.float32)
     shapes = np.zeros((2, FIRST_WIDTH + MAX_LAYERS + 1), np.int64)
     for which, layers in enumerate(both):
         shapes[which, LAYERS], shapes[which, ACTIVATION], shapes[which, LEVELS] = len(layers), ACTIVATIONS[activation], levels
@@ -97,7 +98,7 @@ def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
     Args:
         networks: ActorCritic.
         which: ACTOR or CRITIC.
-        scratch: (3, width) float32; row 0 keeps the input.
+        scratch: (3, longest) float32; row 0 keeps the input.
     """
     n_layers = networks.shapes[which, LAYERS]
     source = 0

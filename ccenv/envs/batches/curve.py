@@ -6,7 +6,6 @@ for all that ended. The steps are those of ``ccenv.envs.task`` and ``ccenv.envs.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,17 +14,24 @@ from numba import config, njit
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.compiled.network_observation import fill_network_observation
 from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
+from ccenv.engine.compiled.policies import FIRST_HISTORY
 from ccenv.engine.curve.kernel import advance_range
-from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic, sample, value_of
-from ccenv.envs.batches.memory import Memory
+from ccenv.engine.curve.layout import SENDER_KINDS
+from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
+from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic
+from ccenv.envs.batches.memory import Memory, decide, judge_end, share
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.reward import fill_terms
-from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, Task, episode_metrics
+from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
+from ccenv.envs.watched import WatchedTask
 from ccenv.errors import InputError
+from ccenv.interface.rewards import N_TERMS
+from ccenv.interface.signals import N_SIGNALS
 from ccenv.network.adversary import moves_width
 
 _PLAYS_SENDERS, _PLAYS_NETWORK = range(2)
 _PLAYS, _EPISODE_STEPS = range(2)
+_CONTRACT = SENDER_KINDS["contract"]
 
 
 class Game(NamedTuple):
@@ -54,8 +60,45 @@ class Game(NamedTuple):
     sums: np.ndarray
 
 
+class Watched(NamedTuple):
+    """What is measured of the controlled flows of an engine over an interface.
+
+    Kernels take None in its place where there is none; they are compiled for that case without what it would need.
+
+    Attributes:
+        controlled: (N,) bool.
+        numbers: int64 of the signals.
+        history: (1,) int64 intervals.
+        action: (3,) number and parameters of the action.
+        weights: (N_TERMS,) of the reward by the table's terms; empty: it is one of today's terms.
+        shares, measured: of the engine's ``Watch``.
+    """
+
+    controlled: np.ndarray
+    numbers: np.ndarray
+    history: np.ndarray
+    action: np.ndarray
+    weights: np.ndarray
+    shares: np.ndarray
+    measured: np.ndarray
+
+    @classmethod
+    def of(cls, watch: Watch, weights: np.ndarray | None) -> Watched:
+        """Return what an engine's watch measures; weights are those of the table's terms."""
+        interface = watch.require_interface()
+        return cls(
+            controlled=watch.controlled,
+            numbers=interface.numbers,
+            history=np.array([interface.history]),
+            action=np.array(interface.action_row),
+            weights=np.zeros(0) if weights is None else weights,
+            shares=watch.shares,
+            measured=watch.measured,
+        )
+
+
 @njit(cache=True, error_model="numpy")
-def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-def]
+def _observe(arrays, game, watched, b, env, row, wide, out):  # type: ignore[no-untyped-def]
     """Write what a row sees to out, float32; b is the environment's number in its engine, env that in the batch."""
     n_flows = arrays.run[0].n_flows
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -65,13 +108,18 @@ def _observe(arrays, game, b, env, row, wide, out):  # type: ignore[no-untyped-d
             out[j] = wide[j]
         return
     for place in range(game.flows.shape[1]):
-        flow = arrays.flow[b * n_flows + game.flows[row, place]]
-        fill_observation(arrays.env[b], flow, out[place * N_OBSERVATION : (place + 1) * N_OBSERVATION])
+        index = b * n_flows + game.flows[row, place]
+        if watched is None:
+            fill_observation(arrays.env[b], arrays.flow[index], out[place * N_OBSERVATION : (place + 1) * N_OBSERVATION])
+        else:
+            width = len(out) // game.flows.shape[1]
+            for j in range(width):
+                out[place * width + j] = arrays.policy_memory[index, FIRST_HISTORY + j]
 
 
 @njit(cache=True, error_model="numpy")
-def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
-    """Turn a row's actions into rates or moves."""
+def _act(arrays, game, watched, b, row, levels, actions, asked):  # type: ignore[no-untyped-def]
+    """Turn a row's actions into rates, positions inside a contract, or moves; those of an interface go to asked."""
     n_flows = arrays.run[0].n_flows
     low = 0.0 if game.rules[_PLAYS] == _PLAYS_NETWORK else -1.0
     if game.rules[_PLAYS] == _PLAYS_NETWORK:
@@ -84,7 +132,13 @@ def _act(arrays, game, b, row, levels, actions):  # type: ignore[no-untyped-def]
         if game.rules[_PLAYS] == _PLAYS_NETWORK:
             arrays.moves[b, game.columns[place]] = number
             continue
+        if watched is not None:
+            asked[0, row * len(actions) + place] = number
+            continue
         flow = arrays.flow[b * n_flows + game.flows[row, place]]
+        if flow.sender_kind == _CONTRACT:
+            flow.position = 0.5 * (number + 1.0)
+            continue
         slowest = arrays.env[b].mss_bytes / flow.rtt_s
         flow.rate_Bps = max(flow.C_L_Bps * 2.0 ** (ACTION_RANGE_LOG2 * number), slowest)
 
@@ -101,8 +155,42 @@ def _count(arrays, b, counts):  # type: ignore[no-untyped-def]
         counts[3, 0, i] = flow.rtt_byte_sum_s
 
 
+@njit(cache=True, error_model="numpy")
+def _measure(arrays, watched, which, signals):  # type: ignore[no-untyped-def]
+    """End the intervals of an environment's controlled flows."""
+    history = watched.history[0]
+    measure_flows(arrays, watched.controlled, which, watched.numbers, history, watched.shares, signals, watched.measured)
+
+
+@njit(cache=True, error_model="numpy")
+def _begin(arrays, watched, first_flow, which, signals):  # type: ignore[no-untyped-def]
+    """Begin the controlled flows of an environment that has been reset."""
+    if arrays.monitors[which[0] * len(watched.controlled) + first_flow].decisions == 0:
+        begin_flows(arrays, watched.controlled, which, np.int64(watched.action[0]))
+        _measure(arrays, watched, which, signals)
+
+
+@njit(cache=True, error_model="numpy")
+def _obey(arrays, watched, which, asked):  # type: ignore[no-untyped-def]
+    """Let the controlled flows of an environment do what was asked."""
+    number, first, second = np.int64(watched.action[0]), watched.action[1], watched.action[2]
+    obey_actions(arrays, watched.controlled, which, asked, number, first, second, watched.measured)
+
+
+@njit(cache=True, error_model="numpy")
+def _reward_of(watched, terms, first, flows, own):  # type: ignore[no-untyped-def]
+    """Return the mean reward of some flows in a row by the table's terms, or their own one where those have no weights."""
+    if len(watched.weights) == 0:
+        return own
+    total = 0.0
+    for flow in range(first, first + flows):
+        for term in range(N_TERMS):
+            total += watched.weights[term] * terms[0, flow, term]
+    return total / flows
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
-def play_range(first, last, first_env, arrays, game, networks, memory, key):  # type: ignore[no-untyped-def]
+def play_range(first, last, first_env, arrays, game, watched, networks, memory, key):  # type: ignore[no-untyped-def]
     """Play environments first .. last - 1 of an engine whose environment 0 is number first_env of the batch."""
     a, game, networks, memory = unowned(arrays), unowned(game), unowned(networks), unowned(memory)
     n_rows, n_flows, n_terms = len(game.groups), a.run[0].n_flows, len(game.weights)
@@ -111,9 +199,14 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
     wide = np.zeros(memory.observations.shape[2])
     before, now, capacity = np.zeros((4, 1, n_flows)), np.zeros((4, 1, n_flows)), np.zeros(2)
     rtt_s, terms = np.zeros((1, n_flows)), np.zeros((n_rows, n_terms))
+    which, signals, per_row = np.zeros(1, np.int64), np.zeros(N_SIGNALS), game.flows.shape[1]
+    asked, flow_terms = np.zeros((1, game.flows.size)), np.zeros((1, game.flows.size, N_TERMS))
     for b in range(first, last):
         env = first_env + b
         ev = a.env[b]
+        which[0] = b
+        if watched is not None:
+            _begin(a, watched, game.flows[0, 0], which, signals)
         smallest_rtt_s = np.inf
         for i in range(n_flows):
             rtt_s[0, i] = a.flow[b * n_flows + i].rtt_s
@@ -123,15 +216,16 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
         for t in range(memory.at[env], n_steps):
             for r in range(n_rows):
                 row = env * n_rows + r
-                _observe(a, game, b, env, r, wide, memory.observations[t, row])
-                for j in range(memory.observations.shape[2]):
-                    scratch[0, j] = memory.observations[t, row, j]
-                memory.log_probs[t, row] = sample(networks, scratch, key, row, t, memory.actions[t, row])
-                memory.values[t, row] = value_of(networks, scratch)
-                memory.episode_starts[t, row] = 1.0 if memory.starting[env] else 0.0
+                _observe(a, game, watched, b, env, r, wide, memory.observations[t, row])
+                decide(networks, memory, scratch, key, row, t, memory.starting[env])
             for r in range(n_rows):
-                _act(a, game, b, r, levels, memory.actions[t, env * n_rows + r])
+                _act(a, game, watched, b, r, levels, memory.actions[t, env * n_rows + r], asked)
+            if watched is not None:
+                _obey(a, watched, which, asked)
             advance_range(b, b + 1, a)
+            if watched is not None:
+                _measure(a, watched, which, signals)
+                fill_flow_terms(a, watched.controlled, which, watched.measured, flow_terms)
             _count(a, b, now)
             capacity[1] = ev.capacity_bytes
             for i in range(n_flows):
@@ -149,6 +243,8 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
                 for term in range(n_terms):
                     game.sums[env, r, term] += terms[r, term]
                     reward += game.weights[term] * terms[r, term]
+                if watched is not None:
+                    reward = _reward_of(watched, flow_terms, r * per_row, per_row, reward)
                 memory.rewards[t, env * n_rows + r] = reward
                 memory.dones[t, env * n_rows + r] = over
             memory.starting[env] = over
@@ -160,10 +256,8 @@ def play_range(first, last, first_env, arrays, game, networks, memory, key):  # 
         memory.ended[env] = True
         for r in range(n_rows):
             row = env * n_rows + r
-            _observe(a, game, b, env, r, wide, memory.final[row])
-            for j in range(memory.final.shape[1]):
-                scratch[0, j] = memory.final[row, j]
-            memory.final_values[row] = value_of(networks, scratch)
+            _observe(a, game, watched, b, env, r, wide, memory.final[row])
+            judge_end(networks, memory, scratch, row)
 
 
 class CurveRollouts:
@@ -173,15 +267,12 @@ class CurveRollouts:
         task: whose environments are played.
 
     Raises:
-        InputError: for a task that the kernel cannot play.
+        InputError: if its settings ask for what the kernel does not tell.
     """
 
-    def __init__(self, task: Task) -> None:
-        if not isinstance(task, (SenderTask, NetworkTask)):
-            raise InputError(f"the kernel has no rollouts of a {type(task).__name__}: use Stable-Baselines3's own PPO")
+    def __init__(self, task: SenderTask | NetworkTask) -> None:
         if task.core.settings.step_info:
             raise InputError("step_info asks for every step's info, which rollouts in the kernel do not have: leave it out")
-        task.core.settings.require_beliefs("rollouts in the kernel")
         self.task = task
         core = task.core
         self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env
@@ -201,18 +292,14 @@ class CurveRollouts:
         core = self.task.core
         for part, engine in core.engines():
             arrays, B = engine.kernel_arrays, engine.n_envs
+            watched = Watched.of(engine.watch, self.task.table_weights) if isinstance(self.task, WatchedTask) else None
             arrays.run["n_steps"] = core.decision_steps
             chunks = min(core.settings.threads, config.NUMBA_NUM_THREADS, B)
 
-            def run(chunk: int, arrays: Any = arrays, B: int = B, chunks: int = chunks, first_env: int = part.start) -> None:
-                first, last = chunk * B // chunks, (chunk + 1) * B // chunks
-                play_range(first, last, first_env, arrays, self._game, networks, memory, float(key))
+            def run(first: int, last: int, arrays: Any = arrays, watched: Any = watched, start: int = part.start) -> None:
+                play_range(first, last, start, arrays, self._game, watched, networks, memory, float(key))
 
-            if chunks == 1:
-                run(0)
-            else:  # environments share nothing, and the kernel holds no lock: the result is the same
-                with ThreadPoolExecutor(chunks) as pool:
-                    list(pool.map(run, range(chunks)))
+            share(run, B, chunks)
             engine.advance(0)  # raises what went wrong
         core.count_again()
 

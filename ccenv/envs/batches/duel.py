@@ -10,12 +10,14 @@ from gymnasium import spaces
 
 from ccenv.config import validate
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.engine.curve.watch import limits
 from ccenv.envs.core import Core
 from ccenv.envs.network import DEFAULTS, NetworkAction
 from ccenv.envs.network_observation import network_limits, observe_network
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.envs.task import RateAction
+from ccenv.envs.watched import WatchedFlows, action_space
 from ccenv.errors import InputError, did_you_mean, unknown_name
 from ccenv.network.adversary import ExternalAdversary
 
@@ -55,7 +57,6 @@ class DuelTask:
             raise InputError(f"unknown game {game!r}.{did_you_mean(game, GAMES)}")
         if network_reward is not None and game == "zero_sum":
             raise InputError("network_reward is given, but in a zero_sum game the network's reward is minus the senders'")
-        settings.require_beliefs("ccenv/Duel-v0")
         senders, adversary = settings.build_senders(), settings.build_adversary()
         flows = [i for i, name in enumerate(settings.senders) if name == EXTERNAL]
         if not flows:
@@ -67,17 +68,15 @@ class DuelTask:
         groups = np.concatenate([np.eye(len(senders), dtype=np.bool_)[flows], np.ones((1, len(senders)), np.bool_)])
         self.core = Core(num_envs, settings, senders=senders, adversary=adversary, groups=groups, record=record)
         self._rates = RateAction(settings, np.array(flows))
-        self.weights = settings.reward.vector()
+        interface = settings.interface
+        self._watched = None if interface is None else WatchedFlows(self.core, settings, len(flows))
+        self.weights = settings.reward.vector() if isinstance(settings.reward, RewardWeights) else np.zeros(len(TERMS))
         chosen = DEFAULTS["reward"] if network_reward is None else network_reward
         self._network_weights = None if game == "zero_sum" else validate(RewardWeights, chosen, "network_reward").vector()
-        one = RateAction(settings, np.array(flows[:1])).space
-        self.observation_spaces: dict[str, spaces.Box] = {
-            name: spaces.Box(OBSERVATION_LOW, OBSERVATION_HIGH, dtype=np.float32) for name in self._flows
-        }
-        self.action_spaces: dict[str, Any] = {
-            name: spaces.Discrete(int(one.n)) if isinstance(one, spaces.Discrete) else spaces.Box(-1.0, 1.0, (1,), np.float32)
-            for name in self._flows
-        }
+        levels = settings.n_actions if settings.is_discrete else 0
+        low, high = (OBSERVATION_LOW, OBSERVATION_HIGH) if interface is None else limits(interface)
+        self.observation_spaces: dict[str, spaces.Box] = {name: spaces.Box(low, high, dtype=np.float32) for name in self._flows}
+        self.action_spaces: dict[str, Any] = {name: action_space(1, levels) for name in self._flows}
         if self._moves is not None:
             self.observation_spaces[NETWORK] = spaces.Box(*network_limits(len(senders)), dtype=np.float32)
             self.action_spaces[NETWORK] = self._moves.space
@@ -109,17 +108,32 @@ class DuelTask:
             moves = self._moves.moves(np.asarray(actions[NETWORK]))
             if len(moves) != B:
                 raise InputError(f"actions of the network for {len(moves)} environments; there are {B}")
-        terms = self.core.advance(self._rates.rates_Bps(self.core, np.stack(own, axis=1)), moves)
-        rewards = {name: weigh(terms[:, place], self.weights) for place, name in enumerate(self._flows)}
+        rewards = dict(zip(self._flows, self._play(np.stack(own, axis=1), moves).T, strict=True))
         if self._moves is not None:
             total = sum(rewards.values())
-            rewards[NETWORK] = -total if self._network_weights is None else weigh(terms[:, -1], self._network_weights)
+            of_all = self.core.last_terms[:, -1]
+            rewards[NETWORK] = -total if self._network_weights is None else weigh(of_all, self._network_weights)
         return rewards
+
+    def _play(self, actions: np.ndarray, moves: np.ndarray | None) -> np.ndarray:
+        """Take one step with the flows' actions (B, n); return their rewards, (B, n)."""
+        if self._watched is None:
+            terms = self.core.advance(self._rates.rates_Bps(self.core, actions), moves)
+        else:
+            self._watched.act(actions)
+            terms = self.core.advance(moves=moves)
+            self._watched.measure()
+            if self._watched.has_reward:
+                return self._watched.rewards()
+        return np.stack([weigh(terms[:, place], self.weights) for place in range(len(self._flows))], axis=1)
 
     def observe(self) -> Arrays:
         """Return what every agent sees: new float32 arrays (B, n)."""
-        seen = self.core.observations()
-        out = {name: seen[:, i].copy() for name, i in self._flows.items()}
+        if self._watched is None:
+            seen = self.core.observations()[:, list(self._flows.values())]
+        else:
+            seen = self._watched.observations()
+        out = {name: seen[:, place].copy() for place, name in enumerate(self._flows)}
         if self._moves is not None:
             out[NETWORK] = observe_network(self.core)
         return out

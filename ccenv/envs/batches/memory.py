@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numba import njit
 
-from ccenv.envs.batches.actor_critic import ActorCritic
+from ccenv.envs.batches.actor_critic import ActorCritic, sample, value_of
 
 
 class Memory(NamedTuple):
@@ -38,6 +41,43 @@ class Memory(NamedTuple):
     ended: np.ndarray
     final: np.ndarray
     final_values: np.ndarray
+
+
+@njit(cache=True, error_model="numpy")
+def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[no-untyped-def]
+    """Let a policy decide for a row after the observation that stands in the memory.
+
+    Args:
+        networks: ActorCritic.
+        memory: Memory; action, log-probability, value and whether an episode starts are filled in.
+        scratch: (3, longest) float32.
+        key: of the noise.
+        row: of the batch.
+        step: of the rollout.
+        starts: whether the step is an episode's first.
+    """
+    for j in range(memory.observations.shape[2]):
+        scratch[0, j] = memory.observations[step, row, j]
+    memory.log_probs[step, row] = sample(networks, scratch, key, row, step, memory.actions[step, row])
+    memory.values[step, row] = value_of(networks, scratch)
+    memory.episode_starts[step, row] = 1.0 if starts else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def judge_end(networks, memory, scratch, row):  # type: ignore[no-untyped-def]
+    """Fill in the value of what a row's episode ended in."""
+    for j in range(memory.final.shape[1]):
+        scratch[0, j] = memory.final[row, j]
+    memory.final_values[row] = value_of(networks, scratch)
+
+
+def share(run: Callable[[int, int], None], n: int, chunks: int) -> None:
+    """Call run(first, last) for as many parts of n environments; they share nothing, and a kernel holds no lock meanwhile."""
+    if chunks == 1:
+        run(0, n)
+        return
+    with ThreadPoolExecutor(chunks) as pool:
+        list(pool.map(lambda chunk: run(chunk * n // chunks, (chunk + 1) * n // chunks), range(chunks)))
 
 
 class RolloutCore(Protocol):

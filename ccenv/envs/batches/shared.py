@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
+from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
 from ccenv.envs.task import RateAction, SenderTask
@@ -25,12 +26,18 @@ class SharedSenderTask(SenderTask):
         settings: ``senders`` names at least one ``"external"``.
         record: keep what rendering needs.
         adversaries: one network's player per environment in place of the settings' one.
+        source: where episodes come from, in place of the settings' paths.
     """
 
     def __init__(
-        self, num_envs: int, settings: EnvSettings, record: bool = False, adversaries: Sequence[Adversary] | None = None
+        self,
+        num_envs: int,
+        settings: EnvSettings,
+        record: bool = False,
+        adversaries: Sequence[Adversary] | None = None,
+        source: PathSource | None = None,
     ) -> None:
-        super().__init__(num_envs, settings, record, adversaries)
+        super().__init__(num_envs, settings, record, adversaries, source)
         self.rows = self.flows[:, None]
         self.rows_per_env = len(self.flows)
         self.single_observation_space = spaces.Box(OBSERVATION_LOW, OBSERVATION_HIGH, dtype=np.float32)

@@ -21,7 +21,7 @@ from ccenv.engine.packet.log import ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.core import HELD_OUT_SEED, checked_seed
 from ccenv.envs.packet.episodes import EpisodeSource
-from ccenv.envs.packet.kernel import ask, look, observe, put_signals
+from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.interface import Interface
@@ -31,6 +31,7 @@ from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
+from ccenv.simulation.boxes import pattern_rows
 from ccenv.simulation.packets import packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
@@ -58,10 +59,13 @@ class PacketCore:
         threads: that share the networks.
         record: keep what ``trace`` needs.
         per_flow: means are those of each flow, not of all together.
+        patterns: (B, ADVERSARY_SLOTS) what jitter boxes that are ``external`` play (``Pattern.words``); None: they are played
+            from outside.
 
     Attributes:
         flows: (M,) indices of the monitored flows.
         tells_time: each step's info holds the networks' time.
+        batch: the networks in the engine.
     """
 
     term_names = tuple(term.name for term in TERMS)
@@ -82,6 +86,7 @@ class PacketCore:
         threads: int = 1,
         record: bool = False,
         per_flow: bool = False,
+        patterns: np.ndarray | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
@@ -89,8 +94,9 @@ class PacketCore:
             **{"distribution": distribution, "senders": senders, "deciders": deciders, "interface": interface},
             **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
             **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
-            **{"num_envs": num_envs, "per_flow": per_flow},
+            **{"num_envs": num_envs, "per_flow": per_flow, "patterns": patterns},
         }
+        self._patterns, self._pattern_rows = patterns, pattern_rows(distribution.largest)
         self.per_flow, self.tells_time = per_flow, False
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
@@ -156,7 +162,7 @@ class PacketCore:
         self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), monitors, start_rate_share)
         words = needed_words(form, self._source.corners())
         log = LOG_ROWS if self._recording else 0
-        self._batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
+        self.batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
         self._boxed = [i for i, flow in enumerate(network.flows) if flow.jitter.kind == "adversary"]
 
     # --- episodes -----------------------------------------------------------------------------------------------------
@@ -185,7 +191,6 @@ class PacketCore:
                     self._seed[b], self._lane[b], self._episode[b] = checked_seed(int(own)), 0, 0
         self._seeded = True
         self._start(which)
-        self._run(which)
 
     def _start(self, which: np.ndarray) -> None:
         if not len(which):
@@ -197,31 +202,39 @@ class PacketCore:
             self._length[which[first]] = 1 + np.floor(draws.stagger[first] * self.episode_steps).astype(np.int64)
         self.elapsed[which] = 0
         self._sums[which] = self._counts[which] = 0.0
-        self._batch.begin(which, draws.beginnings)
-        self._check()
+        self.batch.begin(which, draws.beginnings)
+        self.check()
+        if self._patterns is not None:
+            self.batch.box_words[np.ix_(which, self._pattern_rows)] = self._patterns[which, None]
         if self._recording:
             for row, b in enumerate(which.tolist()):
                 self._scenarios[b] = draws.scenario(self.distribution, row)
-        self._batch.arrays.measures[which] = self._blank
+        self.batch.arrays.measures[which] = self._blank
         self._seen[which] = self._idle
         self._run(which)
 
     def _run(self, which: np.ndarray | None = None) -> None:
         """Run to the next decisions: of all networks, or of some while the others wait where they are."""
         rows = self._all if which is None else which
-        self._batch.advance(self._until_s, MAX_EVENTS, rows)
-        self._check()
-        observe(
-            self._batch.arrays, rows, self._decides, self._numbers, self._weights, self._seen, self.terms, self.rewards,
-            self._sums, self._counts,
+        self.batch.advance(self._until_s, MAX_EVENTS, rows)
+        self.check()
+        observe(self.batch.arrays, rows, self.own_arrays)
+
+    @property
+    def own_arrays(self) -> CoreArrays:
+        """The core's own arrays, not copies, for kernels that play its networks."""
+        return CoreArrays(
+            self._until_s, self.elapsed, self._length, self._decides, self._numbers, self._weights, self._seen, self.terms,
+            self.rewards, self._sums, self._counts,
         )  # fmt: skip
 
-    def _check(self) -> None:
-        errors = self._batch.arrays.run["error"][:, 0]
+    def check(self) -> None:
+        """Raise EngineError for what went wrong in a network."""
+        errors = self.batch.arrays.run["error"][:, 0]
         if not errors.any():
             return
         b = int(np.flatnonzero(errors)[0])
-        run = self._batch.arrays.run[b, 0]
+        run = self.batch.arrays.run[b, 0]
         flow, at = int(run["error_flow"]), f"environment {b} at {run['now_s']:.6g} s"
         said = {
             ERROR_SENDER: f"flow {flow}: its sender set a window or rate that is not above 0",
@@ -244,9 +257,9 @@ class PacketCore:
             (B, M) rewards of the intervals that ended; 0 for flows that do not decide. Valid until the next step.
         """
         if actions is not None:
-            ask(self._batch.arrays.monitors, actions)
+            ask(self.batch.arrays.monitors, actions)
         if services is not None:
-            self._batch.box_words[:, : services.shape[1], 0] = services
+            self.batch.box_words[:, : services.shape[1], 0] = services
         self._run()
         self.elapsed += 1
         return self.rewards
@@ -303,29 +316,29 @@ class PacketCore:
             numbers: (n,) of the signals.
         """
         out = np.empty((self.num_envs, len(self.flows), len(numbers)), np.float32)
-        look(self._batch.arrays, numbers, out)
+        look(self.batch.arrays, numbers, out)
         return out
 
     @property
     def measures(self) -> np.ndarray:
         """Measures of the newest decision of each monitored flow: a new (B, M) MEASURES array."""
-        copied: np.ndarray = self._batch.arrays.measures[:, : len(self.flows)].copy()
+        copied: np.ndarray = self.batch.arrays.measures[:, : len(self.flows)].copy()
         return copied
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a field of all flows, (B, flows)."""
-        copied: np.ndarray = self._batch.arrays.flows[name].copy()
+        copied: np.ndarray = self.batch.arrays.flows[name].copy()
         return copied
 
     def link(self, name: str) -> np.ndarray:
         """Return a copy of a field of all links, (B, links)."""
-        copied: np.ndarray = self._batch.arrays.links[name].copy()
+        copied: np.ndarray = self.batch.arrays.links[name].copy()
         return copied
 
     @property
     def now_s(self) -> np.ndarray:
         """Simulated time of each network, (B,)."""
-        copied: np.ndarray = self._batch.arrays.run["now_s"][:, 0].copy()
+        copied: np.ndarray = self.batch.arrays.run["now_s"][:, 0].copy()
         return copied
 
     @property
@@ -336,7 +349,7 @@ class PacketCore:
     @property
     def bytes_per_env(self) -> float:
         """Memory of the state, in bytes per environment."""
-        return self._batch.bytes_per_network
+        return self.batch.bytes_per_network
 
     def trace(self, env: int = 0) -> Trace:
         """Return what an environment has done in its episode, as the bottleneck saw it (``ccenv.simulation.packets``).
@@ -346,8 +359,8 @@ class PacketCore:
         scenario = self._scenarios[env]
         if scenario is None:
             raise InputError("the environment was built without record: there is no trace")
-        now_s = float(self._batch.arrays.run["now_s"][env, 0])
-        rows = self._batch.packet_log(env)
+        now_s = float(self.batch.arrays.run["now_s"][env, 0])
+        rows = self.batch.packet_log(env)
         played = scenario.model_copy(update={"duration_s": max(now_s, 1e-9)})
         return packet_trace(played, ordered(rows, now_s))
 
@@ -356,7 +369,7 @@ class PacketCore:
     def state(self) -> dict[str, np.ndarray]:
         """Return a copy of everything that decides the future, as named plain arrays."""
         own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
-        for name, array in self._batch.state().items():
+        for name, array in self.batch.state().items():
             own[f"batch.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
         return own
 
@@ -367,7 +380,7 @@ class PacketCore:
             if name not in state or state[name].nbytes != target.nbytes:
                 raise InputError(f"environment state without a fitting {name!r}")
         found = {name.removeprefix("batch."): array for name, array in state.items() if name.startswith("batch.")}
-        self._batch.set_state(found)
+        self.batch.set_state(found)
         for name, target in targets.items():
             target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
         self._seeded = True

@@ -153,7 +153,7 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
 
     def render(self) -> np.ndarray | None:
         """Return a picture of the episode so far: curves and queue."""
-        return None if self.render_mode is None else draw(self._core, 0)  # type: ignore[arg-type]
+        return None if self.render_mode is None else draw(self._core, 0)
 
     def close(self) -> None:
         """Release nothing: there are no windows or files."""

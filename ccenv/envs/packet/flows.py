@@ -92,7 +92,7 @@ class PacketFlowsEnv(ParallelEnv[str, np.ndarray, Any]):
 
     def render(self) -> np.ndarray | None:
         """Return a picture of the episode so far: curves and queue."""
-        return None if self.render_mode is None else draw(self._task.core, 0)  # type: ignore[arg-type]
+        return None if self.render_mode is None else draw(self._task.core, 0)
 
     def close(self) -> None:
         """Release nothing: there are no windows or files."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -10,31 +12,55 @@ from ccenv.interface.rewards import N_TERMS, fill_terms
 from ccenv.interface.signals import N_SIGNALS, fill_signals
 
 
+class CoreArrays(NamedTuple):
+    """What a core of the packet environments keeps of its B networks, with M monitored flows each.
+
+    Attributes:
+        until_s: (B,) longest time of an episode.
+        elapsed: (B,) steps of the episode so far.
+        lengths: (B,) steps of it in all.
+        decides: (B, M) bool, which monitored flows are to decide.
+        numbers: (n,) of the signals.
+        weights: (N_TERMS,) of the reward.
+        seen: (B, M, history, n) float32 signals of the newest intervals.
+        terms: (B, M, N_TERMS) terms of the newest interval; 0 where no flow decides, or for the first time.
+        rewards: (B, M) their weighted sums.
+        sums: (B, M, N_TERMS) sums of the terms over the episode.
+        counts: (B, M) decisions that were added up.
+    """
+
+    until_s: np.ndarray
+    elapsed: np.ndarray
+    lengths: np.ndarray
+    decides: np.ndarray
+    numbers: np.ndarray
+    weights: np.ndarray
+    seen: np.ndarray
+    terms: np.ndarray
+    rewards: np.ndarray
+    sums: np.ndarray
+    counts: np.ndarray
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
-def observe(arrays, rows, decides, numbers, weights, observations, terms, rewards, sums, counts):
+def observe(arrays, rows, core):
     """Compute signals, terms and rewards of the flows that decide now.
 
     Args:
         arrays: ``ccenv.engine.packet.kernel.PacketArrays``.
         rows: (k,) which networks.
-        decides: (B, M) bool, written: which monitored flows are to decide.
-        numbers: (n,) of the signals.
-        weights: (N_TERMS,) of the reward.
-        observations: (B, M, history, n) float32; the newest interval is appended where a flow decides.
-        terms: (B, M, N_TERMS), written: terms of the interval; 0 where no flow decides, or for the first time.
-        rewards: (B, M), written: their weighted sums.
-        sums: (B, M, N_TERMS) to which terms are added.
-        counts: (B, M) decisions that were added.
+        core: CoreArrays; the newest interval is appended to what is seen where a flow decides, and its terms are added up.
     """
-    a = unowned(arrays)
+    a, core = unowned(arrays), unowned(core)
+    decides, numbers, observations = core.decides, core.numbers, core.seen
     signals = np.empty(N_SIGNALS)
     history = observations.shape[2]
     for b in rows:
         for row in range(decides.shape[1]):
             monitor = a.monitors[b, row]
-            rewards[b, row] = 0.0
+            core.rewards[b, row] = 0.0
             for j in range(N_TERMS):
-                terms[b, row, j] = 0.0
+                core.terms[b, row, j] = 0.0
             decides[b, row] = monitor.due == 1
             if monitor.due != 1:
                 continue
@@ -50,11 +76,11 @@ def observe(arrays, rows, decides, numbers, weights, observations, terms, reward
                     observations[b, row, k, j] = signals[numbers[j]]
             if monitor.decisions == 0:
                 continue
-            fill_terms(m, monitor.action_before, terms[b, row])
-            counts[b, row] += 1.0
+            fill_terms(m, monitor.action_before, core.terms[b, row])
+            core.counts[b, row] += 1.0
             for j in range(N_TERMS):
-                sums[b, row, j] += terms[b, row, j]
-                rewards[b, row] += weights[j] * terms[b, row, j]
+                core.sums[b, row, j] += core.terms[b, row, j]
+                core.rewards[b, row] += core.weights[j] * core.terms[b, row, j]
 
 
 @njit(cache=True, error_model="numpy")

@@ -21,6 +21,7 @@ from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import ClassicSender, ExternalSender, Sender, bare
 from ccenv.registry import load_target
+from ccenv.simulation.boxes import PATTERN
 from ccenv.simulation.ranges import ScenarioDistribution
 
 # Where names are looked up at run time.
@@ -105,9 +106,11 @@ def make_core(
     deciders: Mapping[int, Decider],
     record: bool,
     per_flow: bool = False,
+    patterns: np.ndarray | None = None,
 ) -> PacketCore:
     """Return the core of some settings."""
     distribution = settings.distribution
+    adversaries = make_boxes(distribution) | ({} if patterns is None else {EXTERNAL: PATTERN})
     return PacketCore(
         num_envs,
         distribution=distribution,
@@ -115,13 +118,14 @@ def make_core(
         deciders=deciders,
         interface=interface,
         weights=settings.reward,
-        adversaries=make_boxes(distribution),
+        adversaries=adversaries,
         episode_decisions=settings.episode_decisions,
         staggered=settings.staggered,
         start_rate_share=settings.start_rate_share,
         threads=settings.threads,
         record=record,
         per_flow=per_flow,
+        patterns=patterns,
     )
 
 
@@ -172,16 +176,17 @@ class PacketTask:
         num_envs: B.
         settings: the scenario names at least one ``external`` sender.
         record: keep what rendering needs.
+        patterns: (B, ADVERSARY_SLOTS) what the jitter boxes that are ``external`` play in each environment; None: there are none.
     """
 
     shared = False  # each flow is a row of its own
 
-    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False) -> None:
+    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False, patterns: np.ndarray | None = None) -> None:
         distribution, self.interface = settings.distribution, settings.interface()
         flows = controlled_flows(distribution)
         if not flows:
             raise InputError(f"{distribution.where}: no flow has the sender 'external': there is nothing to control")
-        if EXTERNAL in make_boxes(distribution):
+        if patterns is None and EXTERNAL in make_boxes(distribution):
             raise InputError(
                 f"{distribution.where}: a jitter box is 'external', but the agent controls flows; for both see "
                 "ccenv/PacketDuel-v0"
@@ -194,10 +199,10 @@ class PacketTask:
         critic = [signal(name) for name in settings.critic_signals]
         self._critic = np.array([SIGNAL_NUMBERS[row.name] for row in critic], np.int64)
         decider = decider_of(self.interface)
-        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared)
+        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared, patterns)
         self.core.tells_time = settings.raw
         self.rows_per_env = len(flows) if self.shared else 1
-        self._actions, self._raw = FlowActions(len(flows), settings.n_actions), settings.raw
+        self._actions, self._raw, self.levels = FlowActions(len(flows), settings.n_actions), settings.raw, settings.n_actions
         together = len(flows) // self.rows_per_env
         low, high = limits(self.interface, together)
         low, high = np.append(low, [row.low for row in critic]), np.append(high, [row.high for row in critic])

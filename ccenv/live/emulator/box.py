@@ -14,7 +14,8 @@ from numba import njit
 from ccenv.engine.compiled.calls import call_2, call_3
 from ccenv.engine.curve.network import admit_tokens, look, overflow_of, play, served_by_tokens, unit
 from ccenv.engine.packet.layout import ENQUEUE
-from ccenv.live.emulator.layout import CCAC, RECORDED, SCRIPTED
+from ccenv.live.emulator.layout import CCAC, LEARNED, RECORDED, SCRIPTED
+from ccenv.live.emulator.learned import learned_moves
 from ccenv.live.emulator.link import ON_TIME_S, count_services, drop, note, put, rate_at, release
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 
@@ -84,7 +85,7 @@ def open_boxes(m, now_s):
     run = m.run[0]
     next_s = math.inf
     while True:
-        # A scripted adversary decides at once and then every 10 ms; recorded moves are for the step that ends.
+        # A scripted adversary decides at once and then every 10 ms; other moves are for the step that ends.
         first = 0 if run.play_kind == SCRIPTED else 1
         decision_s = (run.play_steps + first) * run.play_s
         until_s = min(now_s, decision_s)
@@ -96,6 +97,8 @@ def open_boxes(m, now_s):
             return min(next_s, decision_s) if decision_s <= run.end_s else next_s
         if run.play_kind == RECORDED:
             recorded_moves(m, run.play_steps)
+        elif run.play_kind == LEARNED:
+            learned_moves(m, run.play_steps, decision_s)
         for i in range(run.n_flows):
             if m.flows[i].boxed == 1:
                 n = held(m, i, decision_s)
@@ -116,6 +119,8 @@ def step_tokens(m, k, time_s):
     ev.link_rate_now_Bps = rate_at(m, time_s - run.step_s + ON_TIME_S)
     if run.play_kind == RECORDED:
         recorded_moves(m, k - 1)
+    elif run.play_kind == LEARNED:
+        learned_moves(m, k - 1, time_s - run.step_s)
     elif run.play_kind == SCRIPTED:
         for i in range(run.n_flows):
             look(ev, m.views[i], k)

@@ -9,10 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ccenv.engine.compiled.beliefs import reset_beliefs
 from ccenv.engine.compiled.calls import address_of
+from ccenv.engine.compiled.mlp import MAX_WIDTH, SHAPE_WIDTH
+from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.signals import ADVERSARY_SLOTS, MOVE, VIEW
-from ccenv.engine.curve.layout import ENV_DTYPE
+from ccenv.engine.curve.layout import ENV_DTYPE, FLOW_RINGS, MLP_FIRST_COLUMN
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
+from ccenv.engine.curve.players import AdversaryTable
+from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, begin_beliefs, belief_templates
 from ccenv.engine.packet.engine import TICK_S
 from ccenv.engine.packet.layout import AGGREGATIONS, EVENT_STRIDE, FLOW_LOG, JITTERS, LINK_LOG
 from ccenv.engine.packet.layout import FLOW_DTYPE as PACKET_FLOW_DTYPE
@@ -22,6 +27,7 @@ from ccenv.live.emulator.layout import (
     ERROR_BINS,
     FLOW_DTYPE,
     INFO_BYTES,
+    LEARNED,
     MODELS,
     NOBODY,
     ORDER_DTYPE,
@@ -36,7 +42,7 @@ from ccenv.live.emulator.layout import (
 )
 from ccenv.live.emulator.loop import CHUNK_BYTES
 from ccenv.live.scenario import LiveScenario, adversary_of
-from ccenv.network.adversary import RecordedAdversary, ScriptedAdversary, moves_width
+from ccenv.network.adversary import MlpAdversary, RecordedAdversary, ScriptedAdversary, moves_width
 
 HEADERS_BYTES = 52  # IP and TCP with the time stamps that the kernel adds
 DEEPEST_S = 4.0  # of queue that an infinite buffer gets
@@ -99,6 +105,12 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
         words=words,
         recorded=np.ones((1, moves_width(n))),
         tokens=tokens,
+        beliefs=np.zeros(n, BELIEFS_DTYPE),
+        mlp_weights=np.zeros(1),
+        mlp_shapes=np.zeros((1, SHAPE_WIDTH), np.int64),
+        mlp_moves=np.zeros((1, MLP_FIRST_COLUMN + moves_width(n)), np.int64),
+        observation=np.zeros(N_PATH + n * N_FLOW),
+        mlp_scratch=np.zeros((2, MAX_WIDTH)),
     )
     run = m.run[0]
     run["n_flows"], run["model"], run["seed"] = n, MODELS[scenario.model], scenario.seed
@@ -116,7 +128,7 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
     m.polls["fd"][:2] = near, far
     _fill_curve(scenario, m)
     _set_player(scenario, m)
-    return _with_recorded(scenario, m)
+    return _with_learned(scenario, _with_recorded(scenario, m))
 
 
 def start_clock(m: Memory, lead_s: float) -> None:
@@ -190,6 +202,8 @@ def _paths(scenario: LiveScenario) -> np.ndarray:
             path["jitter_table_at"], path["jitter_table_length"] = table.ctypes.data, len(table)
         path["ack_aggregation"], path["ack_merge"] = AGGREGATIONS[spec.receiver.aggregation], spec.receiver.merge
         path["ack_aggregate_s"] = spec.receiver.aggregate_s
+        path["told_rtt_s"], path["path_rtt_s"], path["rtt_known"] = spec.sender_rtt_s, spec.rtt_s, spec.rtt_known
+        path["start_s"], path["ack_every"], path["min_rtt_s"] = spec.start_s, spec.receiver.ack_every, math.inf
     return paths
 
 
@@ -233,7 +247,25 @@ def _set_player(scenario: LiveScenario, m: Memory) -> None:
             for view, flow in zip(m.views, scenario.flows, strict=True):
                 view["dt_s"], view["steps_per_rtt"] = TICK_S, flow.rtt_s / TICK_S
     else:
-        run["play_kind"] = RECORDED
+        run["play_kind"] = LEARNED if isinstance(player, MlpAdversary) else RECORDED
+
+
+def _with_learned(scenario: LiveScenario, m: Memory) -> Memory:
+    """Give a learned adversary its network, and the flows the beliefs that it sees."""
+    if m.run[0]["play_kind"] != LEARNED:
+        return m
+    player = adversary_of(next(flow.jitter for flow in scenario.flows if flow.jitter.kind == "adversary"))
+    table = AdversaryTable(player, 1, len(scenario.flows))
+    loss_proves = all(flow.loss_rate == 0 for flow in scenario.flows)
+    m.beliefs[:] = belief_templates([], _TABLES)[0]
+    for beliefs, path in zip(m.beliefs, m.paths, strict=True):
+        length = begin_beliefs(beliefs, path, scenario.mss_bytes, int(loss_proves))
+        rings = np.zeros(FLOW_RINGS * length)
+        _TABLES.append(rings)
+        beliefs["ring_at"] = rings.ctypes.data
+        reset_beliefs(beliefs, scenario.mss_bytes)
+        beliefs["rate_Bps"] = beliefs["C_L_Bps"]
+    return m._replace(mlp_weights=table.mlp_weights, mlp_shapes=table.mlp_shapes, mlp_moves=table.mlp_moves)
 
 
 def _with_recorded(scenario: LiveScenario, m: Memory) -> Memory:

@@ -8,7 +8,7 @@ import numpy as np
 
 CBR_DELAY, CCAC = 0, 1
 MODELS = {"cbr_delay": CBR_DELAY, "ccac": CCAC}
-NOBODY, SCRIPTED, RECORDED = range(3)  # who plays the network
+NOBODY, SCRIPTED, RECORDED, LEARNED = range(4)  # who plays the network
 
 SLOT_BYTES = 2048  # of a packet with its headers
 INFO_BYTES = 256  # of TCP_INFO
@@ -97,6 +97,8 @@ FLOW_DTYPE = np.dtype(
         ("first_seq", "<i8"),
         ("transmissions", "<i8"),
         ("last_delivered", "<i8"),
+        ("last_sent_s", "<f8"),  # when it was sent
+        ("delivered", "<i8"),  # packets written to the receiver
         ("access_head", "<i8"),
         ("access_tail", "<i8"),
         ("forward_head", "<i8"),  # not written yet
@@ -119,8 +121,11 @@ FLOW_DTYPE = np.dtype(
     ]
 )
 
-# A packet on its way: when it came, when it entered the box, when it is due at the other end.
-PACKET_DTYPE = np.dtype([("sent_s", "<f8"), ("entered_s", "<f8"), ("due_s", "<f8"), ("slot", "<i8"), ("tx", "<i8")])
+# A packet on its way: when it came, when it entered the box, when it is due at the other end. Of an ACK: when the newest packet
+# before it was sent, and how many data packets had been delivered.
+PACKET_DTYPE = np.dtype(
+    [("sent_s", "<f8"), ("entered_s", "<f8"), ("due_s", "<f8"), ("slot", "<i8"), ("tx", "<i8"), ("count", "<i8")]
+)
 SERVICE_DTYPE = np.dtype([("begin_s", "<f8"), ("finish_s", "<f8")])
 ORDER_DTYPE = np.dtype([("sent_s", "<f8"), ("arrival_s", "<f8"), ("slot", "<i8"), ("tx", "<i8"), ("flow", "<i8")])
 POLL_DTYPE = np.dtype([("fd", "<i4"), ("events", "<i2"), ("revents", "<i2")])
@@ -153,6 +158,9 @@ class Memory(NamedTuple):
         words: (N, slots) its states.
         recorded: (steps, 2 + 2 N) recorded moves.
         tokens: (ring,) G by step, for ccac: a ring that holds the whole run.
+        beliefs: (N,) records of the packet engine's beliefs, for a learned adversary.
+        mlp_weights, mlp_shapes, mlp_moves: of the learned adversary (``AdversaryTable``).
+        observation, mlp_scratch: scratch of it.
     """
 
     run: np.ndarray
@@ -184,3 +192,9 @@ class Memory(NamedTuple):
     words: np.ndarray
     recorded: np.ndarray
     tokens: np.ndarray
+    beliefs: np.ndarray
+    mlp_weights: np.ndarray
+    mlp_shapes: np.ndarray
+    mlp_moves: np.ndarray
+    observation: np.ndarray
+    mlp_scratch: np.ndarray

@@ -29,6 +29,7 @@ from ccenv.live.emulator.calls import (
     call_c,
 )
 from ccenv.live.emulator.layout import ERROR_BINS, FIRST_PORT, INFO_BYTES, SLOT_BYTES
+from ccenv.live.emulator.learned import note_ack
 from ccenv.live.emulator.link import count_services, give_back, leave_access, note, put, send
 
 NO_AGGREGATION = AGGREGATIONS["none"]
@@ -150,7 +151,8 @@ def take_back(m, slot, length, now_s):
         if path.ack_merge == 1 and fl.back_head < fl.back_tail and newest.due_s == due_s:
             give_back(m, newest.slot)
             fl.back_tail -= 1
-    put(m.back[i], fl.back_tail, now_s, now_s, due_s, slot, fl.last_delivered)
+    put(m.back[i], fl.back_tail, fl.last_sent_s, now_s, due_s, slot, fl.last_delivered)
+    m.back[i, fl.back_tail & (m.back.shape[1] - 1)].count = fl.delivered
     fl.back_tail += 1
     if fl.size_bytes < math.inf and fl.payload_bytes >= fl.size_bytes and fl.finished_s == math.inf:
         fl.finished_s = due_s
@@ -207,11 +209,14 @@ def write_due(m, now_s):
         while fl.forward_head < fl.forward_due and m.forward[i, fl.forward_head & mask].due_s <= now_s:
             packet = m.forward[i, fl.forward_head & mask]
             fl.last_delivered = packet.tx
+            fl.last_sent_s = packet.sent_s
+            fl.delivered += 1
             write_packet(m, run.far_fd, packet.slot, packet.due_s, now_s)
             fl.forward_head += 1
         while fl.back_head < fl.back_tail and m.back[i, fl.back_head & mask].due_s <= now_s:
             packet = m.back[i, fl.back_head & mask]
             note(m, ACK_EVENT, packet.due_s, i, -1, packet.tx)
+            note_ack(m, i, packet)
             write_packet(m, run.near_fd, packet.slot, packet.due_s, now_s)
             fl.back_head += 1
         if fl.beside_head < fl.beside_tail:

@@ -24,6 +24,7 @@ RECORD_DTYPE = np.dtype(
     [
         *((name, kind[name]) for kind in (ACK_DTYPE, STATE_DTYPE) for name in kind.names or ()),
         ("shortest_rtt_us", "<u8"),
+        ("answered_us", "<u8"),  # when the chooser wrote its newest answer
     ],
     align=True,
 )
@@ -157,6 +158,12 @@ class Program:
         """Let a socket write the records."""
         lanes = self._library.bpf_object__find_map_by_name(self._object, b"lanes")
         self._set(self._library.bpf_map__fd(lanes), socket_fd, np.array([0, len(self.records)], np.uint32))
+
+    def chooser_files(self) -> tuple[int, int]:
+        """Return the files of the maps by which a process chooses: decisions and answers, and what rings for them."""
+        b = self._library
+        choices, bell = (b.bpf_map__fd(b.bpf_object__find_map_by_name(self._object, name)) for name in (b"choices", b"bell"))
+        return int(choices), int(bell)
 
     def written(self) -> np.ndarray:
         """Return what was recorded, in its order; also of sockets that are closed."""

@@ -10,11 +10,12 @@ from fractions import Fraction
 
 from ccenv.smt.claims.properties import FIRST, Property, fairness_ratio
 from ccenv.smt.claims.verifier import Query
-from ccenv.smt.network.setting import Setting
+from ccenv.smt.network.encode import SmtSender
+from ccenv.smt.network.setting import BeliefRules, Setting
 from ccenv.smt.network.view import View
 from ccenv.smt.senders.aimd import Aimd
 from ccenv.smt.senders.rate_delay import RateDelay
-from ccenv.smt.solver.algebra import Formula, all_of, any_of
+from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, implies, same_truth
 
 MIXES = (Fraction(1), Fraction(4), Fraction(1, 4))
 """Ratios of the bytes that the other flows and the first one sent in a step at which exact FIFO is linear."""
@@ -72,6 +73,69 @@ def algorithm1_query(fairness: Fraction, samples: int = 6, flows: int = 2, sende
     return Query(
         "fairness", Setting("ccac", "infinite", samples), sender, Property("fairness", text, holds, premise=premise), flows=flows
     )
+
+
+def _windows_agree(flow: View) -> Iterator[Formula]:
+    """Yield what it means that no window of the repeated cycle, however long, moves a belief of a flow.
+
+    Windows of up to two cycles are asked one by one. A longer one has whole cycles more, which agree if a whole cycle does
+    without the credit of D.
+    """
+    cycle, d = flow.last - FIRST, flow.setting.jitter_steps
+    gain = flow.S[flow.last] - flow.S[FIRST]
+
+    def delivered(start: int, length: int) -> Term:
+        laps, rest = divmod(start - FIRST + length, cycle)
+        return flow.S[FIRST + rest] + laps * gain - flow.S[start]
+
+    used = {x: flow.step_utilised(x) for x in range(FIRST, flow.last)} if flow.C_U is not None else {}
+    for start in range(FIRST, flow.last):
+        for length in range(1, 2 * cycle + 1):
+            if flow.C_L is not None:
+                yield delivered(start, length) <= (length + d) * flow.C_L[flow.last]
+            if flow.C_U is not None and length > d:
+                steps = {FIRST + (x - FIRST) % cycle for x in range(start + 1, start + length - d + 1)}
+                yield implies(
+                    all_of(used[x] for x in sorted(steps)), delivered(start, length) >= (length - d) * flow.C_U[flow.last]
+                )
+    if flow.C_L is not None:
+        yield gain <= cycle * flow.C_L[flow.last]
+    if flow.C_U is not None:
+        yield implies(all_of(used.values()), gain >= cycle * flow.C_U[flow.last])
+
+
+def program_query(sender: SmtSender, fairness: Fraction, samples: int = 8, flows: int = 2) -> Query:
+    """Ask whether flows of a belief program can repeat a cycle in which one gets more than ``fairness`` times another's bytes.
+
+    Each flow has beliefs of its own, as if it were alone, and they may differ. From sample 1 on the trace is a cycle: what is
+    queued, undelivered, in stock and delayed, rates and beliefs are at the end what they were there, and no window of the
+    repeated cycle moves a belief. So it can be repeated for ever, unless beliefs time out. A refuted ratio is a constructive
+    proof of starvation by it; a proved one says that no cycle of this length starves a flow more.
+    """
+
+    def premise(v: View) -> Formula:
+        parts: list[Formula] = [v.admitted(v.last) - v.S[v.last] == v.admitted(FIRST) - v.S[FIRST]]
+        for k in range(min(v.last - FIRST, len(v.E_before) + FIRST) + 1):
+            parts.append(v.enqueued(v.last - k) - v.S[v.last] == v.enqueued(FIRST - k) - v.S[FIRST])
+        parts.append(v.admitted(v.last - 1) - v.S[v.last] == v.admitted(FIRST - 1) - v.S[FIRST])
+        parts += [same_truth(v.late[v.last][m], v.late[FIRST][m]) for m in v.late[FIRST]]
+        for flow in v.flows:
+            parts += [flow.rate[0] >= v.alpha, flow.rate[v.last] == flow.rate[FIRST]]
+            parts += [flow.enqueued(v.last - k) - flow.S[v.last] == flow.enqueued(FIRST - k) - flow.S[FIRST] for k in (0, 1)]
+            parts.append(flow.S[v.last] - flow.S[v.last - 1] == flow.S[FIRST] - flow.S[FIRST - 1])
+            kept = (flow.C_L, flow.C_U, flow.extra.get("held"))
+            parts += [series[v.last] == series[FIRST] for series in kept if series is not None]
+            parts += _windows_agree(flow)
+        return all_of(parts)
+
+    def holds(v: View) -> Formula:
+        first, second = (flow.S[v.last] - flow.S[FIRST] for flow in v.flows[:2])
+        return fairness_ratio(first, second, fairness)
+
+    text = f"in a cycle one flow gets at most {fairness} times the other's bytes"
+    setting = Setting("ccac", "infinite", samples, beliefs=BeliefRules(upper="exact"))
+    needs = sender.needs(setting)
+    return Query("fairness", setting, sender, Property("fairness", text, holds, needs, premise), flows=flows)
 
 
 QUERIES: Mapping[str, Callable[[Fraction, int, int], Query]] = {"aimd": aimd_query, "rate_delay": algorithm1_query}

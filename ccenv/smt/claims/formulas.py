@@ -96,6 +96,12 @@ CONDITIONS: dict[str, Condition] = {
     "q_U_falls_by": _moved("q_U", lambda a, b, x: b < a - x, "q_U falls by {x} C Rm"),
     "C_L_wrong_at_start": Condition(lambda v, t, _: v.C_L[0] > 1, frozenset({"C_L"}), False, "C_L(0) > C"),  # type: ignore[index]
     "C_U_wrong_at_start": Condition(lambda v, t, _: v.C_U[0] < 1, frozenset({"C_U"}), False, "C_U(0) < C"),  # type: ignore[index]
+    "inflight_rises_by": Condition(
+        lambda v, t, x: v.inflight(v.last) > v.inflight(0) + x * v.C_L[0],  # type: ignore[index]
+        frozenset({"C_L"}),
+        True,
+        "bytes in flight rise by {x} C_L Rm",
+    ),
     "queue_falls_by": Condition(lambda v, t, x: v.queue(v.last) < v.queue(0) - x, _NONE, True, "queue falls by {x} C Rm"),
     "utilisation_at_least": Condition(lambda v, t, x: properties.utilisation(v, x), _NONE, True, "utilisation >= {x}"),
     "inflight_at_most": Condition(lambda v, t, x: properties.inflight(v, x), _NONE, True, "inflight <= {x} C (Rm+D)"),

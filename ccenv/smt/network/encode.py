@@ -221,8 +221,9 @@ def _closed(wanted: Needs, setting: Setting) -> Needs:
 
 def _check_several(setting: Setting, wanted: Needs) -> None:
     """Raise CcenvError for what has no meaning for one flow of several, or no encoding."""
-    if wanted.bounds - {"C_L"}:
-        raise CcenvError(f"several flows: {', '.join(sorted(wanted.bounds - {'C_L'}))} has no meaning for a share of a link")
+    own = {"C_L", "C_U"} if setting.beliefs.upper == "exact" else {"C_L"}
+    if wanted.bounds - own:
+        raise CcenvError(f"several flows: {', '.join(sorted(wanted.bounds - own))} has no meaning for a share of a link")
     if setting.past_steps or setting.sent_before_at_most is not None or setting.delay_rule != "sound":
         raise CcenvError("several flows: what was sent before the trace is not known; delay_rule must be sound, past_steps 0")
     if setting.loss_detection != "oracle" or setting.beliefs.timeout is not None:

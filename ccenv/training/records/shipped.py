@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -116,10 +115,8 @@ def _trained(name: str, overrides: Sequence[str], folder: FilePath, outdated: bo
         from ccenv.training.rllib.config import RllibConfig
         from ccenv.training.rllib.run import train_rllib
 
-        if (folder / "config.yaml").is_file():
-            shutil.rmtree(folder)  # it cannot be resumed
         rllib = validate(RllibConfig, *load_data(name, overrides))
-        return entry_of(rllib, train_rllib(rllib, folder))
+        return entry_of(rllib, train_rllib(rllib, folder, fresh=True))
     from ccenv.training.run import CONFIG, read_code, train
 
     config = load_config(name, overrides)

@@ -65,11 +65,10 @@ class RllibConfig(StrictModel):
             self._check_packet()
             return self
         settings = self.settings()
-        settings.require_beliefs("environment")
         external = settings.senders.count(EXTERNAL)
-        if (external < 2 if self.plays == "flows" else external != 1) or settings.action != "box":
+        if (external < 2 if self.plays == "flows" else external != 1) or settings.is_discrete:
             many = "two or more 'external' senders" if self.plays == "flows" else "exactly one 'external' sender"
-            raise ValueError(f"environment: {many} and action 'box' are needed")
+            raise ValueError(f"environment: {many} and a continuous action are needed")
         if self.plays == "duel" and (len(settings.models) != 1 or len(settings.senders) != 1):
             raise ValueError("environment: a duel needs one model and one flow")
         return self

@@ -1,12 +1,14 @@
 """RLlib (new API stack): PPO on the native batch, self-play on ``ccenv/Duel-v0``, several flows that share a policy.
 
-On this machine, or on a cluster with ``address``. RLlib's own checkpoints use pickle and are not written: a run leaves its
-policies as ccenv's files and cannot be resumed.
+On this machine, or on a cluster with ``address``. RLlib's own checkpoints use pickle and are not written: after each iteration a
+run leaves its policies as ccenv's files, and what it has learnt as arrays (``ccenv.training.rllib.state``).
 """
 
 from __future__ import annotations
 
 import csv
+import io
+import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,20 +23,28 @@ from ccenv.cluster import start_ray
 from ccenv.document import json_bytes
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.errors import CcenvError, InputError, require_extra
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import is_empty, locked, make_folder, write_atomic
+from ccenv.foreign import read_yaml
+from ccenv.foreign.reading import read_text
 from ccenv.interface.interface import SENDER_V0
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.clock import Stopwatch
 from ccenv.training.code import code_hash
 from ccenv.training.evaluation import Evaluation, evaluate_in_world, evaluate_sender
 from ccenv.training.packet_evaluation import evaluate_packet
 from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.rllib.state import pack, unpack
 
 CONNECT_LIMIT_S = 5.0
 SENDER, NETWORK = "sender", "network"
 _LAYERS = ("encoder.encoder.net.mlp.", "encoder.actor_encoder.net.mlp.")  # shared and separate value networks
 COLUMNS = ("iteration", "steps", "sender_return", "network_return")
+CONFIG, CHECKPOINT, PROGRESS = "config.yaml", "checkpoint", "progress.csv"
+_MOST_PROGRESS_BYTES = 64 << 20
+_SEEDS_APART = 1_000_003  # random numbers of a run that goes on from one iteration, and of the next
+_FREE = ("iterations", "address", "num_cpus", "n_paths")  # what a run that goes on may have otherwise
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class RllibResult:
         evaluation: of the sender in the config's own world, on the set of paths for reports; of a duel against the usual mixture.
         common: of the sender alone in the common world (``evaluate_sender``); None where it shares its link.
         duel: of the sender against the network that learned beside it, on paths of the environment; None without one.
+        resumed_from_iterations: iteration that this call went on from; 0: from the start.
     """
 
     folder: FilePath
@@ -62,19 +73,26 @@ class RllibResult:
     evaluation: Evaluation
     common: Evaluation | None
     duel: Evaluation | None
+    resumed_from_iterations: int
 
 
-def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, int], None] | None = None) -> RllibResult:
-    """Train with RLlib.
+def train_rllib(
+    config: RllibConfig, folder: FilePath, report: Callable[[int, int], None] | None = None, *, fresh: bool = False
+) -> RllibResult:
+    """Train with RLlib, or go on with an interrupted run of the same config in the same folder.
+
+    A resumed run goes on from the last whole iteration with the same weights, moments and KL coefficients. It begins new episodes
+    and draws other random numbers, so it does not repeat the uninterrupted run.
 
     Args:
         config: the run.
-        folder: where policies and progress go; must be empty or new.
+        folder: where policies, progress and checkpoint go.
         report: called with the iterations done and wanted.
+        fresh: discard what the folder holds of an earlier run.
 
     Raises:
         MissingExtraError: if something that it needs is not installed.
-        InputError: if the folder holds something.
+        InputError: if the folder holds something else, or a run of another config.
         CcenvError: if no Ray cluster answers at ``address``, or training left the finite numbers; the policies of the iteration
             before are kept.
     """
@@ -82,23 +100,54 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
     require_extra("torch", "train")
     if config.plays not in {"sender", "packet"}:
         require_extra("pettingzoo", "duel")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is not empty, and a run of RLlib cannot be resumed; choose another --out")
+    if folder.exists() and (not folder.is_dir() or not (is_empty(folder) or (folder / CONFIG).is_file())):
+        raise InputError(f"{folder}: holds something else than a run of RLlib; choose another --out")
+    known = None if fresh else _known(config, folder)
+    if known is None or known.iteration < config.iterations:
+        _start_ray(config)
+    make_folder(folder)
+    with locked(folder, "training run"):
+        return _train(config, folder, known, report)
+
+
+def _known(config: RllibConfig, folder: FilePath) -> TrainingState | None:
+    """Return the checkpoint of an interrupted run; None: there is none."""
+    state = read_checkpoint(folder / CHECKPOINT)
+    if state is None:
+        return None
+    stored, mine = read_yaml(folder / CONFIG), config.model_dump(mode="json")
+    if not isinstance(stored, dict) or any(stored.get(key) != mine[key] for key in mine if key not in _FREE):
+        raise InputError(f"{folder}: holds a run of another config; choose another --out, or --fresh to discard it")
+    if state.iteration > config.iterations:
+        raise InputError(f"{folder}: has already trained {state.iteration} iterations, more than iterations {config.iterations}")
+    return state
+
+
+def _train(
+    config: RllibConfig, folder: FilePath, known: TrainingState | None, report: Callable[[int, int], None] | None
+) -> RllibResult:
+    """Train in a folder that is held."""
     import ray
 
-    _start_ray(config)
+    begin = 0 if known is None else known.iteration
+    clock = Stopwatch() if known is None else Stopwatch(known.seconds, known.cpu_seconds)
+    rows = [] if known is None else _read_progress(folder / PROGRESS, begin)
     algorithm = None
-    clock = Stopwatch()
-    rows: list[dict[str, Any]] = []
     try:
-        make_folder(folder)
-        write_atomic(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
-        algorithm = _algorithm(config)
+        if known is None:
+            shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+        write_atomic(folder / CONFIG, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False).encode())
+        if begin < config.iterations:
+            algorithm = _algorithm(config, begin)
+            if known is not None:
+                unpack(algorithm, known.tensors)
         clock.start()
-        for iteration in range(config.iterations):
-            rows.append(_row(algorithm.train(), iteration + 1))
-            _write_progress(folder / "progress.csv", rows)
+        for iteration in range(begin, config.iterations):
+            before = int(rows[begin - 1]["steps"]) if begin else 0
+            rows.append(_row(algorithm.train(), iteration + 1, before))  # type: ignore[union-attr]
+            _write_progress(folder / PROGRESS, rows)
             _save(config, folder, algorithm, iteration)
+            write_checkpoint(folder / CHECKPOINT, TrainingState(iteration + 1, *clock.read(), pack(algorithm)))
             if report is not None:
                 report(iteration + 1, config.iterations)
         times = clock.read()
@@ -108,7 +157,7 @@ def train_rllib(config: RllibConfig, folder: FilePath, report: Callable[[int, in
         ray.shutdown()
     returns = [{SENDER: row["sender_return"], NETWORK: row["network_return"]} for row in rows]
     own, common, duel = _evaluate(config, folder)
-    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel)
+    result = RllibResult(folder, len(rows), int(rows[-1]["steps"]), *times, returns, own, common, duel, begin)
     record = asdict(result) | {"folder": str(folder), "status": "finished", "seed": config.seed, "code": [code_hash()]}
     write_atomic(folder / "run.json", json_bytes(record, indent=2))
     return result
@@ -143,13 +192,15 @@ def _start_ray(config: RllibConfig) -> None:
         raise CcenvError(f"no Ray cluster at address {config.address!r} ({first}); leave it out to use this machine") from None
 
 
-def _algorithm(config: RllibConfig) -> Any:
+def _algorithm(config: RllibConfig, iteration: int = 0) -> Any:
+    """Build RLlib's algorithm; one that goes on from an iteration draws other random numbers than from the start."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from ccenv.envs.rllib import FLOWS, PACKET_FLOWS, register_rllib
+    from ccenv.envs.rllib import FLOWS, PACKET_FLOWS, env_config_of, register_rllib
 
     register_rllib()
+    env_config = env_config_of(config.environment)
     start: Any = PPOConfig  # Ray gives it no types
     chosen = (
         start()
@@ -163,10 +214,10 @@ def _algorithm(config: RllibConfig) -> Any:
             lambda_=config.gae_lambda,
         )
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=list(config.hidden), fcnet_activation="tanh"))
-        .debugging(seed=config.seed, log_level="ERROR")
+        .debugging(seed=(config.seed + _SEEDS_APART * iteration) % 2**31, log_level="ERROR")
     )
     if config.plays in {"sender", "packet"}:
-        chosen.environment(f"ccenv/{config.plays.capitalize()}-v0", env_config=config.environment)
+        chosen.environment(f"ccenv/{config.plays.capitalize()}-v0", env_config=env_config)
         chosen.env_runners(
             num_env_runners=config.num_env_runners,
             num_envs_per_env_runner=config.num_envs,
@@ -174,7 +225,7 @@ def _algorithm(config: RllibConfig) -> Any:
         )
     else:
         environments = {"flows": FLOWS, "packet_flows": PACKET_FLOWS, "duel": "ccenv/Duel-v0"}
-        chosen.environment(environments[config.plays], env_config=config.environment)
+        chosen.environment(environments[config.plays], env_config=env_config)
         chosen.env_runners(num_env_runners=config.num_env_runners, num_envs_per_env_runner=config.num_envs)
         policies = {SENDER, NETWORK} if config.plays == "duel" else {SENDER}
         chosen.multi_agent(policies=policies, policy_mapping_fn=_policy_of)
@@ -185,11 +236,11 @@ def _policy_of(agent: Any, episode: Any, **_: Any) -> str:
     return NETWORK if agent == NETWORK else SENDER
 
 
-def _row(result: dict[str, Any], iteration: int) -> dict[str, Any]:
+def _row(result: dict[str, Any], iteration: int, steps_before: int) -> dict[str, Any]:
     runners = result["env_runners"]
     by_module = runners.get("module_episode_returns_mean") or {}
     returns = {SENDER: by_module.get(SENDER, runners.get("episode_return_mean")), NETWORK: by_module.get(NETWORK)}
-    row: dict[str, Any] = {"iteration": iteration, "steps": int(runners["num_env_steps_sampled_lifetime"])}
+    row: dict[str, Any] = {"iteration": iteration, "steps": steps_before + int(runners["num_env_steps_sampled_lifetime"])}
     for who, value in returns.items():
         known = value is not None and np.isfinite(value)
         row[f"{who}_return"] = float(value) if known and value is not None else None
@@ -197,10 +248,25 @@ def _row(result: dict[str, Any], iteration: int) -> dict[str, Any]:
 
 
 def _write_progress(file: FilePath, rows: list[dict[str, Any]]) -> None:
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomic(file, text.getvalue().encode())
+
+
+def _read_progress(file: FilePath, iterations: int) -> list[dict[str, Any]]:
+    """Return the rows of so many iterations. Raises InputError if they are not there."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in list(csv.DictReader(io.StringIO(read_text(file, _MOST_PROGRESS_BYTES))))[:iterations]:
+            returns = {name: float(row[name]) if row[name] else None for name in COLUMNS[2:]}
+            rows.append({"iteration": int(row["iteration"]), "steps": int(row["steps"]), **returns})
+    except (KeyError, TypeError, ValueError):
+        rows = []
+    if [row["iteration"] for row in rows] != list(range(1, iterations + 1)):
+        raise InputError(f"{file}: not the progress of {iterations} iterations; --fresh trains again")
+    return rows
 
 
 def _save(config: RllibConfig, folder: FilePath, algorithm: Any, iteration: int) -> None:
@@ -227,7 +293,7 @@ def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | Contra
     """Return the policies for the engines: their mean actions."""
     module = "default_policy" if config.plays in {"sender", "packet"} else SENDER
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
-    sees = config.packet_settings().policy_interface() if config.is_packet else SENDER_V0
+    sees = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
     policy = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
     contract = None if config.is_packet else config.settings().contract_program()
     sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)

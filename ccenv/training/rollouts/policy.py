@@ -1,13 +1,10 @@
-"""A policy of Stable-Baselines3 whose networks the kernel can evaluate too, and whose update costs less."""
+"""A policy of Stable-Baselines3 whose networks the kernel can evaluate too."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-import torch
-from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch import nn
@@ -15,10 +12,8 @@ from torch import nn
 from ccenv.engine.compiled.mlp import MAX_LAYERS, MAX_WIDTH
 from ccenv.envs.batches.actor_critic import ActorCritic, pack_actor_critic
 from ccenv.errors import InputError
-from ccenv.training.rollouts.gradients import GaussianLogProb, Networks
+from ccenv.training.rollouts.update import Update
 
-_NETWORKS: Any = Networks  # torch gives ``apply`` no types
-_GAUSSIAN: Any = GaussianLogProb
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 
 
@@ -32,6 +27,7 @@ class KernelPolicy(ActorCriticPolicy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._update: Update | None = None
         if type(self.features_extractor) is not FlattenExtractor or self.use_sde or self.squash_output:
             raise InputError("rollouts in the kernel need plain observations and plain noise: no features extractor, no use_sde")
         if self.activation_fn not in _ACTIVATIONS:
@@ -62,18 +58,11 @@ class KernelPolicy(ActorCriticPolicy):
             raise ValueError("Expected parameters of the policy to be finite")
         return pack_actor_critic(both[0], both[1], _ACTIVATIONS[self.activation_fn], log_std, levels)
 
-    def evaluate_actions(self, obs: Any, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Return values (n, 1), log-probabilities (n,) and entropies (n,) as the library does, at a lower cost."""
-        actor, critic = ([tensor for layer in layers for tensor in (layer.weight, layer.bias)] for layers in self._layers())
-        seen = obs.float().flatten(1)
-        outputs, values = _NETWORKS.apply(seen, self.activation_fn is nn.Tanh, len(actor), *actor, *critic)
-        if isinstance(self.action_dist, DiagGaussianDistribution):
-            log_prob = _GAUSSIAN.apply(outputs, self.log_std, actions.reshape(outputs.shape))
-            entropy = (self.log_std + (0.5 + 0.5 * math.log(2 * math.pi))).sum().expand(len(values))
-            return values, log_prob, entropy
-        distribution: Any = self.action_dist
-        distribution = distribution.proba_distribution(action_logits=outputs)
-        return values, distribution.log_prob(actions), distribution.entropy()
+    def update(self, batch_size: int) -> Update:
+        """Return what takes gradient steps with minibatches of at most so many samples."""
+        if self._update is None or self._update.batch_size < batch_size:
+            self._update = Update(self, self._layers(), self.activation_fn is nn.Tanh, batch_size)
+        return self._update
 
 
 def _linear(*parts: nn.Module) -> list[nn.Linear]:

@@ -9,12 +9,14 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
 from ccenv.envs.batches.memory import Memory, RolloutCore
 from ccenv.envs.sb3 import CcenvVecEnv
 from ccenv.errors import InputError
 from ccenv.training.rollouts.policy import KernelPolicy
+from ccenv.training.rollouts.update import CLIPPED, ENTROPY_LOSS, KL, POLICY_LOSS, VALUE_LOSS, Losses, Samples
 
 KEYS = 2**53
 
@@ -22,16 +24,20 @@ KEYS = 2**53
 class KernelPPO(PPO):
     """PPO with the arguments of Stable-Baselines3, ``policy`` apart, over ``make_sb3``'s environments.
 
-    Only ``collect_rollouts`` differs: actor, critic, noise, log-probabilities and the environments' steps are one kernel. What it
+    ``collect_rollouts`` differs: actor, critic, noise, log-probabilities and the environments' steps are one kernel. What it
     fills in is what the library's own loop would: the same observations, values, bootstrap where an episode is truncated, episode
     starts. The noise differs: it is keyed by one number per rollout, which torch's generator draws, and by environment, action
     and step, so that it does not depend on the number of threads. Callbacks are called once per step, in order, after the
     rollout has been collected; they find ``rewards``, ``dones``, ``infos``, ``actions``, ``values``, ``log_probs`` and
-    ``new_obs`` of their step.
+    ``new_obs`` of their step. ``train`` takes the library's gradient steps without its graph
+    (``ccenv.training.rollouts.update``).
 
     Args:
         env: of ``ccenv.envs.sb3.make_sb3``, in no wrapper.
         **settings: of ``stable_baselines3.PPO``.
+
+    Attributes:
+        gradient_norms: of the gradient steps of the newest ``train``, before they were clipped.
 
     Raises:
         InputError: for other environments, or policies that the kernel does not have.
@@ -41,7 +47,62 @@ class KernelPPO(PPO):
         if not isinstance(env, CcenvVecEnv):
             raise InputError(f"rollouts in the kernel need the environments of make_sb3 in no wrapper, not {type(env).__name__}")
         env.rollouts()
+        self.gradient_norms: list[float] = []
         super().__init__(KernelPolicy, env, device="cpu", **settings)
+
+    def train(self) -> None:
+        """Take the gradient steps of a rollout: the library's losses, minibatches, clipping, optimiser, early stop and logs."""
+        policy = self.policy
+        if not isinstance(policy, KernelPolicy):
+            raise InputError("gradient steps without a graph need a KernelPolicy")
+        policy.set_training_mode(True)
+        self._update_learning_rate(policy.optimizer)
+        buffer, update = self.rollout_buffer, policy.update(self.batch_size)
+        clip = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
+        clip_value = np.inf
+        if self.clip_range_vf is not None:
+            clip_value = self.clip_range_vf(self._current_progress_remaining)  # type: ignore[operator]
+        losses = Losses(
+            float(clip), float(clip_value), float(self.ent_coef), float(self.vf_coef), self.normalize_advantage, _levels(self.env)
+        )
+        flat = Samples(*(buffer.swap_and_flatten(getattr(buffer, name)) for name in Samples._fields))
+        flat = flat._replace(**{name: getattr(flat, name).ravel() for name in Samples._fields[2:]})
+        found: list[np.ndarray] = []
+        self.gradient_norms.clear()
+        in_epoch = 0
+        for _ in range(self.n_epochs):
+            order, in_epoch, enough = np.random.permutation(len(flat.actions)), 0, False
+            samples = Samples(*(np.take(array, order, axis=0) for array in flat))
+            for first in range(0, len(order), self.batch_size):
+                found.append(update.measure(losses, samples, first, min(first + self.batch_size, len(order))))
+                in_epoch += 1
+                if self.target_kl is not None and found[-1][KL] > 1.5 * self.target_kl:
+                    enough = True
+                    break
+                self.gradient_norms.append(update.clip(self.max_grad_norm))
+                policy.optimizer.step()
+            self._n_updates += 1
+            if enough:
+                break
+        self._log(np.array(found), in_epoch, losses)
+        self.logger.record("train/explained_variance", explained_variance(flat.values, flat.returns))
+
+    def _log(self, found: np.ndarray, in_epoch: int, losses: Losses) -> None:
+        """Record what Stable-Baselines3 does of the losses of all minibatches; its divergence is that of the last epoch."""
+        mean, last = found.mean(axis=0), found[-1]
+        self.logger.record("train/entropy_loss", mean[ENTROPY_LOSS])
+        self.logger.record("train/policy_gradient_loss", mean[POLICY_LOSS])
+        self.logger.record("train/value_loss", mean[VALUE_LOSS])
+        self.logger.record("train/approx_kl", found[-in_epoch:, KL].mean())
+        self.logger.record("train/clip_fraction", mean[CLIPPED])
+        weighed = losses.entropy_weight * last[ENTROPY_LOSS] + losses.value_weight * last[VALUE_LOSS]
+        self.logger.record("train/loss", last[POLICY_LOSS] + weighed)
+        if hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", float(torch.exp(self.policy.log_std.detach()).mean()))
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/clip_range", losses.clip)
+        if self.clip_range_vf is not None:
+            self.logger.record("train/clip_range_vf", losses.clip_value)
 
     def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
         """Fill the buffer with a rollout; return False if a callback ended the training."""
@@ -85,6 +146,10 @@ class KernelPPO(PPO):
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=memory.dones[-1])
         callback.on_rollout_end()
         return True
+
+
+def _levels(env: Any) -> int:
+    return int(env.rollouts().levels)
 
 
 def collect(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,12 +11,15 @@ from ccenv.adversaries import make_adversary
 from ccenv.attack import attack
 from ccenv.envs.adapters import draw
 from ccenv.envs.core import Core
+from ccenv.envs.packet.core import PacketCore
+from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import CcenvError, InputError
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import PolicySender
 from ccenv.training.config import TrainConfig
 from ccenv.training.evaluation import Evaluation, evaluate_in_world
+from ccenv.training.packet_evaluation import cold_task, kind_boxes
 from ccenv.training.path_sets import PathSet, path_seed
 
 SCENE = "deep"  # one that training may use: worst cases are published on others
@@ -45,8 +48,13 @@ def check_look(config: TrainConfig) -> None:
     """Check that the networks of the logs can play in the config's world, before a run writes anything.
 
     Raises:
-        InputError: for a network that cannot, such as one for a single flow where there are two.
+        InputError: for a network that cannot, such as one for a single flow where there are two; for a video of packets that no
+            trace can show.
     """
+    if config.packet is not None:
+        if config.log.video:
+            _check_picture(config)
+        return
     world = config.environment
     senders = world.build_senders()
     for name in config.log.networks:
@@ -104,8 +112,21 @@ def _exploited(config: TrainConfig, player: PolicySender) -> dict[str, float]:
     return {"exploitability/worst_utilisation": worst, "exploitability/gap": kind - worst}
 
 
+def _check_picture(config: TrainConfig) -> None:
+    """Raise InputError unless the episode of the videos can be drawn."""
+    settings = config.packet_settings()
+    core = SharedPacketTask(1, settings, True, kind_boxes(settings, 1)).core
+    core.reset(seed=path_seed(PathSet.SELECT, config.seed))
+    try:
+        core.trace(0)
+    except CcenvError as error:
+        raise InputError(f"log.video: {error}") from None
+
+
 def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
     """Return one episode of the config's world, the same in every video of a run, as the pictures of ``rgb_array``."""
+    if config.packet is not None and isinstance(player, PolicySender):
+        return _gif(_packet_frames(config, player))
     world = config.environment
     senders = world.build_senders()
     if isinstance(player, PolicySender):
@@ -115,16 +136,26 @@ def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
         adversary = player
     core = Core(1, world, senders=senders, adversary=adversary, groups=np.ones((1, len(senders)), np.bool_), record=True)
     core.reset(seed=path_seed(PathSet.SELECT, config.seed))
-    return _gif(_frames(core))
-
-
-def _frames(core: Core) -> Iterator[np.ndarray]:
     last = core.episode_steps - 1  # one more would start the next episode
+    return _gif(_frames(core, last, core.advance))
+
+
+def _packet_frames(config: TrainConfig, player: PolicySender) -> Iterator[np.ndarray]:
+    task, batch = cold_task(config.packet_settings(), player, 1, record=True)
+    task.core.reset(seed=path_seed(PathSet.SELECT, config.seed))
+    return _frames(task.core, task.core.episode_steps, lambda: task.step(batch.actions(task.observe())[:, None]))
+
+
+def _frames(core: Core | PacketCore, last: int, step_on: Callable[[], object]) -> Iterator[np.ndarray]:
+    """Draw an episode of at most so many steps, as it is after some of them."""
     shown = {max(1, round(last * frame / FRAMES)) for frame in range(1, FRAMES + 1)}
     for step in range(1, last + 1):
-        core.advance()
-        if step in shown:
+        step_on()
+        over = bool(core.truncated()[0])
+        if step in shown or over:
             yield draw(core, 0)
+        if over:
+            return
 
 
 def _gif(frames: Iterator[np.ndarray]) -> bytes:

@@ -41,12 +41,22 @@ def program(name: str) -> ProgramSender:
     return ProgramSender(loaded.name, loaded)
 
 
+def inside_contract(name: str) -> ContractSender:
+    """Return a learned sender of the zoo that chooses inside a contract."""
+    loaded = load_policy(FOLDER / f"{name}.safetensors")
+    if not isinstance(loaded, ContractSender):
+        raise InputError(f"{name}: its card holds no contract")
+    return replace(loaded, name=name)
+
+
 def learned_contract_u80() -> ContractSender:
     """Build the policy that chooses inside a contract with 80 % utilisation proved."""
-    loaded = load_policy(FOLDER / "learned_contract_u80.safetensors")
-    if not isinstance(loaded, ContractSender):
-        raise InputError("learned_contract_u80: its card holds no contract")
-    return replace(loaded, name="learned_contract_u80")
+    return inside_contract("learned_contract_u80")
+
+
+def learned_contract_u80_low_delay() -> ContractSender:
+    """Build the policy that pays for delay inside the same contract."""
+    return inside_contract("learned_contract_u80_low_delay")
 
 
 def learned_nominal() -> PolicySender:

@@ -152,12 +152,8 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow = np.zeros(1, FLOW_DTYPE)
     flow["index"], flow["n_hops"], flow["sender_index"] = index, hops, sender
     flow["path_rtt_s"], flow["told_rtt_s"], flow["rtt_known"] = spec.rtt_s, spec.sender_rtt_s, spec.rtt_known
-    flow["access_s"], flow["loss_rate"], flow["start_s"], flow["stop_s"] = (
-        spec.access_s,
-        spec.loss_rate,
-        spec.start_s,
-        spec.stop_s,
-    )
+    flow["access_s"], flow["loss_rate"], flow["burst_s"] = spec.access_s, spec.loss_rate, spec.burst_s
+    flow["start_s"], flow["stop_s"] = spec.start_s, spec.stop_s
     flow["ack_every"], flow["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
     flow["jitter_kind"], flow["jitter_s"] = JITTERS[spec.jitter.kind], spec.jitter.max_s
     flow["jitter_interval_s"] = spec.jitter.every_s if spec.jitter.kind == "early" else spec.jitter.interval_s

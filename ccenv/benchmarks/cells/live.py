@@ -1,0 +1,114 @@
+"""Cells of the real TCP stack: one live run, repeated until it is valid."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, ClassVar
+
+from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
+from ccenv.benchmarks.cells.packet import FIXED
+from ccenv.benchmarks.suite.live import NETWORK, LiveSuite
+from ccenv.errors import CcenvError, InputError
+from ccenv.live.attacks import TRIES, attack_scenario, moves_against, valid_run
+from ccenv.live.beside import simulated
+from ccenv.metrics.own import require_metric
+from ccenv.metrics.table import measure_run
+from ccenv.network.moves import SUFFIX
+from ccenv.provenance import machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveCell(Cell):
+    """A live run. All cells are one task: two runs at a time would disturb each other.
+
+    Attributes:
+        sender: of the live scenario.
+        moves: the sender that they were found against, or a file of moves.
+        moves_sha256: of the file.
+        calm: the path without the moves.
+        kernel: release of the kernel that runs it.
+        cpu: of the machine.
+    """
+
+    sender: str
+    moves: str
+    moves_sha256: str
+    calm: bool
+    kernel: str
+    cpu: str
+
+    per_task: ClassVar[int] = 1_000_000
+
+    @property
+    def opponent(self) -> str:
+        """The network plays by itself."""
+        return NETWORK
+
+    def run(self) -> dict[str, Any]:
+        """Run until a run is valid and return its record: what it was, its metrics, the engine's, how punctual it was.
+
+        Raises:
+            CcenvError: where this machine cannot run it, or no run is valid.
+        """
+        for own in self.own_metrics:
+            require_metric(own)
+        file = _file(self.moves)
+        if _sha256(file) != self.moves_sha256:
+            raise InputError(f"cell {self.name}: {file} changed since the suite was read")
+        scenario = attack_scenario(self.sender, file, calm=self.calm)
+        result = valid_run(scenario)
+        if not result.valid:
+            raise CcenvError(f"cell {self.name}: no valid run in {TRIES}: {result.why_not_valid[0]}; run the same command again")
+        measured, spans = result.run.measured(), [(scenario.warmup_s, scenario.duration_s)]
+        metrics = {name: measure_run(measured, name, spans, None) for name in self.metrics}
+        link, flow = scenario.links[0], scenario.flows[0]
+        path = {"link_rate_Bps": link.rate_Bps, "buffer_bytes": link.buffer_bytes, "flows": [{"rtt_s": flow.rtt_s}]}
+        summary = result.summary()
+        return self.record(
+            scenario.model,
+            path,
+            parameters={"sender": self.sender, "moves": self.moves, "calm": self.calm, "jitter_s": flow.jitter.max_s},
+            metrics=defined(metrics),
+            simulated={"utilisation": simulated(scenario).summary["links"][0]["utilisation"]},
+            live={"kernel": self.kernel, "emulator": summary["emulator"]},
+        )
+
+
+def live_cells_of(suite: LiveSuite, own: Own = NOTHING_OWN) -> list[LiveCell]:
+    """Return all cells of a suite. Raises InputError for adversaries of a user, or moves that are not there."""
+    if own.adversaries:
+        raise InputError(f"suite {suite.name!r} plays stored moves: it takes no --adversary")
+    return [
+        LiveCell(
+            suite=f"{suite.name}/{suite.version}",
+            suite_sha256=suite.sha256,
+            scenario=case.name,
+            seed=seed,
+            engine_seed=suite.run_key(case.name, seed),
+            agent=FIXED,
+            metrics=(*suite.metrics,),
+            own_metrics=own.metrics,
+            sender=case.scenario.sender,
+            moves=case.scenario.moves,
+            moves_sha256=_sha256(_file(case.scenario.moves)),
+            calm=case.calm,
+            kernel=platform.release(),
+            cpu=str(machine()["processor"]),
+        )
+        for case in suite.cases
+        for seed in suite.seeds
+    ]
+
+
+def _file(moves: str) -> FilePath:
+    return moves_against(moves, moves if moves.endswith(SUFFIX) else None)
+
+
+def _sha256(file: FilePath) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None

@@ -1,0 +1,229 @@
+"""Belief programs from their JSON, written out as SMT-LIB: what is sent in each step. Units: C = Rm = 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ccenv.certificates.laws import Path, conj, disj, most, num
+from ccenv.errors import InputError
+from ccenv.foreign import fraction_of, shown
+
+RATES = ("C_L", "C_U", "C_L_lambda", "MSS/Rm", "rate", "q_U/Rm")
+BYTES = ("q_U", "MSS")
+TIMES = ("qdel_L", "qdel_U", "Rm")
+FLAGS = ("utilised", "loss")
+MAX_DEPTH = 24
+
+Expression = dict[str, Fraction]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A rate between two expressions (equal, unless the program is a contract), kept for so many decisions."""
+
+    low: Expression
+    high: Expression
+    hold: int
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A condition, an expression above 0 or a flag, and the two rules."""
+
+    condition: Expression | str
+    then: Rule
+    otherwise: Rule
+
+
+Rule = Leaf | Branch
+
+
+@dataclass(frozen=True)
+class Program:
+    """A belief program.
+
+    Attributes:
+        name: as it stands in the file.
+        rule: the decision tree.
+        window: T* of C_L_lambda in Rm.
+    """
+
+    name: str
+    rule: Rule
+    window: int
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Yield the leaves."""
+        yield from _leaves(self.rule)
+
+    def inputs(self) -> frozenset[str]:
+        """Return what the program reads."""
+        return frozenset(_inputs(self.rule))
+
+    def bounds(self) -> frozenset[str]:
+        """Return the beliefs that a query about the program holds."""
+        read = self.inputs()
+        found = {name for name in ("C_L", "C_U", "C_L_lambda") if name in read}
+        return frozenset(found | ({"q_U", "C_L_lambda"} if read & {"q_U", "q_U/Rm"} else set()))
+
+    def delays(self, jitter: int) -> tuple[int, ...]:
+        """Return the delays in steps that conditions on times tell apart."""
+        found: set[int] = set()
+        for condition in _conditions(self.rule):
+            if not isinstance(condition, str) and set(condition) & set(TIMES):
+                found |= set(_changes(condition, jitter)[1])
+        return tuple(sorted(found))
+
+
+def read_program(data: Any, where: str) -> Program:
+    """Read a program's JSON.
+
+    Raises:
+        InputError: for anything that is not a program of format version 1 or 2.
+    """
+    if not isinstance(data, dict) or data.get("format") != "ccenv-program" or data.get("version") not in (1, 2):
+        raise InputError(f"{where}: not a belief program of format version 1 or 2")
+    extra = set(data) - {"format", "version", "name", "source", "rule", "probe_window_rtts"}
+    if extra:
+        raise InputError(f"{where}: unknown keys {sorted(extra)}")
+    window = data.get("probe_window_rtts", 1)
+    if type(window) is not int or not 1 <= window <= 64:
+        raise InputError(f"{where}: probe_window_rtts is {shown(window)}; it must be a whole number from 1 to 64")
+    return Program(str(data.get("name")), _rule(data.get("rule"), where, 0), window)
+
+
+def _rule(data: Any, where: str, depth: int) -> Rule:
+    if depth > MAX_DEPTH or not isinstance(data, dict):
+        raise InputError(f"{where}: a rule is deeper than {MAX_DEPTH} or no object")
+    if set(data) == {"if", "then", "else"}:
+        condition = data["if"]
+        if isinstance(condition, str) and condition not in FLAGS:
+            raise InputError(f"{where}: condition {shown(condition)} is none of {FLAGS}")
+        read = condition if isinstance(condition, str) else _expression(condition, where)
+        return Branch(read, _rule(data["then"], where, depth + 1), _rule(data["else"], where, depth + 1))
+    if set(data) - {"hold_rtts"} not in ({"rate"}, {"rate_between"}):
+        raise InputError(f"{where}: a rule has the keys {sorted(data)}")
+    ends = [data["rate"]] if "rate" in data else data["rate_between"]
+    if not isinstance(ends, list) or len(ends) not in (1, 2):
+        raise InputError(f"{where}: rate_between has two ends")
+    hold = data.get("hold_rtts", 1)
+    if type(hold) is not int or not 1 <= hold <= 1000:
+        raise InputError(f"{where}: hold_rtts is {shown(hold)}")
+    read_ends = [_expression(end, where) for end in ends]
+    return Leaf(read_ends[0], read_ends[-1], hold)
+
+
+def _expression(data: Any, where: str) -> Expression:
+    if not isinstance(data, dict) or not data:
+        raise InputError(f"{where}: an expression maps inputs to numbers; got {shown(data)}")
+    kinds = [kind for kind in (RATES, BYTES, TIMES) if set(data) <= set(kind)]
+    if not kinds:
+        raise InputError(f"{where}: {sorted(data)} are not inputs of one unit")
+    return {name: fraction_of(value, f"{where}: {name}") for name, value in data.items()}
+
+
+def _leaves(rule: Rule) -> Iterator[Leaf]:
+    if isinstance(rule, Leaf):
+        yield rule
+    else:
+        yield from _leaves(rule.then)
+        yield from _leaves(rule.otherwise)
+
+
+def _conditions(rule: Rule) -> Iterator[Expression | str]:
+    if isinstance(rule, Branch):
+        yield rule.condition
+        yield from _conditions(rule.then)
+        yield from _conditions(rule.otherwise)
+
+
+def _inputs(rule: Rule) -> Iterator[str]:
+    for leaf in _leaves(rule):
+        yield from (*leaf.low, *leaf.high)
+    for condition in _conditions(rule):
+        yield from ([condition] if isinstance(condition, str) else condition)
+
+
+def _changes(condition: Expression, jitter: int) -> tuple[bool, dict[int, bool]]:
+    """Return a time condition's truth at delay 0, and at which delays (in whole steps) it changes to what."""
+    weights = [condition.get(name, Fraction(0)) for name in TIMES]
+
+    def truth(steps: int) -> bool:
+        return weights[0] * max(0, steps - jitter) + weights[1] * (steps + 1) + weights[2] > 0
+
+    slope = weights[0] + weights[1]
+    spread = abs(weights[0]) + abs(weights[1])
+    far = jitter + 2 + (int(abs(weights[2] + spread) / abs(slope)) + 1 if slope else 0)
+    return truth(0), {m: truth(m) for m in range(1, far + 1) if truth(m) != truth(m - 1)}
+
+
+def declarations(program: Program, path: Path) -> dict[str, str]:
+    """Return the names of the sender with their sorts."""
+    names = {f"rate_{t}": "Real" for t in range(path.samples)}
+    if _longest(program) > 1:
+        names |= {f"held_{t}": "Real" for t in range(path.samples)}
+    if "utilised" in program.inputs() and path.jitter:
+        names["utilised_before"] = "Bool"
+    return names
+
+
+def _longest(program: Program) -> int:
+    return max(leaf.hold for leaf in program.leaves())
+
+
+def sends(program: Program, path: Path) -> Iterator[str]:
+    """Yield what the program sends in each step, as bodies of assertions."""
+    holds = _longest(program)
+    yield "(>= rate_0 alpha)"
+    if "utilised" in program.inputs() and path.jitter:
+        yield f"(= utilised_before {path.step_used(-1)})"
+    for t in range(1, path.samples):
+        low, high = (most(_rate(program.rule, path, t - 1, end), "alpha") for end in (False, True))
+        if holds > 1:
+            low, high = (f"(ite (> held_{t - 1} 0.0) rate_{t - 1} {end})" for end in (low, high))
+            yield f"(= held_{t} (ite (> held_{t - 1} 0.0) (- held_{t - 1} 1.0) (- {_hold(program.rule, path, t - 1)} 1.0)))"
+        if any(leaf.low != leaf.high for leaf in program.leaves()):
+            yield f"(>= rate_{t} {low})"
+            yield f"(<= rate_{t} {high})"
+        else:
+            yield f"(= rate_{t} {low})"
+    if holds > 1:
+        yield disj(*(f"(= held_0 {num(steps)})" for steps in range(holds)))
+
+
+def _rate(rule: Rule, path: Path, t: int, high: bool) -> str:
+    if isinstance(rule, Leaf):
+        return _sum(rule.high if high else rule.low, t)
+    then, otherwise = (_rate(side, path, t, high) for side in (rule.then, rule.otherwise))
+    return f"(ite {_condition(rule.condition, path, t)} {then} {otherwise})"
+
+
+def _hold(rule: Rule, path: Path, t: int) -> str:
+    if isinstance(rule, Leaf):
+        return num(rule.hold)
+    then, otherwise = _hold(rule.then, path, t), _hold(rule.otherwise, path, t)
+    return then if then == otherwise else f"(ite {_condition(rule.condition, path, t)} {then} {otherwise})"
+
+
+def _condition(condition: Expression | str, path: Path, t: int) -> str:
+    if condition == "loss":
+        return path.loss_seen(t)
+    if condition == "utilised":
+        return "utilised_before" if t < path.jitter else path.step_used(t - path.jitter)
+    if isinstance(condition, str) or not set(condition) <= set(TIMES):
+        return f"(> {_sum(condition, t)} 0.0)"  # type: ignore[arg-type]
+    truth, changes = _changes(condition, path.jitter)
+    text = "true" if truth else "false"
+    for m, value in sorted(changes.items()):
+        late = path.flag("late", t, m)
+        text = disj(late, text) if value else conj(f"(not {late})", text)
+    return text
+
+
+def _sum(expression: Expression, t: int) -> str:
+    names = {"MSS/Rm": "alpha", "MSS": "alpha", "rate": f"rate_{t}", "q_U": f"q_U_{t}", "q_U/Rm": f"q_U_{t}"}
+    terms = (f"(* {num(c)} {names.get(name, f'{name}_{t}')})" for name, c in expression.items())
+    return f"(+ 0.0 {' '.join(terms)})"

@@ -1,0 +1,100 @@
+"""``ccenv attack AGENT --scenario``: the jitter boxes of a packet scenario attack a sender."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ccenv.cli.output import print_json, print_table, print_text
+from ccenv.document import Format, plain
+from ccenv.units import steps_or_seconds
+
+RESULT = "attack.json"
+FORMAT = Format("ccenv-packet-attack", 1, "the result of an attack per packet")
+RUNS = Path("runs") / "attack"
+EXIT_ILLEGAL = 1
+
+
+def attack_packets(
+    agent: str,
+    scenario: str,
+    given: Mapping[str, tuple[Any, Any]],
+    *,
+    adversaries: Sequence[str] | None,
+    budget: str | None,
+    seed: int,
+    warmup_rtts: int,
+    window_rtts: int,
+    out: Path | None,
+    fresh: bool,
+    json: bool,
+) -> int:
+    """Search the patterns of a scenario's boxes, check and store the traces; return the exit code.
+
+    Args:
+        agent: the sender.
+        scenario: name or file.
+        given: options of the curve engine by name, what they are and what they are by default.
+        adversaries: corners, cem, scripted ones; None: the first two.
+        budget: as typed; None: the usual one.
+        seed: of searches and draws.
+        warmup_rtts: before the measured window.
+        window_rtts: measured.
+        out: folder of result and traces; None: runs/attack/SENDER-SCENARIO-SEED.
+        fresh: discard what is there.
+        json: print JSON.
+    """
+    from ccenv.agents.files import load_sender
+    from ccenv.attack.run import DEFAULT_BUDGET
+    from ccenv.cli.progress import progress_bar
+    from ccenv.errors import InputError
+    from ccenv.files import is_empty, make_folder
+    from ccenv.simulation.box_attack import SEARCHES, attack_boxes
+    from ccenv.simulation.ranges import load_distribution
+
+    for option, (value, default) in given.items():
+        if value != default:
+            raise InputError(f"--scenario says what the network is and how it is played: leave out {option}")
+    steps, seconds = (DEFAULT_BUDGET, None) if budget is None else steps_or_seconds("--budget", budget)
+    if seconds is not None or steps is None:
+        raise InputError(f"--budget {budget}: with --scenario it is counted in steps, such as 1Msteps")
+    for name, value, low in (("--warmup-rtts", warmup_rtts, 0), ("--window-rtts", window_rtts, 1), ("--seed", seed, 0)):
+        if not low <= value <= 1_000_000:
+            raise InputError(f"{name} is {value}; it must be from {low} to 1000000")
+    sender = load_sender(agent)
+    out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}" if out is None else out
+    if out.exists() and not (out.is_dir() and (is_empty(out) or (fresh and (out / RESULT).is_file()))):
+        raise InputError(f"{out} holds something already: give another --out{', or --fresh' if (out / RESULT).is_file() else ''}")
+    with progress_bar(f"attack {sender.name}") as show:
+        result = attack_boxes(
+            sender,
+            load_distribution(scenario),
+            adversaries=list(adversaries or SEARCHES),
+            budget_flow_steps=steps,
+            seed=seed,
+            warmup_rtts=warmup_rtts,
+            window_rtts=window_rtts,
+            report=show,
+        )
+    make_folder(out)
+    data = plain(result.to_dict()) | {"budget_flow_steps": steps}
+    for place, (name, finding) in enumerate(result.by_adversary.items()):
+        file = f"{place}-{''.join(c if c.isalnum() else '_' for c in name)[:40]}.npz"
+        finding.trace.save(out / file)
+        data["by_adversary"][name]["trace"] = file
+    data["trace"] = data["by_adversary"][result.worst.adversary]["trace"]
+    FORMAT.write(out / RESULT, data)
+    if json:
+        print_json(data | {"trace": str(out / data["trace"])})
+    else:
+        found = result.by_adversary.items()
+        rows = [[name, one.worst_utilisation, one.legal, one.flow_steps, one.seconds] for name, one in found]
+        title = f"{result.sender} on {result.scenario.name}, per packet: worst utilisation {result.worst.worst_utilisation:.4f}"
+        print_table(f"{title}, by {result.worst.adversary}", ["adversary", "utilisation", "legal", "flow-steps", "seconds"], rows)
+        print_text(f"wrote {out}; boxes that let everything go: {result.kind_utilisation:.4f}")
+    broken = [finding for finding in result.by_adversary.values() if not finding.legal]
+    if broken:
+        print(f"ccenv: not legal: {broken[0].adversary}: {broken[0].violations[0]}", file=sys.stderr)
+    return EXIT_ILLEGAL if broken else 0

@@ -1,0 +1,68 @@
+"""``ccenv certificate``: check a theorem's certificate without the prover that wrote it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccenv.cli.options import seconds_option
+from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+app = typer.Typer(
+    help="""Check certificates of theorems.
+
+    Example: ccenv certificate check runs/theorem/cc_qdel.certificate.json
+    """
+)
+
+EXIT_CODES = {"confirmed": 0, "refused": 1, "undecided": 3}
+
+
+@app.callback()
+def group() -> None:
+    """Hold the sub-commands, also while there is one."""
+
+
+@app.command("check")
+def check_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate (.certificate.json).")],
+    solve: Annotated[bool, typer.Option("--solve", help="Decide the checker's own queries again with a second solver.")] = False,
+    solver: Annotated[str, typer.Option(help="The second solver: yices or cvc5.")] = "yices",
+    time_limit: Annotated[float, seconds_option("--time-limit", "Time per query of --solve; a longer one is undecided.")] = 300.0,
+    json: JsonOption = False,
+) -> int:
+    """Derive every query anew, compare, reason anew; with --solve also decide anew (docs/theorems.md).
+
+    Exit code 0 where the certificate is confirmed, 1 where it is refused, 3 where the second solver gave out.
+
+    Example: ccenv certificate check runs/theorem/cc_qdel.certificate.json --solve --json
+    """
+    from ccenv.certificates.check import check
+    from ccenv.certificates.reading import read_certificate
+    from ccenv.errors import CcenvError, InputError
+    from ccenv.programs import parse_program
+    from ccenv.smt.senders.catalog import program_of
+
+    if not time_limit > 0:
+        raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
+    certificate = read_certificate(file)
+    progress = None if json else lambda line: print_text(f"  {line}")
+    report = check(certificate, solver=solver if solve else None, limit_s=time_limit, progress=progress or (lambda line: None))
+    sender = certificate.theorem.sender
+    if not sender.endswith(".json") and not report.refusals:
+        try:
+            registered = program_of(sender)
+        except CcenvError as error:
+            report.trusted.append(f"{sender}: no registered program to compare with ({error})")
+        else:
+            if parse_program(certificate.program) != registered:
+                report.refuse("program", f"the program is another one than the registered {sender!r}")
+    data = report.to_dict() | {"statement": certificate.statement, "file": str(file)}
+    if json:
+        print_json(data)
+    else:
+        print_text(certificate.statement)
+        print_table(report.verdict, ["what", "text"], [*report.refusals, *(("trusted", line) for line in report.trusted)])
+    return EXIT_CODES[report.verdict]

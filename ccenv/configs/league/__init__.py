@@ -1,0 +1,1 @@
+"""Leagues: ccenv league NAME."""

@@ -1,0 +1,1 @@
+"""Theorems: data only."""

@@ -1,0 +1,1 @@
+"""Populations of senders and networks that answer each other: best responses, equilibria, and what these leave open."""

@@ -1,0 +1,130 @@
+"""A league in a folder: its settings, the players it has found, and the finished parts of rounds.
+
+A part is what one task found. Its document is written last and at once, so that a killed league goes on with whole parts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path as FilePath
+from typing import Any
+
+from ccenv.adversaries import make_adversary
+from ccenv.adversaries.learned import load_adversary, save_adversary
+from ccenv.agents import make_sender
+from ccenv.document import Format
+from ccenv.errors import CcenvError, InputError
+from ccenv.files import is_empty, write_atomic
+from ccenv.foreign import shown_path
+from ccenv.league.config import MODEL, LeagueConfig
+from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
+from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves, load_moves
+from ccenv.network.path import Path
+from ccenv.network.sender import Sender
+
+LEAGUE = Format("ccenv-league", 1, "the record of a league", older="--fresh starts anew")
+PART = Format("ccenv-league-part", 1, "a part of a league", older="--fresh starts anew")
+RECORD, CONFIG, SENDERS, NETWORKS = "league.json", "config.yaml", "senders", "networks"
+PICTURE, CURVE = "payoffs.png", "exploitability.png"
+_POLICY = ".safetensors"  # of a network that is a policy
+
+
+class LeagueFolder:
+    """The folder of a league, held by its process.
+
+    Attributes:
+        folder: where.
+    """
+
+    def __init__(self, folder: FilePath) -> None:
+        """Name a folder. Raises InputError if it holds something else than a league."""
+        self.folder = folder
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: is not a folder")
+        if folder.is_dir() and not is_empty(folder) and not (folder / RECORD).is_file():
+            raise InputError(f"{folder}: holds something else than a league; choose another --out")
+
+    def begin(self, config: LeagueConfig, code: str, fresh: bool) -> None:
+        """Check what an earlier run left, and write the settings.
+
+        Args:
+            config: of the league.
+            code: hash of the code that decides what it comes to.
+            fresh: discard what is there.
+
+        Raises:
+            InputError: if the folder holds a league of another config, or of other code.
+            CcenvError: if something cannot be removed or written.
+        """
+        record = self.folder / RECORD
+        if record.is_file() and not fresh:
+            known = LEAGUE.read(record)
+            if not config.same_league(known.get("config")):
+                raise InputError(
+                    f"{self.folder}: holds a league of another config; choose another --out, or --fresh to discard it"
+                )
+            if known.get("code") != code:
+                raise InputError(f"{self.folder}: holds a league of another version of ccenv; --fresh starts anew")
+            return
+        try:
+            for part in (SENDERS, NETWORKS):
+                if (self.folder / part).is_dir():
+                    shutil.rmtree(self.folder / part)
+            for name in (PICTURE, CURVE):
+                (self.folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise CcenvError(f"{self.folder}: cannot be cleared ({error.strerror})") from None
+        for part in (SENDERS, NETWORKS):
+            (self.folder / part).mkdir(parents=True)
+        write_atomic(self.folder / CONFIG, config.to_yaml().encode())
+        LEAGUE.write(record, {"config": config.model_dump(mode="json"), "code": code, "status": "running", "rounds": []})
+
+    def part(self, name: str) -> dict[str, Any] | None:
+        """Return what a finished part says; None if it is not finished."""
+        file = self.folder / f"{name}.part.json"
+        return PART.read(file) if file.is_file() else None
+
+    def finish(self, name: str, data: dict[str, Any]) -> None:
+        """Write what a part says: it is finished then."""
+        PART.write(self.folder / f"{name}.part.json", data)
+
+    def sender_folder(self, name: str) -> FilePath:
+        """Return where a sender of the league lies."""
+        return self.folder / SENDERS / name
+
+    def save_network(self, name: str, adversary: Adversary, config: LeagueConfig, path: Path, about: dict[str, Any]) -> str:
+        """Write what a search found, under a part's name; return its file, for :meth:`network`."""
+        if isinstance(adversary, MlpAdversary):
+            save_adversary(self.folder / name, adversary, about)
+            return f"{name}{_POLICY}"
+        if not isinstance(adversary, RecordedAdversary):
+            raise InputError(f"{name}: a search found {type(adversary).__name__}, neither moves nor a policy")
+        K = config.steps_per_rtt
+        header = MovesHeader(
+            path=path,
+            model=MODEL,
+            steps_per_rtt=K,
+            dt_s=path.flows[0].rtt_s / K,
+            first_row=config.warmup_rtts * K,
+            sender=about["sender"],
+            adversary=about["search"],
+            utilisation=about["payoff"],
+        )
+        StoredMoves(header, adversary.moves).save(self.folder / f"{name}{SUFFIX}")
+        return f"{name}{SUFFIX}"
+
+    def network(self, spec: str) -> Adversary:
+        """Return a network of the league: a file of :meth:`save_network`, or a named adversary."""
+        if not spec.startswith(f"{NETWORKS}/"):
+            return make_adversary(spec)
+        file = self.folder / spec
+        return load_moves(file).adversary if spec.endswith(SUFFIX) else load_adversary(file)
+
+    def sender(self, spec: str) -> Sender:
+        """Return a sender of the league: the name of one that it trained, or of a registered one."""
+        folder = self.sender_folder(spec)
+        return make_sender(str(folder) if folder.is_dir() else spec)
+
+    def where(self) -> str:
+        """Return the folder for messages."""
+        return shown_path(self.folder)

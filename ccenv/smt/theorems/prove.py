@@ -1,0 +1,214 @@
+"""Decide a theorem: every lemma, then every implication of the composition; each answer with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ccenv.smt.claims.verifier import Verdict, confirm, replayed
+from ccenv.smt.network.view import View
+from ccenv.smt.solver.algebra import Formula, negate
+from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
+from ccenv.smt.solver.store import Store, query_hash
+from ccenv.smt.theorems.compose import Implication, implications, settling, variables_of
+from ccenv.smt.theorems.features import on_states
+from ccenv.smt.theorems.lasso import lasso_query
+from ccenv.smt.theorems.queries import LemmaQuery, lemma_queries
+from ccenv.smt.theorems.theorem import LoadedTheorem
+
+_VERDICTS: dict[str, Verdict] = {"unsat": "verified", "sat": "refuted"}
+
+
+@dataclass
+class Decided:
+    """The answer to one query of a lemma.
+
+    Attributes:
+        lemma: its name.
+        part: which of its conclusions.
+        verdict: ``verified``, ``refuted`` or ``unknown``.
+        text: the query as SMT-LIB.
+        answer: of the solver.
+        twin: the query without the conclusion, as SMT-LIB; it must be satisfiable.
+        twin_answer: with a model.
+        reason: for ``unknown``.
+        view: the counterexample in exact numbers, for ``refuted``.
+    """
+
+    lemma: str
+    part: int
+    verdict: Verdict
+    text: str
+    answer: Answer
+    twin: str = ""
+    twin_answer: Answer | None = None
+    reason: str = ""
+    view: View | None = None
+
+
+@dataclass
+class Step:
+    """The answer to one implication of the composition.
+
+    Attributes:
+        name: of the implication.
+        verdict: ``verified``, ``refuted`` (with a witness) or ``unknown``.
+        text: the query as SMT-LIB.
+        answer: of the solver.
+        witness: feature -> value at which the facts hold and the goal does not.
+    """
+
+    name: str
+    verdict: Verdict
+    text: str
+    answer: Answer
+    witness: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Proof:
+    """Everything that was decided of a theorem.
+
+    Attributes:
+        loaded: the theorem.
+        lemmas: in order.
+        steps: of the composition.
+        settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
+        lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.
+    """
+
+    loaded: LoadedTheorem
+    lemmas: list[Decided]
+    steps: list[Step]
+    settles: dict[str, Step]
+    lassos: list[Decided] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        """``verified`` if every lemma and every implication is.
+
+        Else ``refuted`` if a trace that can be repeated for ever breaks a claim, and ``unknown`` if none was found: a lemma that
+        fails refutes no theorem.
+        """
+        if any(one.verdict == "refuted" for one in self.lassos):
+            return "refuted"
+        parts = [*(one.verdict for one in self.lemmas), *(one.verdict for one in self.steps)]
+        return "verified" if all(verdict == "verified" for verdict in parts) else "unknown"
+
+    @property
+    def seconds(self) -> float:
+        """Solver time."""
+        answers = [one.answer for one in (*self.lemmas, *self.steps, *self.settles.values(), *self.lassos)]
+        answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
+        return sum(answer.seconds for answer in answers)
+
+
+@dataclass(frozen=True)
+class Prover:
+    """Decides queries with one set of limits.
+
+    Attributes:
+        time_limit_s: per solver call; z3 first, and yices where z3 gave out.
+        store: where answers go, or None.
+        reuse: whether stored answers count.
+        seed: of z3.
+        progress: called with a line per answer.
+    """
+
+    time_limit_s: float = 120.0
+    store: Store | None = None
+    reuse: bool = True
+    seed: int = 0
+    progress: Callable[[str], None] = lambda line: None
+
+    def prove(self, loaded: LoadedTheorem) -> Proof:
+        """Decide a theorem.
+
+        Raises:
+            ReplayError: if the exact replayer does not reproduce a solver's trace (a bug, not a verdict).
+        """
+        steps = [self.imply(step) for step in implications(loaded)]
+        lemmas: list[Decided] = []
+        if all(step.verdict == "verified" for step in steps):
+            for asked in lemma_queries(loaded):
+                lemmas.append(self.decide(asked))
+                if lemmas[-1].verdict != "verified":
+                    break
+        settles = {claim.name: self.imply(settling(loaded, claim)) for claim in loaded.claims if claim.ranks}
+        proof = Proof(loaded, lemmas, steps, settles)
+        if proof.verdict != "verified":
+            proof.lassos = list(self.lassos(loaded))
+        return proof
+
+    def lassos(self, loaded: LoadedTheorem) -> Iterator[Decided]:
+        """Look for endless misbehaviour, claim by claim: ``refuted`` with the trace to repeat, ``verified`` if there is none.
+
+        That no trace of T samples returns to its state and breaks a claim does not prove the claim.
+        """
+        for claim in loaded.claims:
+            query = lasso_query(loaded, claim)
+            encoding = query.encoding()
+            text = encoding.smtlib(*_written(query.claim.violation(encoding.view)))
+            answer = self._ask(text, "z3", query.name)
+            view = confirm(query, encoding, answer) if answer.status == "sat" else None
+            yield Decided(claim.name, 1, _VERDICTS.get(answer.status, "unknown"), text, answer, reason=answer.reason, view=view)
+
+    def imply(self, step: Implication) -> Step:
+        """Decide an implication of the composition."""
+        import z3
+
+        nodes = (*step.facts, step.goal)
+        of = {name: z3.Real(name) for name in variables_of(nodes)}
+        formulas = [on_states(fact, of.__getitem__) for fact in step.facts]
+        formulas.append(negate(on_states(step.goal, of.__getitem__)))
+        text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
+        answer = self._ask(text, "z3", step.name)
+        verdict = _VERDICTS.get(answer.status, "unknown")
+        witness = {name: str(answer.model.get(name, 0)) for name in of} if answer.status == "sat" else {}
+        return Step(step.name, verdict, text, answer, witness)
+
+    def decide(self, asked: LemmaQuery) -> Decided:
+        """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers."""
+        query = asked.query
+        encoding = query.encoding()
+        violation = query.claim.violation(encoding.view)
+        text = encoding.smtlib(*_written(violation))
+        answer = self._ask(text, "z3", query.name)
+        if answer.status == "unknown":
+            second = self._ask(text, "yices", query.name)
+            if second.status != "unsat":
+                return Decided(asked.lemma, asked.part, "unknown", text, answer, reason=answer.reason)
+            answer = second
+        if answer.status == "sat":
+            return Decided(asked.lemma, asked.part, "refuted", text, answer, view=confirm(query, encoding, answer))
+        twin = encoding.smtlib(*_written(query.claim.premise(encoding.view)))
+        twin_answer = self._ask(twin, "z3", f"{query.name}, satisfiable twin")
+        if twin_answer.status != "sat":
+            reason = "the network with the premise alone is not satisfiable: the lemma would hold of nothing"
+            if twin_answer.status == "unknown":
+                reason = f"the satisfiable twin was not decided: {twin_answer.reason}"
+            return Decided(asked.lemma, asked.part, "unknown", text, answer, twin, twin_answer, reason)
+        replayed(query, encoding, twin_answer)
+        return Decided(asked.lemma, asked.part, "verified", text, answer, twin, twin_answer)
+
+    def _ask(self, text: str, solver: str, name: str) -> Answer:
+        known = self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
+        if known is not None:
+            return known
+        answer = solve(text, solver, self.time_limit_s, self.seed)
+        if self.store is not None:
+            self.store.save(text, answer, {"name": name})
+        self.progress(f"{name}: {answer.status} in {answer.seconds:.1f} s ({answer.solver})")
+        return answer
+
+
+def _written(formula: Formula) -> list[Formula]:
+    """Return a formula as solver terms; nothing where it is trivially true."""
+    import z3
+
+    return [] if formula is True else [z3.BoolVal(False)] if formula is False else [formula]
+
+
+def hash_of(one: Decided | Step) -> str:
+    """Return the SHA-256 of a query's text."""
+    return query_hash(one.text)

@@ -1,0 +1,75 @@
+"""The queries of a theorem's lemmas: one for each conclusion, about one trace of T samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.verifier import Query
+from ccenv.smt.network.encode import Needs
+from ccenv.smt.network.view import View
+from ccenv.smt.solver.algebra import Formula, all_of
+from ccenv.smt.theorems.compose import at_most, beliefs_in, feature, number
+from ccenv.smt.theorems.features import on_trace
+from ccenv.smt.theorems.language import Comparison, Joined, Node, conjuncts, features_of
+from ccenv.smt.theorems.theorem import LoadedTheorem, ReadLemma
+
+HISTORY = "history"
+"""Name of the lemma that makes ``past: history`` true of every trace of a run, if it is true of the first."""
+
+
+@dataclass(frozen=True)
+class LemmaQuery:
+    """One query of a lemma.
+
+    Attributes:
+        lemma: the lemma's name.
+        part: which of its conclusions, from 1 on.
+        query: what is asked.
+    """
+
+    lemma: str
+    part: int
+    query: Query
+
+
+def all_lemmas(loaded: LoadedTheorem) -> tuple[ReadLemma, ...]:
+    """Return the lemmas of a theorem; with ``past: history`` also the one that carries the past from trace to trace."""
+    limit = loaded.setting.sent_before_at_most
+    if limit is None:
+        return loaded.lemmas
+    kept = at_most(feature("peak_sent"), number(limit[0]).plus(feature("MSS", limit[1])))
+    text = "a sender that was within its largest rate before the trace is within it in the trace"
+    return (*loaded.lemmas, ReadLemma(HISTORY, text, loaded.invariant, (), (kept,)))
+
+
+def lemma_queries(loaded: LoadedTheorem) -> Iterator[LemmaQuery]:
+    """Yield the queries of all lemmas in order.
+
+    A query encodes the beliefs that the sender, the conclusion, what is given, and compound parts of the premise read; other
+    comparisons of the premise with beliefs are left out, which claims more. Beliefs time out at the end of a trace; a conclusion
+    that does not read C_L or C_U there is asked without.
+    """
+    for lemma in all_lemmas(loaded):
+        for part, conclusion in enumerate(lemma.conclusions, start=1):
+            yield LemmaQuery(lemma.name, part, _query(loaded, lemma, part, conclusion))
+
+
+def _query(loaded: LoadedTheorem, lemma: ReadLemma, part: int, conclusion: Node) -> Query:
+    own = loaded.sender.needs(loaded.setting)
+    read = own.bounds | beliefs_in(conclusion) | beliefs_in(Joined("all", lemma.granted))
+    pieces = list(conjuncts(lemma.premise))
+    read |= frozenset().union(*(beliefs_in(piece) for piece in pieces if not isinstance(piece, Comparison)))
+    times_out = bool(features_of(conclusion) & {"C_L'", "C_U'"})
+    setting = loaded.setting if times_out else loaded.setting.without_timeout()
+    if times_out and setting.beliefs.timeout is not None:
+        read |= {"C_L", "C_U"}
+    kept = [piece for piece in pieces if beliefs_in(piece) <= read]
+
+    def premise(v: View) -> Formula:
+        return all_of(on_trace(piece, v) for piece in (*kept, *lemma.granted))
+
+    claim = Property(lemma.name, lemma.text, lambda v: on_trace(conclusion, v), own | Needs(read), premise)
+    name = lemma.name if len(lemma.conclusions) == 1 else f"{lemma.name} ({part})"
+    return Query(name, setting, loaded.sender, claim)

@@ -1,0 +1,338 @@
+"""Certificates: the checker confirms what was proved, refuses forgeries by name, and shares no encoding with the prover."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccenv.certificates import beliefs, compose
+from ccenv.certificates import program as programs
+from ccenv.certificates.canonical import Reader, holds
+from ccenv.certificates.check import KINDS, check, own_query
+from ccenv.certificates.laws import Path as Laws
+from ccenv.certificates.reading import FORMAT, Certificate, read_certificate
+from ccenv.certificates.reason import follows
+from ccenv.certificates.statement import assumptions, figures, sentence, times_to_converge
+from ccenv.cli.main import main
+from ccenv.config import validate
+from ccenv.errors import InputError
+from ccenv.programs import to_data
+from ccenv.smt.network.encode import Needs, encode
+from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
+from ccenv.smt.senders.catalog import program_of
+from ccenv.smt.senders.program import ProgramSmtSender
+from ccenv.smt.solver.solvers import to_smtlib
+from ccenv.smt.theorems.certificate import certificate_of
+from ccenv.smt.theorems.prove import Prover
+from ccenv.smt.theorems.theorem import load_theorem
+
+pytest.importorskip("z3")
+
+SMALL = Path(__file__).with_name("small.yaml")
+ROOM = Path(compose.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def genuine() -> dict[str, Any]:
+    """The certificate of the small theorem, as it stands in a file."""
+    proof = Prover(60.0).prove(load_theorem(str(SMALL)))
+    assert proof.verdict == "verified"
+    return json.loads(FORMAT.content(certificate_of(proof)))
+
+
+def read(data: dict[str, Any]) -> Certificate:
+    return validate(Certificate, FORMAT.parse(json.dumps(data), "forged"), "forged")
+
+
+def test_a_genuine_certificate_is_confirmed_also_by_a_second_solver(genuine) -> None:
+    report = check(read(genuine))
+    assert (report.verdict, report.refusals, report.queries) == ("confirmed", [], len(genuine["queries"]))
+    again = check(read(genuine), solver="yices", limit_s=60)
+    assert again.verdict == "confirmed" and set(again.decided.values()) == {"unsat"}
+    assert any("yices" in line for line in again.trusted) and not any("z3" in line for line in again.trusted)
+
+
+def told_anew(data: dict[str, Any]) -> dict[str, Any]:
+    """Let a forger who knows the checker write the sentence, the figures and the hashes that belong to the forged data."""
+    theorem, before = data["theorem"], data["sent_before"]
+    limit = None if before is None else (Fraction(before[0]), Fraction(before[1]))
+    data["statement"] = sentence(theorem, data["program"]["name"], data["settles"])
+    data["figures"], data["assumptions"] = figures(theorem), assumptions(theorem, limit)
+    data["converges"] = times_to_converge(theorem, data["settles"])
+    for query in data["queries"]:
+        query["sha256"] = hashlib.sha256(query["smtlib"].encode()).hexdigest()
+    return data
+
+
+def query_of(data: dict[str, Any], lemma: str, part: int = 1) -> dict[str, Any]:
+    return next(query for query in data["queries"] if (query["lemma"], query["part"]) == (lemma, part))
+
+
+def lemma_of(data: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(lemma for lemma in data["theorem"]["lemmas"] if lemma["name"] == name)
+
+
+def asserted(data: dict[str, Any], lemma: str, body: str) -> None:
+    query = query_of(data, lemma)
+    query["smtlib"] = query["smtlib"].replace("(check-sat)", f"(assert {body})\n(check-sat)")
+
+
+def constants(**values: str) -> Callable[[dict[str, Any]], None]:
+    return lambda data: data["theorem"]["constants"].update(values)
+
+
+def lemma_without_queries(data: dict[str, Any]) -> None:
+    data["theorem"]["lemmas"] = [lemma for lemma in data["theorem"]["lemmas"] if lemma["name"] != "climbs"]
+    data["queries"] = [query for query in data["queries"] if query["lemma"] != "climbs"]
+
+
+def circle(data: dict[str, Any]) -> None:
+    lemma_of(data, "stays true")["given"] = ["climbs"]
+
+
+def weaker_conclusion(data: dict[str, Any]) -> None:
+    query = query_of(data, "stays true")
+    conclusion = "(+ (- 1.0) (* 1.0 C_L_6))"
+    assert conclusion in query["smtlib"]
+    query["smtlib"] = query["smtlib"].replace(conclusion, conclusion.replace("(- 1.0)", "(- 2.0)"))
+
+
+def other_program(data: dict[str, Any]) -> None:
+    data["program"]["rule"]["then"]["rate"]["C_L"] = "3/4"
+
+
+FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "wrong constant": ("meaning", constants(f="2/5")),
+    "faster growth": ("meaning", constants(grows="5/4")),
+    "larger bound of a claim": ("composition", lambda d: d["theorem"]["claims"]["utilisation"].update(bound="9/10")),
+    "smaller bound of a peak": ("composition", lambda d: d["theorem"]["claims"]["inflight_bdp"].update(bound="2")),
+    "missing lemma": ("composition", lemma_without_queries),
+    "missing query": ("missing query", lambda d: d["queries"].pop()),
+    "missing second conclusion": ("missing query", lambda d: d["queries"].remove(query_of(d, "rests", 2))),
+    "query twice": ("extra query", lambda d: d["queries"].append(copy.deepcopy(d["queries"][0]))),
+    "query of no lemma": ("extra query", lambda d: d["queries"].append(query_of(d, "pays") | {"part": 2})),
+    "circular given": ("theorem", circle),
+    "given of itself": ("theorem", lambda d: lemma_of(d, "climbs").update(given=["climbs"])),
+    "given that needs more": ("theorem", lambda d: lemma_of(d, "rests").update(given=["climbs"])),
+    "weaker premise": ("meaning", lambda d: asserted(d, "pays", "(>= C_L_0 (/ 1.0 2.0))")),
+    "one law too many": ("meaning", lambda d: asserted(d, "pays", "(>= S_2 G_2)")),
+    "contradiction assumed": ("meaning", lambda d: asserted(d, "pays", "false")),
+    "text that is no query": ("meaning", lambda d: asserted(d, "pays", "true) (push 1")),
+    "weaker conclusion": ("meaning", weaker_conclusion),
+    "other program": ("meaning", other_program),
+    "program that is none": ("program", lambda d: d["program"].update(rule={"rate": {"C_X": 1}})),
+    "program of another name": ("statement", lambda d: d["program"].update(name="reno")),
+    "stale hash": ("hash", lambda d: query_of(d, "pays").update(sha256="0" * 64)),
+    "answer sat": ("answer", lambda d: query_of(d, "pays").update(answer="sat")),
+    "answer of a step": ("answer", lambda d: d["composition"][0].update(answer="unknown")),
+    "witness edited": ("witness", lambda d: query_of(d, "pays")["witness"].update(S_3="-1")),
+    "witness dropped": ("witness", lambda d: query_of(d, "pays").update(witness={})),
+    "step dropped": ("composition", lambda d: d["composition"].pop()),
+    "start widened": ("composition", lambda d: d["theorem"].update(start=[])),
+    "invariant dropped": ("composition", lambda d: d["theorem"].update(invariant=[])),
+    "potential without bounds": (
+        "composition",
+        lambda d: d["theorem"]["claims"]["utilisation"].update(potential_range=["0", "1/10"]),
+    ),
+    "rank that ends too early": (
+        "composition",
+        lambda d: d["theorem"]["claims"]["utilisation"]["rank"][0].update(until="1/10"),
+    ),
+    "smaller past": ("meaning", lambda d: d.update(sent_before=["1", "0"])),
+    "any past": ("assumptions", lambda d: d.update(sent_before=None)),
+    "other model": ("meaning", lambda d: d["theorem"].update(model="ideal")),
+    "larger buffer": ("meaning", lambda d: d["theorem"].update(buffer="20")),
+    "longer trace": ("meaning", lambda d: d["theorem"].update(T=9)),
+    "time-outs claimed": ("theorem", lambda d: d["theorem"].update(timeouts="artefact")),
+    "other laws": ("laws", lambda d: d.update(laws=2)),
+}
+# Forgeries of words alone: nothing is told anew.
+WORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "sentence": ("statement", lambda d: d.update(statement=d["statement"].replace("0.3", "0.9"))),
+    "figure": ("figures", lambda d: d["figures"].update(utilisation=0.9)),
+    "assumption dropped": ("assumptions", lambda d: d["assumptions"].pop()),
+    "sooner": ("figures", lambda d: d["converges"]["utilisation"]["from_one_segment"].update({"100": 10})),
+}
+
+
+@pytest.mark.parametrize("name", [*FORGERIES, *WORDS])
+def test_a_forged_certificate_is_refused_by_name(name, genuine) -> None:
+    kind, forge = (FORGERIES | WORDS)[name]
+    data = copy.deepcopy(genuine)
+    forge(data)
+    assert data != genuine
+    if name in FORGERIES and kind not in {"hash", "statement", "program"}:
+        told_anew(data)
+    report = check(read(data))
+    assert report.verdict == "refused"
+    assert kind in {found for found, _ in report.refusals}
+    assert {found for found, _ in report.refusals} <= set(KINDS)
+
+
+def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) -> None:
+    """Every query is derived as it should be, but the lemma is wrong and the solver never said unsat."""
+    text = SMALL.read_text(encoding="utf-8").replace("f: 3/10", "f: 99/100")
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text, encoding="utf-8")
+    loaded = load_theorem(str(file))
+    data = copy.deepcopy(genuine)
+    data["theorem"]["constants"]["f"] = "99/100"
+    from ccenv.smt.theorems.queries import lemma_queries
+
+    pays = next(asked.query for asked in lemma_queries(loaded) if asked.lemma == "pays")
+    encoding = pays.encoding()
+    query_of(data, "pays")["smtlib"] = encoding.smtlib(pays.claim.violation(encoding.view))
+    told_anew(data)
+    assert check(read(data)).verdict == "confirmed"  # as far as the named solver is trusted
+    report = check(read(data), solver="yices", limit_s=60)
+    assert ("decided otherwise", "pays (1): yices finds a trace that breaks it") in report.refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d.update(version=2), "version"),
+        (lambda d: d.update(format="ccenv-policy"), "format"),
+        (lambda d: d.update(note="trust me"), "note"),
+        (lambda d: d["queries"][0].pop("answer"), "answer"),
+        (lambda d: d["theorem"].update(model="strong"), "model"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_in_one_line(change, said, genuine, tmp_path) -> None:
+    data = copy.deepcopy(genuine)
+    change(data)
+    file = tmp_path / "other.certificate.json"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(InputError, match=said) as error:
+        read_certificate(file)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_compares_with_the_registered_program(genuine, tmp_path, capsys) -> None:
+    file = tmp_path / "small.certificate.json"
+    file.write_text(json.dumps(genuine), encoding="utf-8")
+    assert main(["certificate", "check", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "confirmed"
+    data = copy.deepcopy(genuine)
+    data["theorem"]["sender"] = "cc_probe_fast"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    assert main(["certificate", "check", str(file), "--json"]) == 1
+    assert {one["kind"] for one in json.loads(capsys.readouterr().out)["refusals"]} == {"program"}
+
+
+def test_the_checker_imports_neither_prover_nor_solver() -> None:
+    for file in ROOM.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.startswith(("ccenv.smt", "ccenv.programs", "z3"))], file.name
+
+
+NETWORKS = [
+    *(("ccac", buffer, timeout) for buffer in ("infinite", "arbitrary", "large") for timeout in ("none", "artefact", "paper")),
+    *((model, buffer, "none") for model in ("cbr_delay", "ideal") for buffer in ("infinite", "arbitrary", "1")),
+]
+PROGRAMS = (
+    *("cc_qdel", "cc_probe_fast", "cc_probe_drain", "cc_probe_slow", "cc_probe_qdel"),
+    *("learned_nominal_u54", "learned_nominal_u78", "learned_contract_u80"),
+)
+HELD = {
+    "format": "ccenv-program", "version": 1, "name": "held", "source": "a test", "probe_window_rtts": 2,
+    "rule": {"if": "loss", "then": {"rate": {"C_L": "1/2"}, "hold_rtts": 3},
+             "else": {"if": {"qdel_U": 1, "qdel_L": -2, "Rm": "-1/2"}, "then": {"rate": {"C_L_lambda": 1, "q_U/Rm": -1}},
+                      "else": {"rate": {"rate": 1, "MSS/Rm": 1}, "hold_rtts": 2}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+@pytest.mark.parametrize("name", [*PROGRAMS, "held"])
+def test_checker_and_prover_write_the_same_laws(name, network) -> None:
+    """Neither says more: what the prover assumes is true by the list of laws, and the checker's own query is no easier."""
+    model, buffer, timeout = network
+    data = HELD if name == "held" else to_data(program_of(name))
+    from ccenv.programs import parse_program
+
+    sender = ProgramSmtSender(parse_program(data))
+    rules = BeliefRules(upper="exact", lambda_extra_steps=0, timeout=TIMEOUT_PRESETS.get(timeout))
+    size: Any = Fraction(1) if buffer == "1" else buffer
+    past = "sound" if sender.largest_rate() is None else "history"
+    setting = named_setting(past, Setting(model, size, 5, beliefs=rules), sender.largest_rate())
+    bounds = frozenset({"C_L", "C_U"}) if timeout != "none" else frozenset()
+    encoding = encode(setting, sender, sender.needs(setting) | Needs(bounds))
+    theirs = to_smtlib(encoding.formulas())
+    program = programs.read_program(data, name)
+    read_bounds = program.bounds() | bounds
+    jitter = 0 if model == "ideal" else 1
+    first = (jitter + 1,) if "C_L_lambda" in read_bounds else ()
+    path = Laws(model, size, 5, setting.sent_before_at_most, program.delays(jitter), first)
+    facts = [*path.laws(), *beliefs.rules(path, read_bounds, timeout, program.window), *programs.sends(program, path)]
+    names = path.declarations() | beliefs.declarations(path, read_bounds, timeout) | programs.declarations(program, path)
+    lines = [f"(declare-fun {known} () {sort})" for known, sort in names.items()] + [f"(assert {fact})" for fact in facts]
+    reader = Reader()
+
+    def parts(text: str) -> set[int]:
+        forms = reader.assertions(text, name)
+        return {id(part) for form in forms for part in (form[1] if form[0] == "and" else (form,)) if part != ("true",)}
+
+    assert parts(theirs) == parts("\n".join(lines))
+
+
+def test_own_query_is_what_stands_in_the_certificate(genuine) -> None:
+    certificate = read(genuine)
+    before = (Fraction(genuine["sent_before"][0]), Fraction(genuine["sent_before"][1]))
+    reading = compose.read_theorem(certificate.theorem_data(), before)
+    program = programs.read_program(certificate.program, "program")
+    lemma = next(one for one in reading.lemmas if one.name == "pays")
+    own = own_query(reading, lemma, lemma.conclusions[0], program, before)
+    assert own.text(own.denied).count("(assert") == len(own.facts) + 1
+    assert not {"C_U_0", "q_U_0"} & set(own.declarations)
+
+
+def cmp(text: str):
+    from ccenv.certificates.claims import read_formula
+
+    return read_formula(text, "test", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("facts", "goal", "expected"),
+    [
+        (["C_L <= 1", "queue <= 2 C_L"], "queue <= 2", True),
+        (["C_L <= 1", "queue <= 2 C_L"], "queue < 2", False),
+        (["C_L < 1", "queue <= 2 C_L"], "queue < 2", True),
+        (["C_L <= 1/3"], "C_L <= 1/4", False),
+        (["C_L <= C_U", "C_U <= q_U", "q_U <= C_L"], "C_U >= q_U", True),
+        (["C_L < C_U", "C_U < C_L"], "MSS <= 0", True),
+    ],
+)
+def test_reasoning_by_elimination(facts, goal, expected) -> None:
+    assert follows([cmp(fact) for fact in facts], cmp(goal)) is expected
+
+
+def test_reasoning_by_cases() -> None:
+    either = ("any", (cmp("C_L >= 1/2"), ("all", (cmp("C_L < 1/4"), cmp("queue <= 1")))))
+    assert follows([either, cmp("C_L >= 1/4")], cmp("C_L >= 1/2"))
+    assert not follows([either], cmp("C_L >= 1/2"))
+    assert follows([("not", ("any", (cmp("C_L < 1"), cmp("queue > 2"))))], ("all", (cmp("C_L >= 1"), cmp("queue <= 2"))))
+
+
+def test_forms_of_equal_texts_are_equal_and_evaluate() -> None:
+    reader = Reader()
+    head = "(declare-fun x () Real)\n(declare-fun y () Real)\n(declare-fun p () Bool)\n"
+    (one,) = reader.assertions(head + "(assert (let ((a!1 (+ x 1.0))) (or (not p) (<= (* (/ 1.0 2.0) a!1) y))))", "one")
+    (two,) = reader.assertions(head + "(assert (=> p (>= (- (* 2.0 y) x) 1.0)))", "two")
+    assert one is two
+    assert holds(one, {"x": Fraction(1), "y": Fraction(1), "p": True}, {})
+    assert not holds(one, {"x": Fraction(2), "y": Fraction(1), "p": True}, {})
+    (chosen,) = reader.assertions(head + "(assert (= y (ite p x 3.0)))", "three")
+    (other,) = reader.assertions(head + "(assert (= (ite (not p) 3.0 x) y))", "four")
+    assert chosen is other
+    assert holds(chosen, {"x": Fraction(1), "y": Fraction(3), "p": False}, {})

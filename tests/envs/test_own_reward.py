@@ -1,0 +1,120 @@
+"""Rewards of one's own: they are what the function says of the table's terms, and what fails is one line with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import ccenv.envs  # noqa: F401  # registers the environments
+from ccenv.config import validate
+from ccenv.envs.settings import EnvSettings
+from ccenv.errors import CcenvWarning, InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore::ccenv.errors.CcenvWarning")
+CODE = """
+def reward(terms):
+    return terms.throughput - 0.5 * terms.queue
+
+
+def steep(weight=1.0):
+    return lambda terms: weight * terms.throughput
+
+
+def raises(terms):
+    return terms.througput
+
+
+def silent(terms):
+    while True:
+        pass
+
+
+def nothing():
+    return 0.0
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "mine.py"
+    path.write_text(CODE)
+    return str(path)
+
+
+def rewards(num_envs: int = 3, **settings: Any) -> np.ndarray:
+    env = gym.make_vec("ccenv/Sender-v0", num_envs=num_envs, adversary="uniform", **settings)
+    env.reset(seed=4)
+    rng = np.random.default_rng(0)
+    return np.array([env.step(rng.uniform(-1, 1, (num_envs, 1)).astype(np.float32))[1] for _ in range(20)])
+
+
+def test_it_is_what_the_function_says(file: str) -> None:
+    weighed = rewards(reward={"throughput": 1.0, "queue": -0.5})
+    assert weighed.any()
+    for own in (file, f"{file}:reward", lambda terms: terms.throughput - 0.5 * terms.queue):
+        np.testing.assert_allclose(rewards(reward=own), weighed, rtol=1e-12)
+    np.testing.assert_allclose(rewards(reward=f"{file}:steep:weight=3"), 3 * rewards(reward={"throughput": 1.0}), rtol=1e-12)
+
+
+def test_sb3_and_the_belief_observation_stay(file: str) -> None:
+    pytest.importorskip("stable_baselines3")
+    from ccenv.envs.sb3 import make_sb3
+
+    env = make_sb3(num_envs=1, adversary="uniform", reward=file)
+    assert env.observation_space == make_sb3(num_envs=1).observation_space
+    env.seed(4)
+    env.reset()
+    rng = np.random.default_rng(0)
+    found = [env.step(rng.uniform(-1, 1, (1, 1)).astype(np.float32))[1] for _ in range(20)]
+    np.testing.assert_allclose(found, rewards(1, reward=file), rtol=1e-6)
+
+
+def test_a_slow_path_says_so_and_is_stored_by_its_file(file: str) -> None:
+    with pytest.warns(CcenvWarning, match=r"mine\.py is plain Python"):
+        settings = validate(EnvSettings, {"reward": file}, "env")
+    assert settings.model_dump(mode="json")["reward"] == file
+    unnamed = validate(EnvSettings, {"reward": lambda terms: 0.0}, "env").model_dump(mode="json")
+    assert unnamed["reward"] == "test_own_reward.py, function <lambda>"
+    with pytest.raises(InputError, match="unknown reward"):
+        validate(EnvSettings, unnamed, "stored")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raises", r"mine\.py:11: AttributeError: .*througput"),
+        ("silent", r"mine\.py:1[56]: reward has not come back"),
+        ("nothing", r"mine\.py:19: nothing\(\) must take \(terms\)"),
+        ("rewrad", "reward"),
+    ],
+)
+def test_what_fails_is_named(file: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccenv.plugins.limits.CALL_LIMIT_S", 0.5)
+    with pytest.raises(InputError, match=message) as caught:
+        rewards(reward=f"{file}:{name}")
+    assert "\n" not in str(caught.value)
+
+
+def test_no_number_is_refused() -> None:
+    with pytest.raises(InputError, match="the reward is nan"):
+        rewards(reward=lambda _: float("nan"))
+
+
+@pytest.mark.parametrize("env", ["ccenv/Packet-v0", "ccenv/Network-v0"])
+def test_elsewhere_it_is_refused_in_one_line(env: str, file: str) -> None:
+    with pytest.raises(InputError, match="reward") as caught:
+        gym.make(env, reward=file)
+    assert "\n" not in str(caught.value)
+
+
+def test_rollouts_in_the_kernel_refuse_it() -> None:
+    pytest.importorskip("stable_baselines3")
+    from ccenv.envs.sb3 import make_sb3
+
+    env = make_sb3("ccenv/Sender-v0", 2, signals="aurora", action="rate_delta", reward=lambda terms: terms.throughput)
+    with pytest.raises(InputError, match="evaluate no Python"):
+        env.rollouts()

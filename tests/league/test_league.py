@@ -1,0 +1,183 @@
+"""A whole league: the same however often it is interrupted, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from league.small import SMALL, small
+
+from ccenv.agents import make_sender
+from ccenv.errors import InputError
+from ccenv.league.games import draw_scenes, payoffs_on
+from ccenv.league.meta import Mixtures, Payoffs
+from ccenv.league.run import _exploitability, league
+from ccenv.league.store import LeagueFolder
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("league") / "whole"
+    league(small(), folder)
+    return folder
+
+
+def record(folder: Path) -> dict:
+    data = json.loads((folder / "league.json").read_text())
+    del data["timing"]
+    data["best"]["sender"] = Path(data["best"]["sender"]).name
+    return data
+
+
+def test_a_league_tells_what_it_played(played: Path) -> None:
+    data, config = record(played), small()
+    assert data["status"] == "finished"
+    assert data["senders"] == ["start", "cc_probe_drain", "round-00", "round-01"]
+    assert data["networks"] == ["slowest", "uniform", *(f"round-{n:02d}-{place}" for n in range(2) for place in range(2))]
+    for one in data["rounds"]:
+        assert one["exploitability"] == pytest.approx(one["sender_gain"] + one["network_gain"])
+        assert one["sender_gain"] >= 0
+        assert one["network_gain"] >= -1e-9
+        assert one["interval"][0] <= one["interval"][1]
+        assert sum(one["sender_mixture"].values()) == pytest.approx(1.0)
+        assert set(one["hold_outs"]["mean"]) == set(config.hold_outs)
+    store, paths = LeagueFolder(played), draw_scenes(config)[0]
+    sender = make_sender(str(played / "senders" / "round-01"))
+    found = [store.network(store.part(f"networks/round-00-scene-0{k}")["networks"][1]) for k in range(2)]
+    attacked = [payoffs_on(config, sender, path, [one])[0] for path, one in zip(paths, found, strict=True)]
+    value = 0.5 * data["nominal"][3] + 0.5 * sum(attacked) / 2
+    assert data["payoffs"][3][3] == pytest.approx(value, rel=1e-12)
+    for name in ("payoffs.png", "exploitability.png"):
+        assert (played / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_killed_league_ends_the_same(played: Path, tmp_path: Path) -> None:
+    """What a kill leaves: finished parts, a player without its part, and the record of an earlier round."""
+    folder = tmp_path / "killed"
+    shutil.copytree(played, folder)
+    for part in ("networks/round-00-scene-01", "senders/round-01", "networks/round-01-scene-00", "networks/round-01-hold-out-00"):
+        (folder / f"{part}.part.json").unlink()
+    shutil.rmtree(folder / "senders" / "round-01")
+    known = json.loads((folder / "league.json").read_text())
+    known |= {"status": "running", "rounds": known["rounds"][:0]}
+    (folder / "league.json").write_text(json.dumps(known))
+    league(small(), folder)
+    assert record(folder) == record(played)
+    for name in ("senders/round-01/weights.safetensors", "payoffs.png", "exploitability.png"):
+        assert (folder / name).read_bytes() == (played / name).read_bytes()
+
+
+def test_a_finished_league_goes_on_with_more_rounds(played: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "longer"
+    shutil.copytree(played, folder)
+    data = league(small(rounds=3), folder)
+    assert data["rounds"][:2] == record(played)["rounds"]
+    assert len(data["rounds"]) == 3
+
+
+def test_other_folders_are_refused(played: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="another config; choose another --out"):
+        league(small(share=0.25), played)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="something else than a league"):
+        league(small(), tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    foreign = tmp_path / "older"
+    shutil.copytree(played, foreign)
+    data = json.loads((foreign / "league.json").read_text())
+    (foreign / "league.json").write_text(json.dumps({**data, "code": "0" * 64}))
+    with pytest.raises(InputError, match="another version of ccenv"):
+        league(small(), foreign)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"senders": []}, "senders: a population of one player cannot mix; at least 2"),
+        ({"networks": ["slowest"]}, "networks: a population of one player cannot mix"),
+        ({"networks": ["slowest", "slowest"]}, "named twice"),
+        ({"search_flow_steps": 39}, "search_flow_steps is 39, too small for one evaluation: a run takes 40"),
+        ({"hold_out_flow_steps": 1}, "hold_out_flow_steps is 1, too small"),
+        ({"senders": ["cc_probe_drian"]}, "cc_probe_drain"),
+        ({"answers": 4}, "answers is 4; there are 3 searches"),
+        ({"searches": ["square"]}, "unknown search 'square'"),
+        ({"searches": ["evil.py"]}, "unknown"),
+        ({"hold_outs": ["uniform"]}, "'uniform' is trained against too"),
+        ({"share": 0.01}, "leaves one side without environments"),
+        ({"scenes": {"count": 2, "hold_outs": 1, "paths": {"jitter_rtts": [0, 1]}}}, "without jitter the network has no choice"),
+        ({"training": {**SMALL["training"], "trains": "network"}}, "training"),
+        ({"rond": 2}, "rond"),
+    ],
+)
+def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        small(**changes)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_look_that_the_budget_does_not_pay_is_refused_before_anything_begins(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="hold_out_flow_steps: adversary 'mutation:width=1' has a budget of 2000"):
+        league(small(hold_out_flow_steps=2000), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_exploitability_is_what_both_sides_gain() -> None:
+    before = Payoffs(np.array([[0.8, 1.0]]), np.array([[[0.6, 0.4]]]), 0.5)
+    after = Payoffs(np.array([[0.8, 1.0], [0.9, 0.9]]), np.array([[[0.6, 0.4]], [[0.8, 0.6]]]), 0.5)
+    mixed = Mixtures(0.7, np.ones(1), np.ones((1, 2)))
+    found = _exploitability(small(), mixed, before, after, np.array([0.3, 0.1]), 0)
+    assert found["sender_gain"] == pytest.approx(0.5 * 0.9 + 0.5 * 0.7 - 0.7)
+    assert found["network_gain"] == pytest.approx(0.7 - (0.5 * 0.9 + 0.5 * 0.2))
+    # In both scenes the sender's answer gets .5 more than the network's answer leaves; on nominal paths .1 more, or .1 less.
+    low, high = found["interval"]
+    assert low == pytest.approx(0.5 * 0.5 - 0.5 * 0.1)
+    assert high == pytest.approx(0.5 * 0.5 + 0.5 * 0.1)
+    worse = Payoffs(after.nominal * 0, after.attacked * 0, 0.5)
+    useless = _exploitability(small(), mixed, before, worse, np.array([0.6, 0.4]), 0)
+    assert useless["exploitability"] == pytest.approx(0.0)
+
+
+@pytest.mark.slow
+def test_kill_nine_and_a_dead_worker_lose_nothing(played: Path, tmp_path: Path) -> None:
+    config = tmp_path / "small.yaml"
+    config.write_text(yaml.safe_dump(SMALL))
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "ccenv.cli.main", "league", str(config), "-o", str(folder), "--json", "--jobs", "2"]
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def wait_for(part: str) -> None:
+        end = time.monotonic() + 120
+        while not (folder / f"{part}.part.json").is_file():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    run = start()
+    wait_for("senders/start")
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run = start()
+    wait_for("networks/round-00-scene-00")
+    for line in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split():
+        if "spawn_main" in Path(f"/proc/{line}/cmdline").read_text():
+            os.kill(int(line), signal.SIGKILL)
+            break
+    _, told = run.communicate(timeout=120)
+    assert run.returncode == 2
+    assert told.strip().splitlines()[-1].startswith("ccenv: error: a worker died")
+    run = start()
+    out, _ = run.communicate(timeout=240)
+    assert run.returncode == 0
+    assert json.loads(out)["status"] == "finished"
+    assert record(folder) == record(played)

@@ -1,0 +1,131 @@
+"""Patterns of jitter boxes: the batch against single runs, legality, searches, what cannot be attacked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccenv.agents import make_sender
+from ccenv.engine.compiled.signals import record
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.errors import InputError
+from ccenv.network.adversary import ScriptedAdversary
+from ccenv.network.laws import check_trace
+from ccenv.simulation.box_attack import attack_boxes, search, senders_of
+from ccenv.simulation.boxes import KIND, PATTERN_VALUES, BoxGame, Pattern
+from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.ranges import load_distribution, read_distribution
+
+BOX = {"kind": "adversary", "adversary": "external", "max_ms": 30}
+ONE = {
+    "links": [{"rate_mbps": 12, "buffer_bdp": 2}],
+    "flows": [{"sender": "external", "rtt_ms": 30, "jitter": BOX}],
+    "duration_s": 10,
+}
+TWO = {**ONE, "flows": [*ONE["flows"], {"sender": "cubic", "rtt_ms": 20, "jitter": {**BOX, "adversary": "slowest"}}]}  # type: ignore[misc]
+RTTS: dict[str, Any] = {"warmup_rtts": 20, "window_rtts": 20}
+STATE = record("turns")
+
+
+def init(state: Any, view: Any) -> None:
+    """Begin with the first turn."""
+
+
+def play(state: Any, view: Any, move: Any) -> None:
+    """Let everything go in every third tick, and half of it in the next one."""
+    turn = int(view.step) % 3
+    move.service = 1.0 if turn == 0 else (0.5 if turn == 1 else 0.0)
+
+
+def game(data: dict[str, Any] = ONE, sender: str = "copa") -> BoxGame:
+    scenario = read_distribution(data).largest
+    senders, attacked = senders_of(scenario, make_sender(sender))
+    others = {"slowest": ScriptedAdversary("third", STATE, init, play)}
+    return BoxGame(scenario, senders, attacked, adversaries=others, **RTTS)
+
+
+@pytest.mark.parametrize("data", [ONE, TWO])
+@pytest.mark.parametrize("sender", ["copa", "bbr1", "cc_probe_drain"])
+def test_a_pattern_is_what_a_scripted_adversary_of_the_same_moves_is(data: dict[str, Any], sender: str) -> None:
+    played = game(data, sender)
+    found = played.play([KIND, Pattern((1.0, 0.5, 0.0)), Pattern((0.0,))])
+    third = ScriptedAdversary("third", STATE, init, play)
+    scenario = played.scenario
+    senders, _ = senders_of(scenario, make_sender(sender))
+    engine = PacketEngine(scenario, senders, adversaries={"external": third, "slowest": third}, duration_s=scenario.duration_s)
+    delivered = []
+    for at_s in (0.5 * scenario.duration_s, scenario.duration_s):
+        engine.advance(np.nextafter(at_s, 0.0))
+        delivered.append(engine.flow("delivered_bytes")[0])
+    capacity = scenario.links[0].rate_Bps * 0.5 * scenario.duration_s
+    assert found[1] == (delivered[1] - delivered[0]) / capacity
+    assert len(set(found)) > 1 and played.runs == 3
+
+
+def test_runs_do_not_depend_on_their_place() -> None:
+    rng = np.random.Generator(np.random.Philox(1))
+    patterns = [Pattern(tuple(rng.random(n)), int(rng.integers(1, 5))) for n in range(1, PATTERN_VALUES + 1) for _ in range(6)]
+    one = game()
+    together = one.play(patterns)
+    np.testing.assert_array_equal(together[70:75], one.play(patterns[70:75]))
+    np.testing.assert_array_equal(together, game().play(patterns))
+
+
+@settings(max_examples=15, deadline=None)
+@given(values=st.lists(st.floats(0, 1), min_size=1, max_size=PATTERN_VALUES), hold=st.integers(1, 9))
+def test_any_pattern_is_legal(values: list[float], hold: int) -> None:
+    trace = game().trace(Pattern(tuple(values), hold))
+    assert trace.S[-1, 0] > 0
+    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+
+
+def test_searches_find_what_hurts_and_depend_on_the_seed_alone() -> None:
+    one = game()
+    kind = one.play([KIND])[0]
+    corner, best = (search(one, name, 200, 0) for name in ("corners", "cem"))
+    outcome = one.play([corner, best])
+    assert outcome[1] < 0.5 * kind and outcome[0] < kind
+    assert search(game(), "cem", 200, 0) == best != search(game(), "cem", 200, 1)
+
+
+def test_an_attack_tells_what_it_found() -> None:
+    result = attack_boxes(
+        "copa", read_distribution(ONE), adversaries=("corners", "cem", "square:duty=0.2"), budget_flow_steps=40_000, **RTTS
+    )
+    data = result.to_dict()
+    assert result.legal and result.worst.adversary == data["worst_adversary"]
+    assert data["worst_utilisation"] == min(one["worst_utilisation"] for one in data["by_adversary"].values())
+    assert data["worst_utilisation"] < 0.5 * data["kind_utilisation"]
+    assert data["flow_steps"] <= 40_000 and "pattern" not in data["by_adversary"]["square:duty=0.2"]
+    assert result.scenario.flows[0].sender == "copa"
+    again = attack_boxes("copa", read_distribution(ONE), adversaries=("square:duty=0.8",), budget_flow_steps=40_000, **RTTS)
+    assert again.worst.worst_utilisation != result.by_adversary["square:duty=0.2"].worst_utilisation
+
+
+def test_ranges_draw_by_the_seed() -> None:
+    drawn = [
+        attack_boxes("reno", load_distribution("jittered"), adversaries=("kind",), budget_flow_steps=10_000, seed=seed, **RTTS)
+        for seed in (0, 0, 1)
+    ]
+    rates = [one.scenario.links[0].rate_Bps for one in drawn]
+    assert rates[0] == rates[1] != rates[2]
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "said"),
+    [
+        ({**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}, {}, "nothing to attack with"),
+        (ONE, {"budget_flow_steps": 10}, "a budget below one run"),
+        (ONE, {"adversaries": ("nope",)}, "unknown adversary 'nope'"),
+        (ONE, {"adversaries": ("cem", "cem")}, "named twice"),
+        (ONE, {"adversaries": ("network_drain",)}, "is not scripted"),
+        ({**ONE, "links": [{"rate_mbps": 12, "buffer_bdp": 2, "discipline": "codel"}]}, {}, "one drop-tail link"),
+    ],
+)
+def test_what_cannot_be_attacked(data: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        attack_boxes("copa", read_distribution(data), **{"budget_flow_steps": 40_000, **RTTS, **more})

@@ -1,0 +1,118 @@
+"""Training runs over the packet environments: resuming, discrete actions, videos, what is refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccenv.agents import make_sender
+from ccenv.errors import InputError
+from ccenv.training.config import TrainConfig, load_config
+
+pytest.importorskip("stable_baselines3")
+
+from ccenv.engine.compiled.signals import ADVERSARY_SLOTS
+from ccenv.training import run as run_module
+from ccenv.training.checkpoint import read_checkpoint
+from ccenv.training.run import train
+from ccenv.training.view import look
+
+SMALL = [
+    *("num_envs=4", "total_steps=512", "packet.episode_decisions=20", "ppo.n_steps=16", "ppo.batch_size=64", "ppo.hidden=[8]"),
+    *("evaluation.n_paths=4", "evaluation.n_paths_during=4", "evaluation.worlds={}", "checkpoint_every_steps=128"),
+]
+
+
+def small(name: str, *more: str) -> TrainConfig:
+    return load_config(name, [*SMALL, *more])
+
+
+def stop_after(steps: int) -> Any:
+    def report(progress: Any) -> None:
+        if progress.steps == steps:
+            raise KeyboardInterrupt
+
+    return report
+
+
+@pytest.mark.parametrize("name", ["aurora", "packet_flows"])
+def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
+    steps = 128 if name == "packet_flows" else 64
+    train(small(name), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(small(name), tmp_path / "parts", report=stop_after(2 * steps))
+    assert train(small(name), tmp_path / "parts").resumed_from_steps == 2 * steps
+    whole, parts = (make_sender(str(tmp_path / folder)) for folder in ("whole", "parts"))
+    for one, other in zip(whole.weights + whole.biases, parts.weights + parts.biases, strict=True):
+        np.testing.assert_array_equal(one, other)
+    rows = [list(csv.DictReader((tmp_path / folder / "progress.csv").open())) for folder in ("whole", "parts")]
+    assert [int(row["steps"]) for row in rows[0]] == list(range(steps, 513, steps))
+    assert any(float(row["utilisation"] or "nan") > 0 for row in rows[0])  # episodes ended on the way
+    for own, other in zip(*rows, strict=True):
+        assert {**own, "seconds": ""} == {**other, "seconds": ""}
+
+
+def test_discrete_actions_train_and_are_scored(tmp_path: Path) -> None:
+    result = train(small("aurora", "packet.n_actions=5"), tmp_path)
+    assert np.isfinite(result.evaluation.score) and result.evaluation.utilisation > 0
+    assert make_sender(str(tmp_path)).head == "categorical"
+
+
+def test_videos_show_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.image import imread
+
+    monkeypatch.setattr(look, "FRAMES", 2)
+    train(small("aurora", "evaluation.every_steps=256", "log.video=true"), tmp_path)
+    assert sorted(file.name for file in (tmp_path / "videos").iterdir()) == ["256.gif", "512.gif"]
+    assert imread(tmp_path / "videos" / "512.gif").std() > 1
+
+
+def test_what_no_trace_shows_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    scenario = "{links: [{rate_mbps: 10, discipline: codel}], flows: [{sender: external, rtt_ms: 20}]}"
+    config = small("aurora", "evaluation.every_steps=256", "log.video=true", f"packet.scenario={scenario}")
+    with pytest.raises(InputError, match=r"log\.video: .* one drop-tail link"):
+        run_module.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_networks_of_the_curve_environments_are_refused() -> None:
+    with pytest.raises(InputError, match=r"log\.networks play in the curve environments"):
+        small("aurora", "evaluation.every_steps=256", "log.networks=[kind]")
+
+
+ATTACKED = (
+    "packet.scenario={duration_s: 60, links: [{rate_mbps: [8, 16], buffer_bdp: 2}], flows: [{sender: external, rtt_ms: 30, %s}]}"
+)
+ROUNDS = ("robust.start_step=128", "robust.round_steps=192", "robust.budget_flow_steps=4000", "robust.keep=4")
+BOXED = ATTACKED % "jitter: {kind: adversary, adversary: external, max_ms: 30}"
+
+
+def test_rounds_against_jitter_boxes_resume_and_differ_from_their_control(tmp_path: Path) -> None:
+    config = small("aurora", BOXED, *ROUNDS)
+    train(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "parts", report=stop_after(384))
+    train(config, tmp_path / "parts")
+    train(small("aurora", BOXED, *ROUNDS, "robust.share=0"), tmp_path / "control")
+    whole, parts, control = (make_sender(str(tmp_path / folder)).weights[0] for folder in ("whole", "parts", "control"))
+    np.testing.assert_array_equal(whole, parts)
+    assert (whole != control).any()
+    pool = read_checkpoint(tmp_path / "whole" / "checkpoint").tensors["pool.moves"]
+    assert pool.shape == (4, ADVERSARY_SLOTS) and len(np.unique(pool, axis=0)) > 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([ATTACKED % "start_s: 0", *ROUNDS], "packet.scenario has none with adversary 'external'"),
+        ([BOXED, *ROUNDS, "robust.policies=[network_drain]"], r"robust\.policies is for the curve environments"),
+        ([BOXED], "a jitter box is 'external', but the agent controls flows"),
+    ],
+)
+def test_rounds_that_cannot_be_are_refused(more: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        train(small("aurora", *more), tmp_path / "run")
