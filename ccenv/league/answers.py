@@ -17,7 +17,7 @@ from ccenv.envs.distribution import SomeGivenPaths
 from ccenv.league.config import LeagueConfig
 from ccenv.league.games import MixedGame, draw_scenes, payoffs_on, scene_of
 from ccenv.league.learner import AnswerLearner, lanes_of, load_weights, save_weights
-from ccenv.league.store import NETWORKS, SENDERS, LeagueFolder
+from ccenv.league.store import NETWORKS, SENDERS, HoldOutPart, LeagueFolder, NetworkPart, SenderPart
 from ccenv.network.adversary import Adversary, MlpAdversary
 from ccenv.network.path import Path
 from ccenv.training.clock import Stopwatch
@@ -99,7 +99,7 @@ def _train(
         raise TypeError("a league trains senders")
     save_policy(target, player, notes)
     seconds, cpu_seconds = clock.read()
-    store.finish(sender_part(round_), {"steps": train.total_steps, "seconds": seconds, "cpu_seconds": cpu_seconds})
+    store.finish(sender_part(round_), SenderPart(steps=train.total_steps, seconds=seconds, cpu_seconds=cpu_seconds))
 
 
 def _players(
@@ -147,16 +147,23 @@ def answer_of_network(
     worst = int(np.argmin(payoffs))
     of_searches = len(known) + np.argsort(payoffs[len(known) :], kind="stable")
     chosen = [worst, *(int(place) for place in of_searches if place != worst)][: config.answers]
-    data: dict[str, Any] = {"payoff": float(payoffs[worst]), "flow_steps": flow_steps, "networks": []}
-    data["found"] = {spec: float(payoffs[len(known) + place]) for place, (spec, _) in enumerate(found)}
-    data["search"] = None if worst < len(known) else everyone[worst][0]
+    networks = []
     for number, place in enumerate(chosen):
         origin, one = everyone[place]
         about = {"sender": _heaviest(mixture), "search": origin, "payoff": float(payoffs[place])}
         saved = origin if place < len(known) else store.save_network(f"{name}-{number}", one, config, path, about)
-        data["networks"].append(saved)
+        networks.append(saved)
     seconds, cpu_seconds = clock.read()
-    store.finish(name, {**data, "seconds": seconds, "cpu_seconds": cpu_seconds})
+    part = NetworkPart(
+        payoff=float(payoffs[worst]),
+        networks=tuple(networks),
+        search=None if worst < len(known) else everyone[worst][0],
+        found={spec: float(payoffs[len(known) + place]) for place, (spec, _) in enumerate(found)},
+        flow_steps=flow_steps,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+    )
+    store.finish(name, part)
 
 
 def play_hold_outs(folder: str, config: LeagueConfig, round_: int, scene: int, mixture: dict[str, float]) -> None:
@@ -174,7 +181,7 @@ def play_hold_outs(folder: str, config: LeagueConfig, round_: int, scene: int, m
         if one is not None:
             payoffs[spec] = float(_mean_payoffs(store, config, mixture, path, [one])[0])
     seconds, cpu_seconds = clock.read()
-    store.finish(hold_out_part(round_, scene), {"payoffs": payoffs, "seconds": seconds, "cpu_seconds": cpu_seconds})
+    store.finish(hold_out_part(round_, scene), HoldOutPart(payoffs=payoffs, seconds=seconds, cpu_seconds=cpu_seconds))
 
 
 def _heaviest(mixture: dict[str, float]) -> str:

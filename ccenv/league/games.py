@@ -15,7 +15,7 @@ from ccenv.attack.goals import Counts, Goal
 from ccenv.attack.searches.lookahead import Look
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathSource
-from ccenv.envs.reward import TERMS, weigh
+from ccenv.envs.reward import TERMS, RewardWeights, weigh
 from ccenv.errors import InputError
 from ccenv.league.config import MODEL, LeagueConfig
 from ccenv.network.adversary import Adversary, RecordedAdversary
@@ -125,7 +125,7 @@ def nominal_scores(config: LeagueConfig, sender: Sender, path_set: PathSet = Pat
     terms = np.zeros((config.nominal_paths, len(TERMS)))
     for _ in range(NOMINAL_RTTS):
         terms += core.advance()[:, 0]
-    scores: np.ndarray = weigh(terms / NOMINAL_RTTS, settings.reward.vector())
+    scores: np.ndarray = weigh(terms / NOMINAL_RTTS, RewardWeights().vector())
     return scores
 
 

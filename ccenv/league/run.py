@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ccenv.errors import require_extra
+from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.files import locked
 from ccenv.league.answers import (
     START,
@@ -30,7 +30,18 @@ from ccenv.league.answers import (
 from ccenv.league.config import LeagueConfig
 from ccenv.league.games import check_budgets, draw_scenes, nominal_scores, payoffs_on
 from ccenv.league.meta import Mixtures, Payoffs, against, equilibrium
-from ccenv.league.store import CURVE, LEAGUE, PICTURE, RECORD, LeagueFolder
+from ccenv.league.store import (
+    CURVE,
+    LEAGUE,
+    PICTURE,
+    RECORD,
+    HoldOutPart,
+    LeagueFolder,
+    NetworkPart,
+    Part,
+    PartT,
+    SenderPart,
+)
 from ccenv.provenance import CELL_SOURCES, source_hash
 from ccenv.training.path_sets import PathSet
 from ccenv.workers import Workers
@@ -103,6 +114,15 @@ def league(
         return _League(config, store, workers, report).play(code)
 
 
+class _Task(NamedTuple):
+    """A part to be done: its name and kind, the function that does it, and what that gets beside folder and config."""
+
+    name: str
+    kind: type[Part]
+    work: Callable[..., None]
+    more: tuple[Any, ...]
+
+
 class _League:
     """A league while it is played."""
 
@@ -119,7 +139,8 @@ class _League:
 
     def play(self, code: str) -> dict[str, Any]:
         config, people = self._config, self._population
-        self._run([(sender_part(None), train_first, ())])
+        self._run([_Task(sender_part(None), SenderPart, train_first, ())])
+        self._part(sender_part(None), SenderPart)
         for name in (START, *config.senders):
             self._add_sender(name)
         for name in config.networks:
@@ -159,22 +180,22 @@ class _League:
         senders = {name: float(x) for name, x in zip(people.senders, found.senders, strict=True) if x > TINY}
         networks = {"specs": people.specs, "weights": found.networks.tolist()}
         begins = self._begins(payoffs, found)
-        tasks: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = [
-            (sender_part(number), answer_of_sender, (number, networks, begins))
-        ]
+        tasks = [_Task(sender_part(number), SenderPart, answer_of_sender, (number, networks, begins))]
         for k in range(len(self._scenes)):
             known = list(dict.fromkeys(specs[k] for specs in people.specs))
-            tasks.append((network_part(number, k), answer_of_network, (number, k, senders, known)))
+            tasks.append(_Task(network_part(number, k), NetworkPart, answer_of_network, (number, k, senders, known)))
         for k in range(config.scenes.hold_outs):
-            tasks.append((hold_out_part(number, k), play_hold_outs, (number, k, senders)))
-        parts = self._run(tasks)
-        answers = [parts[network_part(number, k)] for k in range(len(self._scenes))]
+            tasks.append(_Task(hold_out_part(number, k), HoldOutPart, play_hold_outs, (number, k, senders)))
+        self._run(tasks)
+        self._part(sender_part(number), SenderPart)
+        answers = [self._part(network_part(number, k), NetworkPart) for k in range(len(self._scenes))]
+        held_out = [self._part(hold_out_part(number, k), HoldOutPart) for k in range(config.scenes.hold_outs)]
         name = name_of(number)
         self._add_sender(name)
         after = people.payoffs(config.share)
-        open_ = _exploitability(config, found, payoffs, after, np.array([part["payoff"] for part in answers]), number)
+        open_ = _exploitability(config, found, payoffs, after, np.array([part.payoff for part in answers]), number)
         for place in range(config.answers):
-            self._add_network(f"{name}-{place}" if config.answers > 1 else name, [part["networks"][place] for part in answers])
+            self._add_network(f"{name}-{place}" if config.answers > 1 else name, [part.networks[place] for part in answers])
         after = people.payoffs(config.share)
         best = int(np.argmax(after.guarantees))
         return {
@@ -186,9 +207,9 @@ class _League:
                 n: float(y) for n, y in zip(people.networks, found.networks.mean(axis=1), strict=False) if y > TINY
             },
             "sender_begins_as": begins,
-            "network_payoffs": [part["payoff"] for part in answers],
-            "network_searches": [part["search"] for part in answers],
-            "hold_outs": self._hold_outs([parts[hold_out_part(number, k)] for k in range(config.scenes.hold_outs)]),
+            "network_payoffs": [part.payoff for part in answers],
+            "network_searches": [part.search for part in answers],
+            "hold_outs": self._hold_outs(held_out),
             "best_sender": people.senders[best],
             "best_guarantee": float(after.guarantees[best]),
             "best_nominal": float(after.nominal[best].mean()),
@@ -200,30 +221,36 @@ class _League:
         trained = [i for i, name in enumerate(self._population.senders) if name not in self._config.senders]
         return self._population.senders[max(trained, key=lambda i: gets[i])]
 
-    def _hold_outs(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        by_adversary = {spec: [part["payoffs"][spec] for part in parts] for spec in self._config.hold_outs}
+    def _hold_outs(self, parts: list[HoldOutPart]) -> dict[str, Any]:
+        by_adversary = {spec: [part.payoffs[spec] for part in parts] for spec in self._config.hold_outs}
         return {
             "mean": {spec: float(np.mean(values)) for spec, values in by_adversary.items()},
             "worst": {spec: float(np.min(values)) for spec, values in by_adversary.items()},
         }
 
-    def _run(self, tasks: list[tuple[str, Callable[..., None], tuple[Any, ...]]]) -> dict[str, dict[str, Any]]:
-        """Do what is not done yet; return what all parts say."""
-        missing = [(name, work, more) for name, work, more in tasks if self._store.part(name) is None]
+    def _run(self, tasks: list[_Task]) -> None:
+        """Do what is not done yet."""
+        missing = [task for task in tasks if self._store.part(task.name, task.kind) is None]
         self._done += len(tasks) - len(missing)
         self._tell()
-        running = [self._workers.submit(work, str(self._store.folder), self._config, *more) for _, work, more in missing]
+        running = [self._workers.submit(task.work, str(self._store.folder), self._config, *task.more) for task in missing]
         for result in running:
             result()
             self._done += 1
             self._tell()
-        parts = {}
-        for name, _, _ in tasks:
-            part = self._store.part(name) or {}
-            for key in self._timing:
-                self._timing[key] += part.get(key, 0.0)
-            parts[name] = part
-        return parts
+
+    def _part(self, name: str, kind: type[PartT]) -> PartT:
+        """Return what a part says, and add what it cost. Raises CcenvError if somebody has taken it away."""
+        part = self._store.part(name, kind)
+        if part is None:
+            raise CcenvError(f"{self._store.folder}: {name} has been removed; run the same command again")
+        config = self._config
+        fits = not isinstance(part, NetworkPart) or len(part.networks) == config.answers
+        if not fits or (isinstance(part, HoldOutPart) and set(part.payoffs) != set(config.hold_outs)):
+            raise InputError(f"{self._store.folder}: {name} is not a part of this league; --fresh starts anew")
+        self._timing["seconds"] += part.seconds
+        self._timing["cpu_seconds"] += part.cpu_seconds
+        return part
 
     def _tell(self) -> None:
         if self._report is not None:

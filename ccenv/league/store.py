@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import Field
 
 from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.agents import make_sender
+from ccenv.config import StrictModel, validate
 from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import is_empty, write_atomic
-from ccenv.foreign import shown_path
+from ccenv.foreign import resolve_inside, shown_path
 from ccenv.league.config import MODEL, LeagueConfig
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves, load_moves
@@ -27,6 +30,46 @@ PART = Format("ccenv-league-part", 1, "a part of a league", older="--fresh start
 RECORD, CONFIG, SENDERS, NETWORKS = "league.json", "config.yaml", "senders", "networks"
 PICTURE, CURVE = "payoffs.png", "exploitability.png"
 _POLICY = ".safetensors"  # of a network that is a policy
+
+
+class Part(StrictModel):
+    """What every finished part says: what it cost."""
+
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    cpu_seconds: float = Field(ge=0, allow_inf_nan=False)
+
+
+class SenderPart(Part):
+    """A sender's answer: the environment steps of its training."""
+
+    steps: int = Field(ge=1, strict=True)
+
+
+class NetworkPart(Part):
+    """The network's answers in a scene.
+
+    Attributes:
+        payoff: what the senders' mixture gets against the first of them.
+        networks: what :meth:`LeagueFolder.network` takes, the worst first.
+        search: that found the first; None: the population had it.
+        found: what the mixture gets against the worst of each search.
+        flow_steps: of the searches.
+    """
+
+    payoff: float = Field(allow_inf_nan=False)
+    networks: tuple[str, ...] = Field(min_length=1)
+    search: str | None
+    found: dict[str, float]
+    flow_steps: int = Field(ge=0, strict=True)
+
+
+class HoldOutPart(Part):
+    """What a mixture of senders gets against each hold-out in a scene."""
+
+    payoffs: dict[str, float]
+
+
+PartT = TypeVar("PartT", bound=Part)
 
 
 class LeagueFolder:
@@ -79,14 +122,16 @@ class LeagueFolder:
         write_atomic(self.folder / CONFIG, config.to_yaml().encode())
         LEAGUE.write(record, {"config": config.model_dump(mode="json"), "code": code, "status": "running", "rounds": []})
 
-    def part(self, name: str) -> dict[str, Any] | None:
-        """Return what a finished part says; None if it is not finished."""
+    def part(self, name: str, kind: type[PartT]) -> PartT | None:
+        """Return what a finished part says; None if it is not finished. Raises InputError if it is damaged."""
         file = self.folder / f"{name}.part.json"
-        return PART.read(file) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return validate(kind, {key: value for key, value in PART.read(file).items() if key not in PART.head}, shown_path(file))
 
-    def finish(self, name: str, data: dict[str, Any]) -> None:
+    def finish(self, name: str, part: Part) -> None:
         """Write what a part says: it is finished then."""
-        PART.write(self.folder / f"{name}.part.json", data)
+        PART.write(self.folder / f"{name}.part.json", part.model_dump(mode="json"))
 
     def sender_folder(self, name: str) -> FilePath:
         """Return where a sender of the league lies."""
@@ -117,14 +162,10 @@ class LeagueFolder:
         """Return a network of the league: a file of :meth:`save_network`, or a named adversary."""
         if not spec.startswith(f"{NETWORKS}/"):
             return make_adversary(spec)
-        file = self.folder / spec
+        file = resolve_inside(self.folder, spec, f"{self.folder}: a network")
         return load_moves(file).adversary if spec.endswith(SUFFIX) else load_adversary(file)
 
     def sender(self, spec: str) -> Sender:
         """Return a sender of the league: the name of one that it trained, or of a registered one."""
         folder = self.sender_folder(spec)
         return make_sender(str(folder) if folder.is_dir() else spec)
-
-    def where(self) -> str:
-        """Return the folder for messages."""
-        return shown_path(self.folder)

@@ -25,6 +25,7 @@ from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 from ccenv.network.path import Path
 from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
+from ccenv.training.curricula.replay import ReplaySettings
 from ccenv.training.run_settings import (
     CurriculumStage,
     EarlyStop,
@@ -58,6 +59,7 @@ class TrainConfig(StrictModel):
             rewarded for itself; all share the policy. Without ``clock.common`` each decides at its own times (PPO only).
         mixture: several scenario distributions in place of ``packet.scenario``, so many networks of each: ``num_envs`` together.
         curriculum: other models or paths at first, in order of ``until_step``.
+        replay: paths played again where the policy has most to gain (``ccenv.training.curricula.replay``); none: new ones only.
         robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
             patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
         ppo, sac, td3: the algorithms.
@@ -78,6 +80,7 @@ class TrainConfig(StrictModel):
     packet: dict[str, Any] | None = None
     mixture: tuple[MixturePart, ...] = ()
     curriculum: tuple[CurriculumStage, ...] = ()
+    replay: ReplaySettings | None = None
     robust: RobustSettings | None = None
     ppo: PpoSettings = PpoSettings()
     sac: SacSettings = SacSettings()
@@ -123,6 +126,8 @@ class TrainConfig(StrictModel):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
             raise ValueError("robust training needs one flow and no curriculum")
+        if self.replay is not None:
+            self._check_replay()
         for path in fixed_paths(self.environment.paths):
             name = scene_of(path)
             if scene_set(name) == REPORT:
@@ -210,6 +215,14 @@ class TrainConfig(StrictModel):
         if self.packet is not None:
             return self.num_envs * len(controlled_flows(self.packet_settings().distribution))
         return self.num_envs * (self.environment.senders.count(EXTERNAL) if self.shared_policy else 1)
+
+    def _check_replay(self) -> None:
+        if (self.trains, self.algorithm) != ("sender", "ppo") or self.packet is not None:
+            raise ValueError("replay is for PPO senders on the curve environments")
+        if len(self.environment.senders) != 1 or self.curriculum or self.robust is not None:
+            raise ValueError("replay needs one flow, no curriculum and no robust rounds")
+        if not isinstance(self.environment.paths, PathDistribution):
+            raise ValueError("replay: environment.paths must be a distribution")
 
     def _check_looks(self) -> None:
         """Refuse logs of evaluations that do not take place."""

@@ -15,6 +15,7 @@ import numpy as np
 from ccenv.agents.learned import inner_cca
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
+from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.packet.mixture import FlowMixture
 from ccenv.envs.packet.task import SharedPacketTask
@@ -29,6 +30,7 @@ from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, p
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
 from ccenv.training.config import TrainConfig
+from ccenv.training.curricula.replay import ReplayedPaths
 from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
 from ccenv.training.packet_opponents import box_patterns, find_box_patterns
@@ -39,6 +41,7 @@ require_extra("stable_baselines3", "train")
 require_extra("torch", "train")
 
 import torch  # noqa: E402  (only after the checks that name the extra)
+from stable_baselines3.common.buffers import RolloutBuffer  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.logger import Logger  # noqa: E402
 
@@ -46,6 +49,7 @@ from ccenv.envs.sb3 import CcenvVecEnv  # noqa: E402
 
 _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; iterations count from 0
 _POOL = "pool.moves"
+_REPLAY = "replay."
 _NO_DISTRIBUTION = "Expected parameter"  # how torch says that mean or deviation of the actions are no numbers
 
 AfterIteration = Callable[[TrainingState, Progress], bool]
@@ -71,6 +75,7 @@ class Learner:
         self._round = _round_at(config, start)
         self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
         self._examples = load_counterexamples(config)
+        self._replay: ReplayedPaths | None = None
         self._task = self._make_task()
         self.env = CcenvVecEnv(self._task)
         with _own_generators():
@@ -84,6 +89,8 @@ class Learner:
             self._task.core.reset(seed=path_seed(PathSet.TRAIN, config.seed))
         else:
             self._restore(state)
+        if self._replay is not None:
+            self._replay.begin(self._task.core.elapsed == 0)
         self._look()
         self.state = self._pending = self._pack()
 
@@ -97,6 +104,9 @@ class Learner:
         unpack_memory(self._model, state.tensors)
         prefix = "env."
         own = {name.removeprefix(prefix): array for name, array in state.tensors.items() if name.startswith(prefix)}
+        if self._replay is not None:
+            known = {name.removeprefix(_REPLAY): array for name, array in state.tensors.items() if name.startswith(_REPLAY)}
+            self._replay.set_state(known)
         self._task.core.set_state(own)
         self._model.num_timesteps = state.iteration * self.config.iteration_steps
         self.clock = Stopwatch(state.seconds, state.cpu_seconds)
@@ -111,6 +121,10 @@ class Learner:
             return SharedPacketTask(self.config.num_envs, self.config.packet_settings(), patterns=boxes)
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
+        if self.config.replay is not None and isinstance(self._settings.paths, PathDistribution):
+            K, num_envs = self._settings.steps_per_rtt, self.config.num_envs
+            self._replay = ReplayedPaths(self._settings.paths, K, num_envs, self.config.replay)
+            return sender_task(num_envs, self._settings, source=self._replay)
         players, source = opponents(self.config, self._patterns, self._examples) if self._round else (None, None)
         return sender_task(self.config.num_envs, self._settings, False, players, source, shared=self.config.shared_policy)
 
@@ -169,6 +183,11 @@ class Learner:
                 between.finish_iteration()
             except _Enough:
                 return
+
+    def score_levels(self, rollout: RolloutBuffer) -> None:
+        """Let the replayed paths know what a rollout gained."""
+        if self._replay is not None:
+            self._replay.score(rollout.advantages, rollout.episode_starts)
 
     def keep(self, marks: dict[str, float] | None = None) -> None:
         """Take the newest state for the one to go on from, with what evaluations have shown by then (None: nothing new)."""
@@ -246,6 +265,8 @@ class Learner:
         if self._round:
             tensors[_POOL] = self._patterns
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
+        if self._replay is not None:
+            tensors |= {f"{_REPLAY}{name}": array for name, array in self._replay.state().items()}
         iteration = self._model.num_timesteps // self.config.iteration_steps
         return TrainingState(iteration, *self.clock.read(), tensors, dict(self.marks))
 
@@ -289,6 +310,10 @@ class _Between(BaseCallback):
         self._steps += 1
         self._episodes += [info for info in self.locals["infos"] if "terminal_observation" in info]
         return True
+
+    def _on_rollout_end(self) -> None:
+        if isinstance(buffer := getattr(self.model, "rollout_buffer", None), RolloutBuffer):
+            self._learner.score_levels(buffer)
 
     def finish_iteration(self) -> None:
         state, progress = self._learner.finish_iteration(self._reward_sum / self._steps, self._episodes)

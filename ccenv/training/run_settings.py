@@ -146,7 +146,7 @@ class RobustSettings(StrictModel):
         return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
 
     def check_packet(self, *, has_boxes: bool, own_times: bool) -> None:
-        """Raise ValueError for rounds that have nothing to attack with, and for what rounds have in the curve environments only."""
+        """Raise ValueError for rounds with nothing to attack with, and for what only those of the curve environments have."""
         if not has_boxes:
             raise ValueError("robust: per packet the jitter boxes attack; packet.scenario has none with adversary 'external'")
         if own_times:
@@ -159,5 +159,6 @@ class RobustSettings(StrictModel):
 
 
 def kept_for_reports(where: str, name: str) -> str:
+    """Return what is said of a scene that nothing may be trained on."""
     allowed = ", ".join(SCENE_SETS[TRAINING])
     return f"{where}: worst cases are published on the scene {name!r}, so nothing is trained on it; there are {allowed}"

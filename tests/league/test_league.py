@@ -21,7 +21,7 @@ from ccenv.errors import InputError
 from ccenv.league.games import draw_scenes, payoffs_on
 from ccenv.league.meta import Mixtures, Payoffs
 from ccenv.league.run import _exploitability, league
-from ccenv.league.store import LeagueFolder
+from ccenv.league.store import LeagueFolder, NetworkPart
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_league_tells_what_it_played(played: Path) -> None:
         assert set(one["hold_outs"]["mean"]) == set(config.hold_outs)
     store, paths = LeagueFolder(played), draw_scenes(config)[0]
     sender = make_sender(str(played / "senders" / "round-01"))
-    found = [store.network(store.part(f"networks/round-00-scene-0{k}")["networks"][1]) for k in range(2)]
+    found = [store.network(store.part(f"networks/round-00-scene-0{k}", NetworkPart).networks[1]) for k in range(2)]
     attacked = [payoffs_on(config, sender, path, [one])[0] for path, one in zip(paths, found, strict=True)]
     value = 0.5 * data["nominal"][3] + 0.5 * sum(attacked) / 2
     assert data["payoffs"][3][3] == pytest.approx(value, rel=1e-12)
@@ -123,6 +123,29 @@ def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
         small(**changes)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
+        ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
+        ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
+        ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
+        ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
+        ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
+        ("senders/round-00", {"more": 1}, "more"),
+    ],
+)
+def test_forged_parts_are_one_line(part: str, changes: dict, message: str, played: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "forged"
+    shutil.copytree(played, folder)
+    file = folder / f"{part}.part.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    before = (folder / "league.json").read_bytes()
+    with pytest.raises(InputError, match=message):
+        league(small(), folder)
+    assert (folder / "league.json").read_bytes() == before or "round-01" in part
 
 
 def test_a_look_that_the_budget_does_not_pay_is_refused_before_anything_begins(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from ccenv.errors import InputError
 
 _MODULE, _OPTIMIZER, _KL = "module.", "optimizer.", "kl."
+_STEP = "step"  # Adam's count of updates, one number
 
 
 def pack(algorithm: Any) -> dict[str, np.ndarray]:
@@ -24,9 +25,9 @@ def pack(algorithm: Any) -> dict[str, np.ndarray]:
     for optimizer, entry in state["optimizer"].items():
         for index, moments in entry["state"]["state"].items():
             for name, value in moments.items():
-                out[f"{_OPTIMIZER}{optimizer}/{index}/{name}"] = np.array(value)
+                out[f"{_OPTIMIZER}{optimizer}/{index}/{name}"] = np.atleast_1d(np.array(value))
     for module, coefficient in _learner(algorithm).curr_kl_coeffs_per_module.items():
-        out[f"{_KL}{module}"] = np.array(coefficient.detach().numpy())
+        out[f"{_KL}{module}"] = np.atleast_1d(coefficient.detach().numpy().copy())
     return out
 
 
@@ -52,12 +53,12 @@ def unpack(algorithm: Any, tensors: dict[str, np.ndarray]) -> None:
         for name, value in tensors.items():
             if name.startswith(prefix):
                 index, _, moment = name.removeprefix(prefix).partition("/")
-                moments.setdefault(int(index), {})[moment] = float(value) if value.ndim == 0 else value
+                moments.setdefault(int(index), {})[moment] = float(value[0]) if moment == _STEP else value
         entry["state"]["state"] = moments
     algorithm.learner_group.set_state(state)
     coefficients = _learner(algorithm).curr_kl_coeffs_per_module
     for module in own["rl_module"]:
-        coefficients[module].fill_(float(tensors[f"{_KL}{module}"]))
+        coefficients[module].fill_(float(tensors[f"{_KL}{module}"][0]))
     algorithm.env_runner_group.sync_weights(from_worker_or_learner_group=algorithm.learner_group, inference_only=True)
 
 

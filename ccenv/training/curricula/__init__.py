@@ -1,0 +1,1 @@
+"""Curricula: which paths a training plays next."""
