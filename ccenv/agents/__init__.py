@@ -104,6 +104,7 @@ for _name, _tag, _summary in (
     ("learned_nominal", "learned", "policy by PPO (figures: docs/learning.md)"),
     ("learned_robust", "learned", "policy by PPO and rounds against attacks"),
     ("learned_low_delay", "learned", "policy by PPO that pays for queue and delay"),
+    ("learned_fair", "packet", "policy by PPO in company, told nothing (figures: docs/company.md)"),
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal (figures: docs/distillation.md)"),
     ("learned_robust_d4", "distilled", "program distilled from learned_robust, polished against attacks too"),
     ("learned_low_delay_d4", "distilled", "program distilled from learned_low_delay"),

@@ -22,7 +22,7 @@ from ccenv.network.sender import ExternalSender
 DENSITIES = (1, 4, 8, 16)
 LONGEST_RINGS = 20
 MOST_TIES = 20  # decisions of Copa and Vegas at an exactly full pipe: what they see is equal to 1e-9 and still compared
-NAMES = sorted(AGENTS.names())
+NAMES = sorted(AGENTS.names(), key=lambda name: (name in AGENTS.names("packet"), name))
 
 
 def play(sender, model, K, kind, rings, seed):

@@ -16,7 +16,8 @@ from ccenv.network.sender import PolicySender, ProgramSender
 
 RATE_BPS, RTT_S, MSS = 6e6, 0.04, 1500
 SECONDS = 16.0
-SENDERS = [n for n in AGENTS.names() if isinstance(make_sender(n), ProgramSender | PolicySender)]
+KEEPS_NO_BELIEFS = AGENTS.names("packet")
+SENDERS = [n for n in AGENTS.names() if n not in KEEPS_NO_BELIEFS and isinstance(make_sender(n), ProgramSender | PolicySender)]
 RECEIVERS: dict[str, dict[str, Any]] = {
     "every packet": {},
     "every second packet": {"ack_every": 2},

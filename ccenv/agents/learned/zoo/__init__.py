@@ -74,6 +74,11 @@ def learned_low_delay() -> PolicySender:
     return policy("learned_low_delay")
 
 
+def learned_fair() -> PolicySender:
+    """Build the sender that was trained in company and is told nothing."""
+    return policy("learned_fair")
+
+
 def learned_nominal_d4() -> ProgramSender:
     """Build the program that scores best, of depth 4."""
     return program("learned_nominal_d4")
