@@ -370,7 +370,7 @@ class PacketCore:
         """Return a copy of everything that decides the future, as named plain arrays."""
         own = {name: getattr(self, name).copy() for name in (*_KEYS, *_COUNTERS)}
         for name, array in self.batch.state().items():
-            own[f"batch.{name}"] = np.frombuffer(array.tobytes(), np.uint8)
+            own[f"batch.{name}"] = array.reshape(-1).view(np.uint8)
         return own
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
