@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from docs_pages import Block, changed, commands, read_blocks, run_page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE_TIMEOUT_S = 300  # a page that hangs fails
 MAX_IMAGE_BYTES = 200_000
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
