@@ -71,7 +71,8 @@ def test_a_config_is_one_row_with_mean_and_range():
 def test_recorded_numbers_say_where_they_are_from():
     for key, entry in read_data(RECORD)["runs"].items():
         world = entry["world"]
-        assert entry["evaluation"]["path_set"] == "report" and (world.get("senders") or world["packet"]["scenario"]), key
+        scenarios = world.get("mixture") or world.get("packet", {}).get("scenario")
+        assert entry["evaluation"]["path_set"] == "report" and (world.get("senders") or scenarios), key
         for scene, case in entry["worst"].items():
             assert scene in ATTACK_SCENES and case["set"] == scene_set(scene), key
             assert (case["seen"] == "attacked") == (key.startswith("learned_robust:") and scene in ("deep", "shallow")), key

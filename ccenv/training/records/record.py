@@ -52,6 +52,8 @@ def entry_of(config: TrainConfig | RllibConfig, result: TrainingResult | RllibRe
     if packet is not None:
         attacked = result.evaluation.n_flows == 1
     entry["world"] = _world(world) if packet is None else {"packet": packet}
+    if isinstance(config, TrainConfig) and config.mixture:
+        entry["world"]["mixture"] = [part.model_dump(mode="json") for part in config.mixture]
     entry["worst"] = worst_cases(str(result.folder), config) if attacked else {}
     return entry
 
