@@ -11,7 +11,7 @@ from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
+from ccenv.interface.rewards import TERM_NUMBERS
 from ccenv.network.sender import PolicySender
 from ccenv.simulation.boxes import KIND, pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
@@ -39,19 +39,18 @@ def evaluate_packet(
     core = task.core
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
-    before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
+    before, lost, sums, counts, own_sums = _delivered(core), _lost(core), core.sums, core.counts, np.zeros(n_networks)
     for step in range(core.episode_steps):
         if step == warmup:
             before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
         if core.truncated().all():
             break
-        task.step(batch.actions(task.observe())[:, None])
+        rewards = task.step(batch.actions(task.observe())[:, None]).reshape(n_networks, -1)
+        own_sums += rewards.sum(axis=1) * (step >= warmup)
     decisions = np.maximum((core.counts - counts).sum(axis=1), 1.0)
     terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
-    weights = np.zeros(N_TERMS)
-    for name, weight in settings.reward.items():
-        weights[TERM_NUMBERS[name]] = weight
-    scores = terms @ weights
+    weights = np.array([settings.weights.get(name, 0.0) for name in TERM_NUMBERS])
+    scores = terms @ weights if settings.own_reward is None else own_sums / decisions
     delivered = _delivered(core) - before
     own = np.zeros(delivered.shape[1], np.bool_)
     own[core.flows] = True

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import LogRange
-from ccenv.envs.settings import require_arguments
+from ccenv.envs.settings import TableReward, require_arguments
 from ccenv.errors import InputError
-from ccenv.interface.interface import Clock, Interface, Weights
+from ccenv.interface.interface import Clock, Interface, as_weights
+from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
 from ccenv.interface.rewards import REWARDS
 from ccenv.interface.signals import signal
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
@@ -33,6 +34,15 @@ def _known_signal(name: str) -> str:
     return signal(name).name
 
 
+def _as_reward(value: Any) -> Any:
+    """Let a reward be the name of a set, weights of terms, or one's own."""
+    if is_own_reward(value):
+        return own_reward(value)
+    if not isinstance(value, str | Mapping):
+        raise ValueError("neither the name of a reward, nor weights of its terms, a Python file or a function")
+    return validate(TableReward, {"weights": as_weights(value)}, "reward").weights
+
+
 class PacketSettings(StrictModel):
     """Settings of the packet environments.
 
@@ -48,7 +58,9 @@ class PacketSettings(StrictModel):
         inner: the CCA inside, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
         clock: when flows decide.
-        reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``).
+        reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``). Or a reward of one's own, slow: a
+            function of ``ccenv.interface.own_reward.StepTerms``, called once per decision, or a Python file (``FILE.py``,
+            ``FILE.py:NAME``).
         start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
             rate, drawn uniform in the logarithm; None: ten segments per Rm.
         episode_decisions: steps of an episode.
@@ -66,7 +78,7 @@ class PacketSettings(StrictModel):
     inner: str = ""
     n_actions: int | None = Field(default=None, ge=2, le=1001)
     clock: Clock = Clock()
-    reward: Weights = Field(default_factory=lambda: dict(REWARDS["default"]))
+    reward: Annotated[Any, BeforeValidator(_as_reward)] = Field(default_factory=lambda: dict(REWARDS["default"]))
     start_rate_share: LogRange | None = None
     episode_decisions: int = Field(default=400, ge=2, le=10_000_000)
     staggered: bool = False
@@ -77,6 +89,17 @@ class PacketSettings(StrictModel):
     def distribution(self) -> ScenarioDistribution:
         """The scenarios."""
         found: ScenarioDistribution = _as_distribution(self.scenario)
+        return found
+
+    @property
+    def own_reward(self) -> OwnReward | None:
+        """The reward in Python; None: it is a weighted sum of terms."""
+        return self.reward if isinstance(self.reward, OwnReward) else None
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of the reward's terms by name; none of a reward in Python."""
+        found: dict[str, float] = {} if self.own_reward is not None else self.reward
         return found
 
     def interface(self) -> Interface:
