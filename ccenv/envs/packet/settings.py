@@ -6,18 +6,22 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import LogRange
-from ccenv.envs.settings import TableReward, require_arguments
+from ccenv.envs.settings import TableReward, as_contract, require_arguments
 from ccenv.errors import InputError
-from ccenv.interface.interface import Clock, Interface, as_weights
+from ccenv.interface.interface import SENDER_V0, Clock, Interface, as_weights
 from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
 from ccenv.interface.rewards import REWARDS
 from ccenv.interface.signals import signal
+from ccenv.programs import Program, parse_program
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
+
+
+_INSIDE = "rate_between"
 
 
 def _as_distribution(value: Any) -> Any:
@@ -57,6 +61,10 @@ class PacketSettings(StrictModel):
         action_parameters: of the action.
         inner: the CCA inside, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
+        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document):
+            controlled flows run inside it. Their action is ``rate_between``: a is the position u = (a + 1) / 2 in the interval of
+            rates that the contract allows at the flow's beliefs. They decide when the contract does, once per propagation RTT, or
+            as its leaves say. With it signals are ``beliefs`` by default.
         clock: when flows decide.
         reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``). Or a reward of one's own, slow: a
             function of ``ccenv.interface.own_reward.StepTerms``, called once per decision, or a Python file (``FILE.py``,
@@ -77,6 +85,7 @@ class PacketSettings(StrictModel):
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     n_actions: int | None = Field(default=None, ge=2, le=1001)
+    contract: Annotated[Any, BeforeValidator(as_contract)] = None
     clock: Clock = Clock()
     reward: Annotated[Any, BeforeValidator(_as_reward)] = Field(default_factory=lambda: dict(REWARDS["default"]))
     start_rate_share: LogRange | None = None
@@ -84,6 +93,29 @@ class PacketSettings(StrictModel):
     staggered: bool = False
     raw: bool = False
     threads: int = Field(default=1, ge=1, le=1024)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inside(cls, data: Any) -> Any:
+        """Let flows inside a contract see beliefs by default, and act and decide as the contract wants it."""
+        if isinstance(data, Mapping) and data.get("contract") is not None:
+            return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}, **data}
+        return data
+
+    @model_validator(mode="after")
+    def _decides_as_the_contract_does(self) -> PacketSettings:
+        if (self.action == _INSIDE) != (self.contract is not None):
+            needed = f"action {_INSIDE!r} needs a contract" if self.contract is None else f"inside one the action is {_INSIDE!r}"
+            raise ValueError(f"contract: {needed} (got action {self.action!r})")
+        if self.contract is not None and self.clock != Clock(every="rtt"):
+            raise ValueError("contract: its flows decide when the contract does, once per propagation RTT; leave clock out")
+        if self.contract is not None and self.start_rate_share is not None:
+            raise ValueError("contract: its flows begin with the contract's first rate; leave start_rate_share out")
+        return self
+
+    def contract_program(self) -> Program | None:
+        """Return the contract of the controlled flows; None where there is none."""
+        return None if self.contract is None else parse_program(self.contract, "contract")
 
     @property
     def distribution(self) -> ScenarioDistribution:
@@ -110,7 +142,12 @@ class PacketSettings(StrictModel):
         return validate(Interface, {**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
 
     def policy_interface(self) -> Interface:
-        """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do."""
+        """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do.
+
+        Inside a contract it is that of beliefs, which a chooser has.
+        """
+        if self.contract is not None:
+            return SENDER_V0
         sees = self.interface()
         return sees.model_copy(update={"clock": sees.clock.model_copy(update={"common": False})})
 
@@ -129,6 +166,8 @@ def read_packet_settings(given: dict[str, Any], where: str, defaults: dict[str, 
     """
     require_arguments(PacketSettings, given, where)
     given = dict(given)
+    if given.get("contract") is not None and (defaults or {}).get("clock", {}).get("common"):
+        raise InputError(f"{where}: flows inside a contract decide at their own times; a contract is for ccenv/Packet-v0")
     steps = given.pop("max_episode_steps", None)
     if steps is not None:
         if "episode_decisions" in given:
