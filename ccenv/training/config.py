@@ -161,8 +161,13 @@ class TrainConfig(StrictModel):
         check_interface(settings.interface(), settings.distribution, controlled_flows(settings.distribution))
         if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
-        if settings.contract is not None and (settings.interface().signals, settings.interface().history) != (SENDER_V0.signals, 1):
-            raise ValueError("packet.contract: a policy inside a contract sees beliefs; leave packet.signals and packet.history out")
+        if settings.contract is not None and (settings.interface().signals, settings.interface().history) != (
+            SENDER_V0.signals,
+            1,
+        ):
+            raise ValueError(
+                "packet.contract: a policy inside a contract sees beliefs; leave packet.signals and packet.history out"
+            )
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         if self.log.networks:

@@ -68,7 +68,9 @@ class ReferenceGrid:
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
         if self.sender is not None and k >= self.decision_step:
             keys = (self.seed, 0, flow.index, k)
-            self.rate_Bps, hold = self.interval.close(self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys, choose)
+            self.rate_Bps, hold = self.interval.close(
+                self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys, choose
+            )
             self.decision_step = k + hold * STEPS_PER_RTT
         self.next_s = flow.spec.start_s + (k + 1) * self.dt_s
         return float(self.rate_Bps)

@@ -116,7 +116,9 @@ def senders_of(network: NetworkSpec, used: Interface) -> list[Sender]:
     return [outside if f.sender == "external" else make_sender(f.sender) for f in network.flows]
 
 
-def play(network: NetworkSpec, senders: list[Sender], deciders: dict[int, Decider], seconds: float = SECONDS) -> tuple[list, PacketBatch]:
+def play(
+    network: NetworkSpec, senders: list[Sender], deciders: dict[int, Decider], seconds: float = SECONDS
+) -> tuple[list, PacketBatch]:
     """Run a network in the kernel, with decisions from outside; return flow, measures and signals of each decision."""
     n = len(network.flows)
     table = SenderTable(senders, [deciders.get(i) for i in range(n)])
