@@ -22,6 +22,7 @@ from ccenv.envs.packet.task import check_interface, controlled_flows
 from ccenv.envs.settings import EXTERNAL, EnvSettings
 from ccenv.errors import InputError
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
+from ccenv.interface.interface import Interface
 from ccenv.network.path import Path
 from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
@@ -135,6 +136,7 @@ class TrainConfig(StrictModel):
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
+        self._check_signals(self.environment.interface)
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         self._check_looks()
@@ -144,8 +146,16 @@ class TrainConfig(StrictModel):
             raise ValueError(f"{rows} * ppo.n_steps = {samples} is not a multiple of ppo.batch_size {self.ppo.batch_size}")
         return self
 
+    def _check_signals(self, sees: Interface | None) -> None:
+        if sees is not None and sees.extra is not None:
+            raise ValueError(
+                "signals: what is trained here is stored as data, so functions of one's own are no signals of a config; train in "
+                "a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
+            )
+
     def _check_packet(self) -> None:
         settings = self.packet_settings()
+        self._check_signals(settings.interface())
         check_interface(settings.interface(), settings.distribution, controlled_flows(settings.distribution))
         if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")

@@ -2,7 +2,7 @@
 
 All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.interface.measures`` when a flow decides.
 What a flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its history (the
-oldest interval first), then the states of its recurrent cells.
+oldest interval first), what functions of a user add to it, then the states of its recurrent cells.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
+from ccenv.engine.compiled.calls import call_2
 from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, activate, affine, packed_layer
+from ccenv.engine.compiled.python_calls import extra_address
 from ccenv.errors import InputError
 from ccenv.interface.actions import action
 from ccenv.interface.interface import MAX_HISTORY, SENDER_V0
@@ -21,6 +23,7 @@ from ccenv.network.learned import checked_widths
 from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
 
 MAX_SIGNALS = 64
+_WORD = 8  # bytes
 MAX_INPUTS = MAX_SIGNALS * MAX_HISTORY
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 NO_INNER = -1
@@ -54,6 +57,8 @@ POLICY_DTYPE = np.dtype(
         ("beliefs_only", "<i8"),  # sees only what Sender-v0 sees, and sets what it sets, once per told RTT
         ("inner", "<i8"),  # row of the CCA inside, or NO_INNER
         ("memory_words", "<i8"),
+        ("n_extra", "<i8"),  # elements that functions of a user add to the input, after the history
+        ("extra_at", "<i8"),  # address of what computes them (``python_calls.extra_address``)
     ]
 )
 
@@ -88,6 +93,8 @@ def pack_policies(policies: Sequence[PolicySender], inner_rows: Sequence[int] = 
         row["clock"], row["count"], row["inner"] = CLOCKS[sees.clock.every], sees.clock.count, inner
         row["beliefs_only"] = has_belief_interface(policy)
         row["memory_words"] = memory_words(policy)
+        if sees.extra is not None:
+            row["n_extra"], row["extra_at"] = len(sees.extra.elements), extra_address(sees.extra)
         pieces, hidden = [], iter(zip(policy.hidden_weights, policy.hidden_biases, strict=True))
         for kind, weight, bias in zip(kinds, policy.weights, policy.biases, strict=True):
             pieces.append(packed_layer(weight, bias))
@@ -149,9 +156,10 @@ def _check(policy: PolicySender) -> None:
         )
     if widths[0] != policy.interface.width:
         sees = policy.interface
+        extra = f" and {len(sees.extra.elements)} of one's own" if sees.extra else ""
         raise InputError(
-            f"policy {policy.name!r} has {widths[0]} inputs; {len(sees.signals)} signals with a history of {sees.history} are "
-            f"{sees.width}"
+            f"policy {policy.name!r} has {widths[0]} inputs; {len(sees.signals)} signals with a history of {sees.history}{extra} "
+            f"are {sees.width}"
         )
     if bool(policy.interface.inner) != (policy.inner is not None):
         raise InputError(f"policy {policy.name!r} names the inner CCA {policy.interface.inner!r}; it comes with {policy.inner}")
@@ -292,6 +300,10 @@ def act(policy, weights, m, memory, signals, scratch):
     fill_signals(m, signals)
     remember(signals, policy.numbers, policy.n_signals, policy.history, memory)
     words = policy.n_signals * policy.history
+    if policy.extra_at != 0:
+        here = np.int64(memory.ctypes.data)
+        call_2(policy.extra_at, here + _WORD * FIRST_HISTORY, here + _WORD * (FIRST_HISTORY + words))
+        words += policy.n_extra
     stack = memory[FIRST_HISTORY : FIRST_HISTORY + words]
     row = network_outputs(policy, weights, stack, memory[FIRST_HISTORY + words :], scratch)
     return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
@@ -370,7 +382,7 @@ class PolicyReference:
         seen = np.asarray(signals)[self.sender.interface.numbers]
         length = self.sender.interface.history
         self.history = [*self.history, seen][-length:] if self.history else [seen] * length
-        return self.act(np.concatenate(self.history))
+        return self.act(self.sender.interface.with_extra(np.concatenate(self.history)))
 
     def act(self, x: np.ndarray) -> float:
         """Return the action for an observation, the whole history of it."""
