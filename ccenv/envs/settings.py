@@ -109,7 +109,7 @@ def _is_sender(value: Any) -> Any:
     return value
 
 
-def _as_contract(value: Any) -> Any:
+def as_contract(value: Any) -> Any:
     """Return the document of a contract, which a resolved config then holds; a name or a path is looked up."""
     if value is None:
         return None
@@ -171,7 +171,7 @@ class EnvSettings(StrictModel):
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     discrete: bool = False
-    contract: Annotated[Any, BeforeValidator(_as_contract)] = None
+    contract: Annotated[Any, BeforeValidator(as_contract)] = None
     n_actions: int = Field(default=13, ge=2, le=1001)
     steps_per_rtt: int = Field(default=8, ge=1, le=1024)
     decision_steps: int | None = Field(default=None, ge=1)

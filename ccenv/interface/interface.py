@@ -135,6 +135,14 @@ class Interface(StrictModel):
             low, high = np.append(low, self._extra.low), np.append(high, self._extra.high)
         return low.astype(np.float32), high.astype(np.float32)
 
+    def require_data(self) -> None:
+        """Raise ValueError where functions of a user add to the observation: policies that are stored are data."""
+        if self._extra is not None:
+            raise ValueError(
+                f"signals: {', '.join(self._extra.elements)} are computed by Python code, and no signals of a config, whose "
+                "policies are stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
+            )
+
     def with_extra(self, seen: np.ndarray) -> np.ndarray:
         """Return observations with what functions of a user add: (..., table_width) to (..., width).
 

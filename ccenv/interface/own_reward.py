@@ -50,6 +50,10 @@ class OwnReward(StrictModel):
         name = getattr(self._function, "__name__", _FUNCTION)
         return self.spec or f"{FilePath(self._source).name}, function {name}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by reading the file again, or by the function's name."""
+        return own_reward, (self.spec or self._function,)
+
     def vector(self) -> np.ndarray:
         """Refuse to be weights. Raises InputError."""
         raise InputError(f"the reward is {self._as_written()}, plain Python; weights of terms by name are needed here")

@@ -53,6 +53,14 @@ class OwnSignals(StrictModel):
     def _as_written(self) -> str:
         return self.spec or f"{FilePath(self._source).name}, function {self.label}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by reading the file again, or by the function's name."""
+        return load_signals, (self.spec or self._function,)
+
+    def __deepcopy__(self, memo: Any = None) -> OwnSignals:
+        """Return itself: it keeps nothing that changes."""
+        return self
+
     @property
     def label(self) -> str:
         """Name of the function."""
@@ -190,12 +198,17 @@ class ExtraSignals:
 
     def __init__(self, owns: Sequence[OwnSignals], names: tuple[str, ...], history: int) -> None:
         """Rehearse the functions over an observation of the table's signals. Raises InputError with file and line."""
+        self._made_with = (tuple(owns), names, history)
         self.parts = tuple(own.bound(names, history) for own in owns)
         self.n_seen = len(names) * history
         self.failure: BaseException | None = None
         elements = self.elements
         if len(set(elements)) < len(elements) or len(elements) > MAX_ELEMENTS:
             raise InputError(f"signals: own elements {', '.join(elements)}; {MAX_ELEMENTS} distinct ones are allowed at most")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by rebuilding: callbacks of engines cannot be copied."""
+        return ExtraSignals, self._made_with
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExtraSignals) and self.parts == other.parts

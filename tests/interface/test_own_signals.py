@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,10 @@ def test_a_policy_plays_it_exactly_in_both_engines(file: str) -> None:
     for engine in engines:
         engine.advance(400)
     assert engines[0].flow("S") == engines[1].flow("S") > 0
+    for again in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+        engine = CurveEngine([path], senders=[again], steps_per_rtt=4)
+        engine.advance(400)
+        assert engine.flow("S") == engines[0].flow("S")
     runs = ccenv.compare([own, table], rate="12mbps", rtt="40ms", duration="3s").to_frame()
     assert runs.iloc[0, 1:].tolist() == runs.iloc[1, 1:].tolist()
     seen = np.zeros(60)
@@ -197,7 +202,7 @@ def test_rollouts_in_the_kernel_and_configs_refuse_it(file: str) -> None:
     with pytest.raises(InputError, match="evaluate no Python"):
         env.rollouts()
     for room in ("environment", "packet"):
-        with pytest.raises(InputError, match="no signals of a config"):
+        with pytest.raises(InputError, match="and no signals of a config"):
             validate(TrainConfig, {"name": "x", "total_steps": 1000, room: {"signals": [*BESIDE, file]}}, "config")
 
 

@@ -122,7 +122,9 @@ class PacketReference:
             self._send(flow, now_s)
 
     def _grid(self, grid: ReferenceGrid, now_s: float) -> None:
-        flow, rate_Bps = grid.flow, grid.step()
+        flow = grid.flow
+        monitor = next((m for m in self.monitors if m.flow is flow and m.inside), None)
+        rate_Bps = grid.step(None if monitor is None else lambda lo, hi: monitor.choose(lo, hi, now_s))
         if grid.sender is None:
             self._send(flow, now_s)
             return

@@ -58,6 +58,7 @@ GAMES = {
     ),
     "packet": ("ccenv/Packet-v0", {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
     "packet_discrete": ("ccenv/Packet-v0", {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
+    "packet_contract": ("ccenv/Packet-v0", {"scenario": ONE, "contract": contract()}),
     "packet_flows": ("ccenv/Packet-v0", {"scenario": THREE, "signals": "company", "action": "cwnd_exp2", "reward": "company"}),
     "packet_shared": (
         "ccenv/Packet-v0",

@@ -14,7 +14,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.aqm.pie import catch_up
-from ccenv.engine.packet.decisions import monitor_ack
+from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     ARRIVED,
@@ -258,16 +258,20 @@ def open_box(a, run, sources, row, now_s):
 
 @njit(cache=True, inline="always")
 def step_grid(a, run, sources, row, now_s):
-    """Take a step of the grid of a belief program or policy."""
+    """Take a step of the grid of a belief program or policy; return whether a choice inside a contract is awaited from outside."""
     grid = a.grids[row]
     fl, state = a.flows[grid.flow], a.states[grid.flow]
     call_3(grid.step_at, run.grids_at + row * GRID_BYTES, grid.beliefs_at, grid.flow_at)
-    if grid.watches == 0:
+    waits = a.beliefs[row].choice_due == 1 and a.monitors[fl.monitor].over == 0
+    if waits:
+        ask_monitor(a, run, fl.monitor, now_s)
+    elif grid.watches == 0:
         state.cwnd_bytes = np.inf
         state.pacing_rate_Bps = grid.rate_Bps
         pace_on(fl, grid.rate_Bps, now_s)
         take_cca(run, fl, state)
     set_source(run.tree_at, run.tree_leaves, sources.grids + row, grid.next_s)
+    return waits
 
 
 @njit(cache=True, inline="always")

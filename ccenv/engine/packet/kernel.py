@@ -130,8 +130,8 @@ def advance(which, arrays, until_s, max_events):
                 open_box(a, run, sources, source - sources.boxes, now_s)
             elif sources.grids <= source < sources.monitors:
                 row = source - sources.grids
-                step_grid(a, run, sources, row, now_s)
-                first_sender = last_sender = a.grids[row].flow
+                if not step_grid(a, run, sources, row, now_s):
+                    first_sender = last_sender = a.grids[row].flow
             elif sources.monitors <= source < sources.tick:
                 first_sender, last_sender = wake_monitor(a, run, sources, source - sources.monitors, now_s)
             elif source == sources.tick:

@@ -104,6 +104,8 @@ class PacketRollouts:
         core = task.core
         if core.tells_time:
             raise InputError("raw asks for every step's info, which rollouts in the kernel do not have: leave it out")
+        if core.own_reward is not None:
+            raise InputError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         self.task = task
         self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env
         plays_boxes = isinstance(task, PacketNetworkTask)

@@ -15,11 +15,11 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.settings import EXTERNAL
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
-from ccenv.interface.actions import action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import ClassicSender, ExternalSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
+from ccenv.programs import Program
 from ccenv.registry import load_target
 from ccenv.simulation.boxes import PATTERN
 from ccenv.simulation.ranges import ScenarioDistribution
@@ -41,14 +41,15 @@ def play(state: Any, view: Any, move: Any) -> None:
 OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, init, play, {"s0": 1.0})
 
 
-def make_senders(distribution: ScenarioDistribution) -> dict[str, Sender]:
-    """Return all senders that a distribution may draw, by the name that it gives."""
+def make_senders(distribution: ScenarioDistribution, contract: Program | None = None) -> dict[str, Sender]:
+    """Return all senders that a distribution may draw, by the name that it gives; inside a contract are those from outside."""
     names = [flow.sender for flow in distribution.largest.flows]
     for leaf in distribution.leaves:
         if leaf.place[-1] == "sender":
             names += leaf.choices
     load = load_target(_LOAD_SENDER)
-    return {name: ExternalSender() if name == EXTERNAL else load(name) for name in dict.fromkeys(names)}
+    outside: Sender = ExternalSender() if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+    return {name: outside if name == EXTERNAL else load(name) for name in dict.fromkeys(names)}
 
 
 def controlled_flows(distribution: ScenarioDistribution) -> list[int]:
@@ -84,8 +85,6 @@ def check_interface(interface: Interface, distribution: ScenarioDistribution, fl
             bulk = [flow for flow in flows if distribution.largest.flows[flow].workload.kind == "bulk"]
             if bulk:
                 raise InputError(f"signal {row.name!r} needs an application that ends; flow {bulk[0]} is bulk")
-    if action(interface.action).needs == "contract":
-        raise InputError(f"action {interface.action!r} needs a contract, which an environment has not")
 
 
 def decider_of(interface: Interface) -> Decider:
@@ -114,10 +113,11 @@ def make_core(
     return PacketCore(
         num_envs,
         distribution=distribution,
-        senders=make_senders(distribution),
+        senders=make_senders(distribution, settings.contract_program()),
         deciders=deciders,
         interface=interface,
-        weights=settings.reward,
+        weights=settings.weights,
+        own_reward=settings.own_reward,
         adversaries=adversaries,
         episode_decisions=settings.episode_decisions,
         staggered=settings.staggered,

@@ -27,6 +27,7 @@ from ccenv.engine.packet.layout import (
     SEGMENT_STRIDE,
     TICK_S,
 )
+from ccenv.engine.packet.monitor import BY_GRID
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
 
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
@@ -169,7 +170,8 @@ def _begin_tree(a, run, tree):
     for row in range(run.n_grids):
         tree[leaves + sources.grids + row] = a.grids[row].next_s
     for row in range(run.n_monitors):
-        tree[leaves + sources.monitors + row] = a.flows[a.monitors[row].flow].start_s
+        monitor = a.monitors[row]
+        tree[leaves + sources.monitors + row] = np.inf if monitor.clock == BY_GRID else a.flows[monitor.flow].start_s
     tree[leaves + sources.tick] = TICK_S
     if a.flow_log.shape[0] > 0:
         tree[leaves + sources.log] = 0.0
