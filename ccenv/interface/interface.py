@@ -139,8 +139,8 @@ class Interface(StrictModel):
         """Raise ValueError where functions of a user add to the observation: policies that are stored are data."""
         if self._extra is not None:
             raise ValueError(
-                f"signals: {', '.join(self._extra.elements)} are computed by Python code, and no signals of a config, "
-                "whose policies are stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
+                f"signals: {', '.join(self._extra.elements)} are Python code, and no signals of a config, whose policies are "
+                "stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
             )
 
     def with_extra(self, seen: np.ndarray) -> np.ndarray:
