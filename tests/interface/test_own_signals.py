@@ -13,7 +13,7 @@ import pytest
 
 import ccenv
 from ccenv.config import validate
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import CcenvWarning, InputError

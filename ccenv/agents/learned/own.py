@@ -18,7 +18,7 @@ from ccenv.agents.learned.onnx_file import read_onnx
 from ccenv.agents.learned.steps import Linear, Step, stages_of, width_of
 from ccenv.agents.learned.torch_steps import is_recurrent, torch_player, torch_steps
 from ccenv.agents.learned.view import Observation
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.errors import InputError, require_extra, shown
 from ccenv.foreign import path_of
 from ccenv.interface.interface import SENDER_V0, Interface, read_interface
