@@ -244,6 +244,8 @@ def all_plugins() -> list[Plugin]:
     from ccenv.agents.files import load_sender
     from ccenv.benchmarks.run.runner import as_suite
     from ccenv.config import shipped_names
+    from ccenv.interface.own_signals import load_signals
+    from ccenv.interface.signals import SIGNAL_NUMBERS
     from ccenv.metrics.own import load_metric
     from ccenv.metrics.table import METRICS
     from ccenv.plugins import installed
@@ -253,6 +255,7 @@ def all_plugins() -> list[Plugin]:
         "adversary": (ADVERSARIES.names(), load_adversary),
         "metric": (list(METRICS), load_metric),
         "suite": (shipped_names(SUITES, ".yaml"), as_suite),
+        "signals": (list(SIGNAL_NUMBERS), load_signals),
     }
     return [installed.check(plugin, build) for kind, (taken, build) in kinds.items() for plugin in installed.plugins(kind, taken)]
 

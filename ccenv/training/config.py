@@ -147,6 +147,9 @@ class TrainConfig(StrictModel):
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
+        sees = self.environment.interface if self.packet is None else self.packet_settings().interface()
+        if sees is not None:
+            sees.require_data()
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         self._check_looks()

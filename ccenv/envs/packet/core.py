@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.engine.compiled.python_calls import extras_of
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form
 from ccenv.engine.packet.batch.policies import policy_deciders
@@ -138,7 +139,7 @@ class PacketCore:
         network = self.distribution.largest
         names = list(senders)
         for name, sender in senders.items():
-            if bridge_of(sender) is not None:
+            if bridge_of(sender) is not None or extras_of([sender]):
                 raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
         choices: dict[int, tuple[str, ...]] = {
             int(leaf.place[1]): leaf.choices for leaf in self.distribution.leaves if leaf.place[-1] == "sender"
@@ -310,8 +311,8 @@ class PacketCore:
         return self._decides.copy()
 
     def observations(self) -> np.ndarray:
-        """Return what is seen of the monitored flows: a new (B, M, history * signals) float32 array."""
-        return self._seen.reshape(self.num_envs, len(self.flows), -1).copy()
+        """Return what is seen of the monitored flows: a new (B, M, width of the interface) float32 array."""
+        return self.interface.with_extra(self._seen.reshape(self.num_envs, len(self.flows), -1).copy())
 
     def signals(self, numbers: np.ndarray) -> np.ndarray:
         """Return other signals of the newest decision of each monitored flow: (B, M, n) float32.

@@ -6,20 +6,20 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import LogRange
 from ccenv.envs.settings import TableReward, as_contract, require_arguments
 from ccenv.errors import InputError
-from ccenv.interface.interface import SENDER_V0, Clock, Interface, as_weights
+from ccenv.interface.interface import SENDER_V0, Clock, Interface, as_weights, read_interface
 from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
+from ccenv.interface.own_signals import OwnSignals, as_signals
 from ccenv.interface.rewards import REWARDS
 from ccenv.interface.signals import signal
 from ccenv.programs import Program, parse_program
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
-
 
 _INSIDE = "rate_between"
 
@@ -53,7 +53,8 @@ class PacketSettings(StrictModel):
     Attributes:
         scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
             a controlled flow.
-        signals: names of signals, or of a set of them (``ccenv.interface.signals``).
+        signals: names of signals, or of a set of them (``ccenv.interface.signals``); in a list also functions of one's own of the
+            signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``; ``ccenv.interface.own_signals``).
         critic_signals: further signals that only a critic sees, of the newest interval; ``truth`` ones are allowed. For flows
             that share a policy in training; no card has them.
         history: intervals that an observation holds; None: what the set of signals was published with, else 1.
@@ -78,7 +79,7 @@ class PacketSettings(StrictModel):
     """
 
     scenario: Annotated[Any, BeforeValidator(_as_distribution)] = "single"
-    signals: str | tuple[str, ...] = "aurora"
+    signals: Annotated[str | tuple[str | InstanceOf[OwnSignals], ...], BeforeValidator(as_signals)] = "aurora"
     critic_signals: tuple[Annotated[str, AfterValidator(_known_signal)], ...] = Field(default=(), max_length=32)
     history: int | None = None
     action: str = "rate_delta"
@@ -139,7 +140,7 @@ class PacketSettings(StrictModel):
         given: dict[str, Any] = {"signals": self.signals, "action": self.action, "parameters": self.action_parameters}
         if self.history is not None:
             given["history"] = self.history
-        return validate(Interface, {**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
+        return read_interface({**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
 
     def policy_interface(self) -> Interface:
         """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do.

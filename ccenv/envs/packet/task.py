@@ -15,7 +15,6 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.settings import EXTERNAL
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
-from ccenv.interface.actions import action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
@@ -132,9 +131,8 @@ def make_core(
 
 def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and highest values of an observation of some flows, float32."""
-    low = np.array([row.low for row in interface.rows], np.float32)
-    high = np.array([row.high for row in interface.rows], np.float32)
-    return np.tile(low, interface.history * flows), np.tile(high, interface.history * flows)
+    low, high = interface.limits()
+    return np.tile(low, flows), np.tile(high, flows)
 
 
 class FlowActions:
