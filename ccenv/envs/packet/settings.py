@@ -20,7 +20,6 @@ from ccenv.programs import Program, parse_program
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
 
-
 _INSIDE = "rate_between"
 
 

@@ -15,7 +15,6 @@ from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.settings import EXTERNAL
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
-from ccenv.interface.actions import action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
