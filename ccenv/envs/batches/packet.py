@@ -114,10 +114,8 @@ class PacketRollouts:
         self.task = task
         self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env
         plays_boxes = isinstance(task, PacketNetworkTask)
-        self.levels, self.n_actions = (
-            task.levels or 0,
-            task.n_moves if isinstance(task, PacketNetworkTask) else len(core.flows) // self.rows_per_env,
-        )
+        per_row = task.n_moves if isinstance(task, PacketNetworkTask) else len(core.flows) // self.rows_per_env
+        self.levels, self.n_actions = task.levels or 0, per_row
         low = 0.0 if plays_boxes else -1.0
         least = np.array([core.least_share]) if isinstance(core, RateCore) else np.zeros(0)
         boxes = core.batch.box_words if plays_boxes else np.zeros((core.num_envs, 0, 1))
