@@ -357,13 +357,14 @@ class PacketCore:
 
         Needs ``record=True`` and one drop-tail link.
         """
+        return packet_trace(self.played(env), ordered(self.batch.packet_log(env), float(self.now_s[env])))
+
+    def played(self, env: int) -> Scenario:
+        """Return what was drawn for an environment's episode, as long as it has been played. Needs ``record=True``."""
         scenario = self._scenarios[env]
         if scenario is None:
             raise InputError("the environment was built without record: there is no trace")
-        now_s = float(self.batch.arrays.run["now_s"][env, 0])
-        rows = self.batch.packet_log(env)
-        played = scenario.model_copy(update={"duration_s": max(now_s, 1e-9)})
-        return packet_trace(played, ordered(rows, now_s))
+        return scenario.model_copy(update={"duration_s": max(float(self.now_s[env]), 1e-9)})
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
