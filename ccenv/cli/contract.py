@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from ccenv.errors import InputError
 
 if TYPE_CHECKING:
     from ccenv.contract.widen import Widening
+    from ccenv.programs import Program
 
 app = typer.Typer(
     name="contract",
@@ -53,6 +55,9 @@ def widen(
     lemmas: LemmasOption = None,
     settle: SettleOption = None,
     samples: SamplesOption = None,
+    inside: Annotated[
+        str | None, typer.Option("--inside", help="Stay inside this contract (a file), such as a hull of solutions.")
+    ] = None,
     time_limit: TimeLimitOption = 120.0,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
@@ -66,11 +71,16 @@ def widen(
     Exit code 1 where the program itself is not proved with these constants.
 
     Example: ccenv contract widen learned_nominal_u78 --utilisation 0.74 --budget 1200
+
+    ccenv contract widen cc_qdel --utilisation 0.8 --lemmas cc_qdel
     """
     from ccenv.contract.widen import widen
     from ccenv.programs import pseudo_code
+    from ccenv.smt.senders.catalog import program_of
 
     task = _task(program, utilisation, budget, lemmas, settle, samples, time_limit, seed)
+    if inside is not None:
+        task = replace(task, inside=program_of(inside))
     folder = out or Path("runs") / "contract" / f"{task.program.name}-u{utilisation:g}"
     found = widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=_said(json))
     if json:
@@ -134,7 +144,10 @@ def _said(json: bool) -> Callable[[str], None] | None:
 def hull(
     programs: Annotated[
         list[str],
-        typer.Argument(autocompletion=names("agents"), help="Programs with the same conditions: names or files (.json)."),
+        typer.Argument(
+            autocompletion=names("agents"),
+            help="Programs with the same conditions: names, files (.json), or a folder of ccenv synth's solutions.",
+        ),
     ],
     *,
     name: Annotated[str, typer.Option(help="Name of the contract.")] = "hull",
@@ -143,20 +156,33 @@ def hull(
 ) -> int:
     """Write the narrowest contract around programs, such as the solutions of a synthesis query. It still wants a proof.
 
+    Of a folder the programs with the same conditions count, the largest such group.
+
     Example: ccenv contract hull learned_nominal_u78 --out hull.json
+
+    ccenv contract hull runs/synth/g1_t5-*/solutions
     """
-    from ccenv.contract.hull import hull
+    from ccenv.contract.hull import alike, hull
     from ccenv.files import write_atomic
     from ccenv.programs import pseudo_code, to_data, to_json
     from ccenv.smt.senders.catalog import program_of
 
-    contract = hull([program_of(spec) for spec in programs], name)
+    files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
+    chosen: list[Program] = []
+    for spec, found in zip(programs, files, strict=True):
+        members = [program_of(spec)] if found is None else alike([program_of(str(file)) for file in found])
+        if not members:
+            raise InputError(f"{spec}: no program (.json) in this folder")
+        chosen += members
+    left_out = sum(1 if found is None else len(found) for found in files) - len(chosen)
+    contract = hull(chosen, name)
     write_atomic(out, to_json(contract).encode())
     if json:
-        print_json({"program": to_data(contract), "is_contract": contract.is_contract, "file": str(out)})
+        told = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
+        print_json(told | {"file": str(out)})
     else:
         print_text(pseudo_code(contract))
-        print_text(f"wrote {out}")
+        print_text(f"{len(chosen)} programs; {left_out} with other conditions left out; wrote {out}")
     return 0
 
 

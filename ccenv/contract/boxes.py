@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from ccenv.contract.hull import hull
 from ccenv.errors import InputError
 from ccenv.programs import Branch, Expression, Leaf, Program, Rule
 
@@ -102,6 +103,40 @@ def moved(end: Expression, scale: int, offset: int, which: int) -> Expression:
     terms[SEGMENT] = terms.get(SEGMENT, Fraction(0)) + sign * offset * OFFSET_STEP
     kept = tuple((name, value) for name, value in terms.items() if value != 0)
     return Expression(kept or ((SEGMENT, Fraction(sign)),))
+
+
+def most_inside(program: Program, around: Program | None) -> Levels:
+    """Return the largest levels at which a widened program is inside a contract; None: the largest levels there are.
+
+    Ends are compared coefficient by coefficient, which is enough because no input is negative.
+
+    Raises:
+        InputError: if the program is not inside the contract itself, or its conditions are others.
+    """
+    ways = directions(program)
+    if around is None:
+        return tuple(way.most for way in ways)
+    if hull([program, around], around.name).rule != hull([around], around.name).rule:
+        raise InputError(f"{program.name!r} is not inside {around.name!r}")
+    own, outer = ([rule for rule in p.rules() if isinstance(rule, Leaf)] for p in (program, around))
+    levels = []
+    for way in ways:
+        end = own[way.leaf].ends[min(way.end, len(own[way.leaf].ends) - 1)]
+        bound = outer[way.leaf].ends[min(way.end, len(outer[way.leaf].ends) - 1)]
+        fits = [level for level in range(way.most + 1) if _inside(_at(end, way, level), bound, way)]
+        levels.append(max(fits))
+    return tuple(levels)
+
+
+def _at(end: Expression, way: Direction, level: int) -> Expression:
+    return moved(end, level, 0, way.end) if way.kind == "scale" else moved(end, 0, level, way.end)
+
+
+def _inside(end: Expression, bound: Expression, way: Direction) -> bool:
+    """Tell whether an end is inside a bound in the coefficients that a direction moves."""
+    names = {name for name, _ in (*end.terms, *bound.terms) if (name == SEGMENT) == (way.kind == "offset")}
+    apart = [end.coefficient(name) - bound.coefficient(name) for name in names]
+    return all(x <= 0 for x in apart) if way.end else all(x >= 0 for x in apart)
 
 
 def below(a: Levels, b: Levels) -> bool:

@@ -40,6 +40,7 @@ class Known:
         undecided: query -> levels -> the time limit at which the solver gave up.
         obstacles: of each refutation, in the order of the answers.
         answers: how many there are.
+        seconds: of each contract, what the solver took for all of its queries.
     """
 
     file: FilePath
@@ -49,6 +50,7 @@ class Known:
     undecided: dict[str, dict[Levels, float]] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
     answers: int = 0
+    seconds: dict[Levels, float] = field(default_factory=dict)
 
     @property
     def levels(self) -> set[Levels]:
@@ -90,20 +92,24 @@ class Known:
         whole = isinstance(levels, list) and len(levels) == len(ways)
         if not whole or not all(type(x) is int and 0 <= x <= way.most for x, way in zip(levels, ways, strict=True)):
             raise InputError(f"{where}: no answer about a contract; --fresh discards the file")
-        told, limit_s = row.get("answer"), row.get("limit_s")
-        if told not in ("proved", "refuted", "undecided") or type(limit_s) not in (int, float):
+        told, limit_s, seconds = row.get("answer"), row.get("limit_s"), row.get("seconds")
+        numbers = all(type(number) in (int, float) and number >= 0 for number in (limit_s, seconds))
+        if told not in ("proved", "refuted", "undecided") or not numbers:
             raise InputError(f"{where}: no answer about a contract; --fresh discards the file")
         queries = ask(tuple(levels))
         if row.get("query") not in queries:
             raise InputError(f"{where}: {str(row.get('query'))[:60]!r} is none of the queries; --fresh discards the file")
         try:
             values = {str(name): read_value(value) for name, value in dict(row.get("values", {})).items()}
-            self._add(queries[row["query"]], tuple(levels), told, limit_s, values)
+            self._add(queries[row["query"]], tuple(levels), told, limit_s, values, seconds)
         except (CcenvError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{where}: the counterexample does not replay ({error}); --fresh discards the file") from None
 
-    def _add(self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any]) -> None:
+    def _add(
+        self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float
+    ) -> None:
         self.answers += 1
+        self.seconds[levels] = self.seconds.get(levels, 0.0) + seconds
         if answer == "proved":
             self.held.setdefault(query.name, []).append(levels)
         elif answer == "refuted":
@@ -141,7 +147,7 @@ class Known:
         self, query: Query, levels: Levels, answer: Answer, limit_s: float, values: Mapping[str, Any], seconds: float
     ) -> None:
         """Keep an answer, in memory and on disk."""
-        self._add(query, levels, answer, limit_s, values)
+        self._add(query, levels, answer, limit_s, values, seconds)
         row: dict[str, Any] = {"query": query.name, "levels": list(levels), "answer": answer, "limit_s": limit_s}
         row["seconds"] = round(seconds, 3)
         if answer == "refuted":

@@ -1,7 +1,7 @@
 """What a counterexample says about other contracts, and the widest contract that no counterexample speaks against.
 
-A counterexample holds the rate of each step. A contract that allows these rates at the same beliefs allows the whole trace, however
-its other leaves look. So one refuted contract rules out many more than those around it, without another solver call.
+A counterexample holds the rate of each step. A contract that allows these rates at the same beliefs allows the whole trace,
+however its other leaves look. So one refuted contract rules out many more than those around it, without another solver call.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ccenv.smt.replay.run import Decision, Run, number
 from ccenv.smt.senders.program import program_decider, program_inputs
 
 Obstacle = dict[Side, np.ndarray]
-"""Per side, which levels (scale, offset) allow a trace; a side that is missing allows it at every level. A contract allows the trace
-where all of its sides do."""
+"""Per side, which levels (scale, offset) allow a trace; a side that is missing allows it at every level.
+
+A contract allows the trace where all of its sides do."""
 
 SHAPE = (SCALE_LEVELS + 1, OFFSET_LEVELS + 1)
 
@@ -95,8 +96,8 @@ def widest(
 ) -> Levels | None:
     """Return the levels of largest gain between two contracts that allow no obstacle's trace; None where there are none.
 
-    The gain is a sum over sides, and an obstacle is avoided by one of its sides: an integer program, one binary variable per side and
-    pair of levels.
+    The gain is a sum over sides, and an obstacle is avoided by one of its sides: an integer program, one binary variable per side
+    and pair of levels.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

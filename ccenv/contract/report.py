@@ -64,7 +64,7 @@ def table(data: dict[str, Any]) -> str:
 
 
 def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
-    """Draw width, and the score of the best constant choice and of the program, over proved utilisation; equal data, equal bytes."""
+    """Draw width, and scores of the best constant choice and of the program, over proved utilisation; equal data, equal bytes."""
     from matplotlib.figure import Figure
 
     from ccenv.network.plots import picture
@@ -128,8 +128,8 @@ def _page(data: dict[str, Any]) -> str:
     lines = [
         "# Widths of contracts",
         "",
-        "Width is the mean of log2(hi / lo) over the beliefs of a nominal run. No contract of the levels that were searched is wider than",
-        "`at most`, as far as the solver decided. A search that was stopped may find a wider one when it goes on.",
+        "Width is the mean of log2(hi / lo) over the beliefs of a nominal run. No contract of the levels searched is wider",
+        "around this one than `at most`. A search that was stopped may find a wider one when it goes on.",
         "",
         "![width and score against utilisation](frontier.svg)",
         "",

@@ -1,15 +1,16 @@
 """How the widest contract is searched.
 
-Proofs bound it from below, counterexamples from above (:mod:`ccenv.contract.obstacles`). A climb first takes all directions together:
-it asks half-way between what is proved and the widest contract that nothing speaks against, and half-way again where that is refuted.
-What is left it takes direction by direction, by bisection. A level that is refuted in one direction stays refuted however the others
-grow, so one pass ends at a contract that no direction can widen.
+Proofs bound it from below, counterexamples from above (:mod:`ccenv.contract.obstacles`). A climb first takes all directions
+together: it asks half-way between what is proved and the widest contract that nothing speaks against, and half-way again where
+that is refuted. What is left it takes direction by direction, by bisection. A level that is refuted in one direction stays
+refuted however the others grow, so one pass ends at a contract that no direction can widen.
 
 Lemmas that are decided in seconds (QUICK) are climbed first, then all of them, up to where the quick ones ended.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.contract.boxes import Levels, Side, by_side, directions
+from ccenv.contract.boxes import Levels, Side, by_side, directions, most_inside
 from ccenv.contract.known import Answer, Known
 from ccenv.contract.obstacles import Obstacle, allows, widest
 from ccenv.smt.claims.verifier import Query, Verifier
@@ -34,7 +35,7 @@ TOGETHER = 4
 LEAST_GAIN = 0.005
 """Of width (log2): a direction that adds less is not tried."""
 SPARE = 1.5
-"""Times what the queries of the program took: this is kept for asking all of the result."""
+"""Times what the queries of the program took: so much time is kept for asking all of the result."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,11 @@ class Search:
         """
         self.task, self.known, self.gains, self.workers, self.report = task, known, gains, workers, report
         self.zero: Levels = tuple([0] * len(directions(task.program)))
-        self.most: Levels = tuple(way.most if gains[way.leaf, way.end].any() else 0 for way in directions(task.program))
+        most = zip(directions(task.program), most_inside(task.program, task.inside), strict=True)
+        self.most: Levels = tuple(level if gains[way.leaf, way.end].any() else 0 for way, level in most)
         self.end = 0.0
         self.reserve_s = 0.0
+        self.pause = math.inf
         self.failed = ""
         self.reason = ""
 
@@ -80,19 +83,17 @@ class Search:
         """Search until a time of the monotonic clock."""
         self.end = end
         names = list(self.task.queries(self.zero))
-        begin = time.monotonic()
         if self.decide(self.zero, names) != "proved":
             reason = f"the program itself is not proved at utilisation {self.task.utilisation:g}: {self.reason}"
             return Found(False, self.zero, 0.0, False, reason)
-        self.reserve_s = SPARE * (time.monotonic() - begin)
+        self.reserve_s = SPARE * self.known.seconds.get(self.zero, 0.0) / self.workers.jobs
         quick = [name for first in QUICK for name in names if name == first]
         best = self._best(names)
-        while self.left_s > 0:
+        while self.left_s > 0 and self._open(best, self.most) is not None:
+            self.pause = time.monotonic() + self.left_s / 2  # the rest is for the slow ones: nothing is proved without them
             bound = self._climb(best, quick, self.most)
-            wider = self._climb(best, names, bound, bound)
-            if wider == best:
-                break
-            best = wider
+            self.pause = math.inf
+            best = self._climb(best, names, bound, bound)
         at_most = self._widest(best, self.most) or best
         self.reserve_s = 0.0
         finished = self.left_s > 0 and self.decide(best, names, again=any(best)) == "proved" and not self._open(best, self.most)
@@ -151,8 +152,8 @@ class Search:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the search ends, what is kept for the last check taken off."""
-        return self.end - self.reserve_s - time.monotonic()
+        """Seconds until the search ends, what is kept for the last check taken off, or until a pause."""
+        return min(self.end - self.reserve_s, self.pause) - time.monotonic()
 
     def width(self, levels: Levels) -> float:
         """Return the width of a contract."""

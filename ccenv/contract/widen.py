@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.config import validate
-from ccenv.contract.boxes import Levels, directions, widened
+from ccenv.contract.boxes import Levels, directions, most_inside, widened
 from ccenv.contract.known import Known
 from ccenv.contract.search import Search
 from ccenv.contract.width import gains, visits, width_log2
@@ -26,6 +26,7 @@ from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.workers import Workers
 
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
+_ASKED = ("utilisation", "lemmas", "settle", "samples", "seed")
 CALL_S = 120.0
 """Limit of a solver call."""
 
@@ -44,6 +45,7 @@ class Widening:
         samples: T.
         call_s: limit of a solver call.
         seed: of the solver.
+        inside: a contract that the widened one stays inside, such as the hull of a query's solutions; None: any.
     """
 
     program: Program
@@ -54,13 +56,15 @@ class Widening:
     samples: int = SAMPLES
     call_s: float = CALL_S
     seed: int = 0
+    inside: Program | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a bound that is none, and a budget that nothing can be done in."""
+        """Refuse a bound that is none, a budget that nothing can be done in, and a program outside what it is to stay inside."""
         if not 0 < self.utilisation < 1:
             raise InputError(f"utilisation is {self.utilisation:g}; it must be between 0 and 1")
         if not self.budget_s > 0:
             raise InputError(f"budget is {self.budget_s:g} s; it must be above 0")
+        most_inside(self.program, self.inside)
 
     def suite(self, name: str, program_file: str) -> dict[str, Any]:
         """Return the lemmas whose constants are kept, as data for a YAML file beside the contract."""
@@ -152,7 +156,9 @@ def widen(
     begin = time.monotonic()
     make_folder(folder)
     with locked(folder, "widening"), Workers(jobs, backend) as workers:
-        question = {n: v for n, v in asdict(task).items() if n not in ("program", "budget_s", "call_s") and v is not None}
+        question = {n: v for n, v in asdict(task).items() if n in _ASKED and v is not None}
+        if task.inside is not None:
+            question["inside"] = to_data(task.inside)
         known = Known.open(folder / "answers.jsonl", task.program, question, task.queries, fresh)
         seen = visits(task.program)
         search = Search(task, known, gains(task.program, seen), workers, report)
@@ -182,6 +188,7 @@ def _write(folder: FilePath, task: Widening, found: Widened, shares: list[float]
         "program": to_data(task.program),
         "contract": to_data(found.contract),
         "pseudo_code": pseudo_code(found.contract),
+        "inside": None if task.inside is None else to_data(task.inside),
         "utilisation": task.utilisation,
         "settle": task.settle,
         "T": task.samples,

@@ -27,7 +27,7 @@ from ccenv.contract.report import read_data, write_report
 from ccenv.contract.widen import Widening, widen
 from ccenv.contract.width import LEAST_SHARE, Visits, gains, visits, width_log2
 from ccenv.errors import InputError
-from ccenv.programs import BOOLEANS, INPUTS, Leaf, interval, parse_program, to_data
+from ccenv.programs import BOOLEANS, INPUTS, Leaf, interval, load_program, parse_program, to_data, to_json
 from ccenv.smt.claims.lemmas import SUITES, constants_of, load_suite
 from ccenv.smt.claims.verifier import Verifier
 from ccenv.smt.replay.run import ReplayError
@@ -90,7 +90,7 @@ def test_answers_decide_boxes_and_survive_a_kill(tmp_path):
     assert Known.open(file, QDEL, {"u": 2}, TASK.queries, fresh=True).held == {}
 
 
-GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1}
+GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1, "seconds": 1}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,7 @@ GOOD = {"query": "F.5", "levels": [0] * N, "answer": "proved", "limit_s": 1}
         ({"levels": "x"}, "no answer"),
         ({"answer": "yes"}, "no answer"),
         ({"limit_s": "long"}, "no answer"),
+        ({"seconds": -1}, "no answer"),
         ({"query": "F.9"}, "'F.9' is none of the queries"),
         ({"answer": "refuted"}, "does not replay"),
         ({"answer": "refuted", "values": {"E_0": "1e99"}}, "does not replay"),
@@ -391,7 +392,72 @@ def test_a_hull_allows_what_each_program_sends():
     assert hull([contract()], "test_contract") == contract()
 
 
+SUITE = """
+name: short
+source: a suite of one short lemma
+sender: cc_qdel
+model: ccac
+buffer: infinite
+default_T: 5
+constants: {utilisation: {value: 0.5}, C_L_low: {value: 0.5}}
+lemmas:
+  - {name: F.1 C_L, text: a true C_L stays true, premise: C_L_true, conclusion: [C_L_true]}
+  - name: F.7 utilisation
+    text: utilisation with a known link
+    premise: {all: [C_L_true, {C_L_at_least: C_L_low}, {queue_at_most: 1}]}
+    conclusion: [{utilisation_at_least: utilisation}]
+    bound: utilisation
+  - name: paper
+    text: what is stated as refuted is not kept
+    premise: C_L_true
+    conclusion: [{utilisation_at_least: utilisation}]
+    expect: refuted
+"""
+
+
+def test_a_solution_is_widened_inside_the_hull_of_all_solutions(tmp_path, capsys):
+    """With the solver: synthesis, hull, widening, and the lemmas of the result."""
+    suite, hulled, out = tmp_path / "s.yaml", tmp_path / "h.json", tmp_path / "o"
+    suite.write_text(SUITE)
+    assert main(["synth", "g1_t5", "--out", str(tmp_path / "synth"), "--json"]) == 0
+    solutions = next((tmp_path / "synth").glob("*/solutions"))
+    capsys.readouterr()
+    assert main(["contract", "hull", str(solutions), "--out", str(hulled), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_contract"] and (told["programs"], told["left_out"]) == (4, 0)
+    args = ["contract", "widen", str(sorted(solutions.glob("*.json"))[1]), "--utilisation", "0.4", "--lemmas", str(suite)]
+    assert main([*args, "--inside", str(hulled), "--out", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verified"] and told["finished"] and 0 < told["width_log2"] <= told["width_at_most"] + 1e-9
+    around, found = load_program(hulled), load_program(out / "contract.json")
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        inputs = belief(rng)
+        assert (
+            interval(around, inputs).lo <= interval(found, inputs).lo <= interval(found, inputs).hi <= interval(around, inputs).hi
+        )
+    assert load_suite(str(out / "lemmas.yaml")).suite.constants["utilisation"].value == "2/5"
+    assert main(["verify", "lemmas", str(out / "lemmas.yaml"), "--json", "--out", str(tmp_path / "v")]) == 0
+    lemmas = {row["name"]: row["verdict"] for row in json.loads(capsys.readouterr().out)["lemmas"]}
+    assert lemmas == {"F.1 C_L": "verified", "F.7 utilisation": "verified", "paper": "refuted"}
+    assert main([*args, "--inside", "cc_probe_fast", "--out", str(tmp_path / "p")]) == 2
+    assert "ask different things" in capsys.readouterr().err
+    assert main([*args, "--inside", "cc_qdel", "--out", str(tmp_path / "p")]) == 2
+    assert "is not inside 'cc_qdel'" in capsys.readouterr().err and not (tmp_path / "p" / "contract.json").exists()
+
+
 def test_a_hull_from_the_command_line(tmp_path, capsys):
+    (tmp_path / "mixed").mkdir()
+    for name in ("cc_qdel", "cc_probe_fast", "cc_probe_drain"):
+        (tmp_path / "mixed" / f"{name}.json").write_text(to_json(make_sender(name).program))
+    (tmp_path / "mixed" / "z.json").write_text(to_json(widened(QDEL, (1,) * N, "wide")))
+    assert main(["contract", "hull", str(tmp_path / "mixed"), "--out", str(tmp_path / "m.json"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["programs"], told["left_out"]) == (2, 2)
+    assert load_program(tmp_path / "m.json").rule == widened(QDEL, (1,) * N, "wide").rule
+    (tmp_path / "none").mkdir()
+    assert main(["contract", "hull", str(tmp_path / "none"), "--out", str(tmp_path / "n.json")]) == 2
+    assert "no program" in capsys.readouterr().err and not (tmp_path / "n.json").exists()
     out = tmp_path / "h.json"
     assert main(["contract", "hull", "cc_qdel", "--out", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
