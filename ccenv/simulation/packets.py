@@ -70,6 +70,10 @@ def packet_trace(
     if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
         raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")
     link = scenario.links[0]
+    if link.trace or link.generator is not None or any(step.rate_Bps == 0 for step in link.rate_steps):
+        raise InputError(
+            f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"
+        )
     path, steps_per_rtt = _on_a_grid(scenario)
     dt_s = grid_of(path, steps_per_rtt).dt_s
     known_s = scenario.duration_s - link.delay_s  # until then all deliveries are known

@@ -159,9 +159,9 @@ class PacketCore:
             for index, flow in enumerate(network.flows)
             if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
         ]
-        form = Form(network, table, {**policies, **deciders}, adversaries, gridded)
-        monitors = len(form.deciders)
+        monitors = len({**policies, **deciders})
         self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), monitors, start_rate_share)
+        form = Form(network, table, {**policies, **deciders}, adversaries, gridded, self._source.traces)
         words = needed_words(form, self._source.corners())
         log = LOG_ROWS if self._recording else 0
         self.batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
