@@ -21,7 +21,7 @@ LAYERS = (
     *("agents", "adversaries", "simulation", "export", "live"),
     *("certificates", "smt", "synth", "attack", "comparison"),
     *("envs", "training", "league", "distill", "contract"),
-    *("benchmarks", "ccenv", "leaderboard", "cli"),
+    *("benchmarks", "report", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.
 TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack.catalog", "ccenv.cli.main", "ccenv.envs")
