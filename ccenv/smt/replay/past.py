@@ -94,7 +94,12 @@ def _check_sending(run: Run) -> None:
             if k < min(steps, len(lossy)):
                 law("what was lost was sent too", -k, entered < most or not lossy[k], entered)
     for k in range(1, len(lossy) if steps and run.beta is not None else 0):
-        law("loss in the past needs a full buffer", -k, not lossy[k] or run.past[k - 1] == run.G_past[k - 1] + run.beta, run.past[k - 1])
+        law(
+            "loss in the past needs a full buffer",
+            -k,
+            not lossy[k] or run.past[k - 1] == run.G_past[k - 1] + run.beta,
+            run.past[k - 1],
+        )
 
 
 def _check_delays(run: Run) -> None:

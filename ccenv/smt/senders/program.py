@@ -86,7 +86,11 @@ def time_condition(expression: Expression, jitter_steps: int, steps_per_rtt: int
     offset = expression.coefficient("Rm") * steps_per_rtt
     far = jitter_steps + 2 + (int(abs(offset + _spread(expression)) / abs(slope)) + 1 if slope else 0)
     truths = [
-        sum((c * (steps_per_rtt if n == "Rm" else delay_value(n, d, jitter_steps)) for n, c in expression.terms), start=Fraction(0)) > 0
+        sum(
+            (c * (steps_per_rtt if n == "Rm" else delay_value(n, d, jitter_steps)) for n, c in expression.terms),
+            start=Fraction(0),
+        )
+        > 0
         for d in range(far + 1)
     ]
     changes = {m: truths[m] for m in range(1, far + 1) if truths[m] != truths[m - 1]}
