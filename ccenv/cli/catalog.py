@@ -175,6 +175,17 @@ def _paths() -> list[Item]:
     return [item(name) for name in PATHS]
 
 
+def _traces() -> list[Item]:
+    from ccenv.paths import load_trace, shipped_traces
+
+    def item(name: str, file: Path) -> Item:
+        found = load_trace(name).summary()
+        told = f"{found['length_s']:.4g} s, {found['mean_mbps']:.3g} Mbit/s, longest outage {found['longest_outage_s']:.3g} s"
+        return Item(name, "traces", told, (str(found["kind"]),), partial(_file_text, file))
+
+    return [item(name, file) for name, file in shipped_traces().items()]
+
+
 def _path_text(name: str) -> str:
     import json
 
@@ -276,6 +287,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "configs": _configs,
     "scenarios": _scenarios,
     "paths": _paths,
+    "traces": _traces,
     "signals": _signals,
     "networks": _networks,
     "plugins": _plugins,

@@ -31,10 +31,11 @@ def check_command(
     ],
     solve: Annotated[bool, typer.Option("--solve", help="Decide the checker's own queries again with a second solver.")] = False,
     solver: Annotated[str, typer.Option(help="The second solver: yices or cvc5.")] = "yices",
+    proofs: Annotated[bool, typer.Option("--proofs", help="Decide them with cvc5 and have its proofs checked by ethos.")] = False,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per query of --solve; a longer one is undecided.")] = 300.0,
     json: JsonOption = False,
 ) -> int:
-    """Derive every query anew, compare, reason anew; with --solve also decide anew (docs/theorems.md).
+    """Derive every query anew, compare, reason anew; with --solve or --proofs also decide anew (docs/theorems.md).
 
     Exit code 0 where the certificate is confirmed, 1 where it is refused, 3 where the second solver gave out.
 
@@ -42,16 +43,20 @@ def check_command(
     """
     from ccenv.certificates.check import check
     from ccenv.certificates.library import find, read_stored
+    from ccenv.certificates.proofs import find_checker
     from ccenv.errors import CcenvError, InputError
     from ccenv.programs import parse_program
     from ccenv.smt.senders.catalog import program_of
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
-    path = find(file)
+    if solve and proofs:
+        raise InputError("--solve asks a second solver, --proofs has proofs checked: give one of them")
+    path, checker = find(file), find_checker() if proofs else None
     certificate = read_stored(path).certificate
     progress = None if json else lambda line: print_text(f"  {line}")
-    report = check(certificate, solver=solver if solve else None, limit_s=time_limit, progress=progress or (lambda line: None))
+    asked = {"solver": solver if solve else None, "proofs": checker, "limit_s": time_limit}
+    report = check(certificate, **asked, progress=progress or (lambda line: None))
     sender = certificate.theorem.sender
     if not sender.endswith(".json") and not report.refusals:
         try:

@@ -55,7 +55,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
-        self.links += [str(given[name]) for name in ("href", "src") if name in given and not str(given[name]).startswith("#")]
+        linked = [str(given[name]).partition("#")[0] for name in ("href", "src") if name in given]
+        self.links += [link for link in linked if link]
         self.inline += [f"<{tag} {name}>" for name in given if name.startswith("on") or name == "style"]
         if (tag == "script" and "src" not in given) or tag in ("style", "iframe", "object", "form", "base"):
             self.inline.append(f"<{tag}>")
@@ -281,6 +282,7 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         "senders": 2,
         "adversaries": 0,
         "verifications": 1,
+        "theorems": 1,
     }
     assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -146,7 +146,7 @@ class ReferencePacketMonitor:
         }
 
     def choose(self, lo_Bps: float, hi_Bps: float, now_s: float) -> float:
-        """Return where in the interval of its contract the flow's rate is; asked for by its grid, as long as the flow may send."""
+        """Return where in the interval of its contract the flow is, when its grid asks."""
         if self.over:
             return 0.5 * (min(1.0, max(-1.0, self.actions[-1])) + 1.0)
         values = self.measure(now_s) | {"contract_low_Bps": lo_Bps, "contract_high_Bps": hi_Bps}

@@ -69,6 +69,10 @@ GAMES = {
         "ccenv/PacketNetwork-v0",
         {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}},
     ),
+    "packet_network_strong": (
+        "ccenv/PacketNetwork-v0",
+        {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}, "link_rate_min_share": 0.4},
+    ),
 }
 HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}
 

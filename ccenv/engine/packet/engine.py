@@ -104,14 +104,8 @@ class PacketEngine:
 
     # --- construction -----------------------------------------------------------------------------------------------
 
-    def _fastest_Bps(self, link: int) -> float:
-        spec = self.network.links[link]
-        return max(spec.rate_Bps, *(step.rate_Bps for step in spec.rate_steps), 0.0)
-
     def _default_events(self) -> int:
-        packets = (
-            sum(self._fastest_Bps(link) for link in range(len(self.network.links))) * self.duration_s / self.network.mss_bytes
-        )
+        packets = sum(link.peak_Bps for link in self.network.links) * self.duration_s / self.network.mss_bytes
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
         steps = sum(STEPS_PER_RTT * self.duration_s / flow.sender_rtt_s for flow in self.network.flows)
         events = EVENTS_PER_PACKET * packets + 4 * ticks + steps + 1_000_000

@@ -140,7 +140,7 @@ def advance(which, arrays, until_s, max_events):
             elif source == sources.log:
                 write_log(a, run, sources, now_s)
             else:
-                change_rate(a, run, now_s)
+                change_rate(a, run, sources, now_s)
 
 
 @njit(cache=True, error_model="numpy", nogil=True, parallel=True)

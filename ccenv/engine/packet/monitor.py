@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.packet.traces.service import capacity_bytes
 from ccenv.engine.packet.transport import pace_on, rto_s
 from ccenv.engine.packet.workload import UNLIMITED
 from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
@@ -159,12 +160,6 @@ def count_ack(monitor, fl, now_s):
 def may_send(fl, now_s):
     """Tell whether a flow may send: it has begun, its time is not over, its transfer is not done."""
     return fl.started == 1 and now_s < fl.stop_s and fl.finished_s == np.inf
-
-
-@njit(cache=True, error_model="numpy", inline="always")
-def capacity_bytes(ln, now_s):
-    """Return the bytes that a link could have carried since the start of the run."""
-    return ln.capacity_bytes + ln.rate_Bps * (now_s - ln.capacity_s)
 
 
 @njit(cache=True, error_model="numpy")

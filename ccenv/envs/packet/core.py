@@ -159,9 +159,9 @@ class PacketCore:
             for index, flow in enumerate(network.flows)
             if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
         ]
-        form = Form(network, table, {**policies, **deciders}, adversaries, gridded)
-        monitors = len(form.deciders)
+        monitors = len({**policies, **deciders})
         self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), monitors, start_rate_share)
+        form = Form(network, table, {**policies, **deciders}, adversaries, gridded, self._source.traces)
         words = needed_words(form, self._source.corners())
         log = LOG_ROWS if self._recording else 0
         self.batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
@@ -357,13 +357,14 @@ class PacketCore:
 
         Needs ``record=True`` and one drop-tail link.
         """
+        return packet_trace(self.played(env), ordered(self.batch.packet_log(env), float(self.now_s[env])))
+
+    def played(self, env: int) -> Scenario:
+        """Return what was drawn for an environment's episode, as long as it has been played. Needs ``record=True``."""
         scenario = self._scenarios[env]
         if scenario is None:
             raise InputError("the environment was built without record: there is no trace")
-        now_s = float(self.batch.arrays.run["now_s"][env, 0])
-        rows = self.batch.packet_log(env)
-        played = scenario.model_copy(update={"duration_s": max(now_s, 1e-9)})
-        return packet_trace(played, ordered(rows, now_s))
+        return scenario.model_copy(update={"duration_s": max(float(self.now_s[env]), 1e-9)})
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -72,6 +72,8 @@ class PacketSettings(StrictModel):
             ``FILE.py:NAME``).
         start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
             rate, drawn uniform in the logarithm; None: ten segments per Rm.
+        link_rate_min_share: of ``ccenv/PacketNetwork-v0``: the agent moves the link's rate as well, between this share of the
+            drawn rate and that rate (the ``strong`` model). None: it stays.
         episode_decisions: steps of an episode.
         staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
         raw: put the measures behind the signals into each step's info.
@@ -90,6 +92,7 @@ class PacketSettings(StrictModel):
     clock: Clock = Clock()
     reward: Annotated[Any, BeforeValidator(_as_reward)] = Field(default_factory=lambda: dict(REWARDS["default"]))
     start_rate_share: LogRange | None = None
+    link_rate_min_share: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
     episode_decisions: int = Field(default=400, ge=2, le=10_000_000)
     staggered: bool = False
     raw: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium import spaces
 from ccenv.engine.compiled.signals import ADVERSARY_STATE
 from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.packet.core import PacketCore
+from ccenv.envs.packet.link_rate import RateCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.settings import EXTERNAL
 from ccenv.envs.task import level_of
@@ -110,7 +112,9 @@ def make_core(
     """Return the core of some settings."""
     distribution = settings.distribution
     adversaries = make_boxes(distribution) | ({} if patterns is None else {EXTERNAL: PATTERN})
-    return PacketCore(
+    least = settings.link_rate_min_share
+    make = PacketCore if least is None else partial(RateCore, least_share=least)
+    return make(
         num_envs,
         distribution=distribution,
         senders=make_senders(distribution, settings.contract_program()),
@@ -195,6 +199,8 @@ class PacketTask:
             raise InputError(
                 "critic_signals are for the critic of flows that share a policy: use make_sb3(..., shared_policy=True)"
             )
+        if settings.link_rate_min_share is not None:
+            raise InputError("link_rate_min_share is a move of the network's agent: it is for ccenv/PacketNetwork-v0")
         critic = [signal(name) for name in settings.critic_signals]
         self._critic = np.array([SIGNAL_NUMBERS[row.name] for row in critic], np.int64)
         decider = decider_of(self.interface)
@@ -272,11 +278,12 @@ class PacketNetworkTask:
         self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(range(n), watched), record)
         self.levels, self.rows_per_env = settings.n_actions, 1
         self.single_observation_space = spaces.Box(*limits(self.interface, n), dtype=np.float32)
-        self.single_action_space = service_space(len(boxes), self.levels)
+        self.n_moves = len(boxes) + (settings.link_rate_min_share is not None)
+        self.single_action_space = service_space(self.n_moves, self.levels)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set the shares that the boxes let go and run to the next decision; return the mean of the flows' rewards (B,)."""
-        rewards = self.core.advance(services=services_of(actions, (self.core.num_envs, self.core.n_boxes), self.levels))
+        """Set the shares that the boxes let go, and the link's rate; run to the next decision; return the mean reward (B,)."""
+        rewards = self.core.advance(services=services_of(actions, (self.core.num_envs, self.n_moves), self.levels))
         mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
         return mean
 
@@ -289,15 +296,15 @@ class PacketNetworkTask:
         return {"rewards": self.core.rewards.copy()}
 
 
-def service_space(boxes: int, levels: int | None) -> spaces.Space[Any]:
-    """Return the space of an agent that plays jitter boxes."""
+def service_space(moves: int, levels: int | None) -> spaces.Space[Any]:
+    """Return the space of an agent that plays jitter boxes, and perhaps the link's rate."""
     if levels is None:
-        return spaces.Box(0.0, 1.0, (boxes,), np.float32)
-    return spaces.Discrete(levels) if boxes == 1 else spaces.MultiDiscrete(np.full(boxes, levels))
+        return spaces.Box(0.0, 1.0, (moves,), np.float32)
+    return spaces.Discrete(levels) if moves == 1 else spaces.MultiDiscrete(np.full(moves, levels))
 
 
 def services_of(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
-    """Return the share that each box lets go, (B, boxes) in [0, 1]; numbers outside are clipped.
+    """Return what an agent of the network does, (B, moves) in [0, 1]; numbers outside are clipped.
 
     Raises:
         InputError: for actions of a wrong shape, not a number, or no index of a value.

@@ -15,6 +15,8 @@ from ccenv.smt.network.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BU
 from ccenv.smt.theorems.language import BELIEFS, GROWN, START, Comparison, Joined, Linear, Node, conjuncts, features_of
 from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim, ReadRank
 
+KEPT = "the invariant is kept"
+
 
 @dataclass(frozen=True)
 class Implication:
@@ -154,7 +156,7 @@ def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
         yield Implication(f"the start is covered ({k})", (*plain, loaded.start), part)
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
-        yield Implication(f"the invariant is kept ({k})", known, primed(part))
+        yield Implication(f"{KEPT} ({k})", known, primed(part))
     for claim in loaded.claims:
         told = (*known, claim.when)
         for rank in claim.ranks:

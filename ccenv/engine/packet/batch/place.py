@@ -29,6 +29,8 @@ from ccenv.engine.packet.layout import (
 )
 from ccenv.engine.packet.monitor import BY_GRID
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
+from ccenv.engine.packet.traces.generate import generate
+from ccenv.engine.packet.traces.service import NO_TRACE, begin_trace
 
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
 _WHOLE = 1e-9  # packets: buffers of whole packets up to rounding are
@@ -46,7 +48,7 @@ def ring_length(entries):
 @njit(cache=True, error_model="numpy")
 def fastest_Bps(ln, changes):
     """Return the largest rate that a link ever has."""
-    fastest = ln.rate_Bps
+    fastest = max(ln.rate_Bps, ln.peak_Bps)
     for row in range(changes.shape[0]):
         if changes[row, CHANGE_LINK] == ln.index and changes[row, CHANGE_TIME] < np.inf:
             fastest = max(fastest, changes[row, CHANGE_RATE])
@@ -55,10 +57,10 @@ def fastest_Bps(ln, changes):
 
 @njit(cache=True, error_model="numpy")
 def slowest_Bps(ln, changes):
-    """Return the smallest rate that a link ever has."""
+    """Return the smallest rate that a link ever has, outages left out."""
     slowest = ln.rate_Bps
     for row in range(changes.shape[0]):
-        if changes[row, CHANGE_LINK] == ln.index and changes[row, CHANGE_TIME] < np.inf:
+        if changes[row, CHANGE_LINK] == ln.index and changes[row, CHANGE_TIME] < np.inf and changes[row, CHANGE_RATE] > 0.0:
             slowest = min(slowest, changes[row, CHANGE_RATE])
     return slowest
 
@@ -254,6 +256,11 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
         if run.error != 0:
             continue
         _clear(a, run)
+        for index in range(run.n_links):
+            if a.links[index].generator > 0:
+                generate(a.links[index], run.seed)
+            if a.links[index].trace_kind != NO_TRACE:
+                begin_trace(a.links[index])
         _begin_tree(a, run, memory.trees[b])
     return most
 
