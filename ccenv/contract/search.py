@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 QUICK = ("F.7 utilisation", "F.3 C_L", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L", "F.1 C_U", "F.3 C_U")
 """Lemmas in the order in which wide contracts fail."""
-TOGETHER = 4
+TOGETHER = 2
 """Queries that are asked before their answers are looked at, whatever the number of workers: so it does not change the search."""
 LEAST_GAIN = 0.005
 """Of width (log2): a direction that adds less is not tried."""
@@ -88,6 +88,8 @@ class Search:
             return Found(False, self.zero, 0.0, False, reason)
         self.reserve_s = SPARE * self.known.seconds.get(self.zero, 0.0) / self.workers.jobs
         quick = [name for first in QUICK for name in names if name == first]
+        if self._open(self.zero, self.most) is not None:
+            self._ask_widest(quick)
         best = self._best(names)
         while self.left_s > 0 and self._open(best, self.most) is not None:
             self.pause = time.monotonic() + self.left_s / 2  # the rest is for the slow ones: nothing is proved without them
@@ -98,6 +100,14 @@ class Search:
         self.reserve_s = 0.0
         finished = self.left_s > 0 and self.decide(best, names, again=any(best)) == "proved" and not self._open(best, self.most)
         return Found(True, best, self.width(at_most), finished)
+
+    def _ask_widest(self, names: Sequence[str]) -> None:
+        """Ask each query of the widest contract of all: those that hold of it hold of every other one."""
+        asked = self.task.queries(self.most)
+        told = self._ask(self.most, [asked[n] for n in names if self.known.answer(n, self.most, self.task.call_s) is None])
+        if self.report is not None and told:
+            held = [name for name, answer in told.items() if answer == "proved"]
+            self.report(f"width {self.width(self.most):.3f}: {', '.join(held) or 'no quick query'} proved, so of every contract")
 
     def _best(self, names: Sequence[str]) -> Levels:
         """Return the widest contract of which all queries are proved already."""
