@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.contract.boxes import Levels, Side, by_side, directions, most_inside
+from ccenv.contract.boxes import Levels, Side, below, by_side, directions, most_inside
 from ccenv.contract.known import Answer, Known
 from ccenv.contract.obstacles import Obstacle, allows, widest
 from ccenv.smt.claims.verifier import Query, Verifier
@@ -34,8 +34,6 @@ TOGETHER = 2
 """Queries that are asked before their answers are looked at, whatever the number of workers: so it does not change the search."""
 LEAST_GAIN = 0.005
 """Of width (log2): a direction that adds less is not tried."""
-SPARE = 1.5
-"""Times what the queries of the program took: so much time is kept for asking all of the result."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +84,14 @@ class Search:
         if self.decide(self.zero, names) != "proved":
             reason = f"the program itself is not proved at utilisation {self.task.utilisation:g}: {self.reason}"
             return Found(False, self.zero, 0.0, False, reason)
-        self.reserve_s = SPARE * self.known.seconds.get(self.zero, 0.0) / self.workers.jobs
+        self.reserve_s = min(self.known.seconds.get(self.zero, 0.0) / self.workers.jobs, self.left_s / 4)  # for the last check
         quick = [name for first in QUICK for name in names if name == first]
         if self._open(self.zero, self.most) is not None:
             self._ask_widest(quick)
-        best = self._best(names)
+        best = self._best(names, self.zero)
         while self.left_s > 0 and self._open(best, self.most) is not None:
             self.pause = time.monotonic() + self.left_s / 2  # the rest is for the slow ones: nothing is proved without them
-            bound = self._climb(best, quick, self.most)
+            bound = self._climb(self._best(quick, best), quick, self.most)
             self.pause = math.inf
             best = self._climb(best, names, bound, bound)
         at_most = self._widest(best, self.most) or best
@@ -109,10 +107,10 @@ class Search:
             held = [name for name, answer in told.items() if answer == "proved"]
             self.report(f"width {self.width(self.most):.3f}: {', '.join(held) or 'no quick query'} proved, so of every contract")
 
-    def _best(self, names: Sequence[str]) -> Levels:
-        """Return the widest contract of which all queries are proved already."""
-        proved = [levels for levels in self.known.levels if self.answered(levels, names)]
-        return max(proved, key=lambda levels: (self.width(levels), levels))
+    def _best(self, names: Sequence[str], inner: Levels) -> Levels:
+        """Return the widest contract around one of which some queries are proved already."""
+        proved = [levels for levels in self.known.levels if below(inner, levels) and self.answered(levels, names)]
+        return max([inner, *proved], key=lambda levels: (self.width(levels), levels))
 
     def _climb(self, inner: Levels, names: Sequence[str], most: Levels, first: Levels | None = None) -> Levels:
         """Return a contract around one, of which some queries are proved, that no direction can widen.
