@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
-from ccenv.contract.boxes import Levels, below, directions
+from ccenv.contract.boxes import Levels, below, directions, widened
 from ccenv.contract.obstacles import Obstacle, obstacle_around, obstacle_of
 from ccenv.document import Format, hash_of
 from ccenv.errors import CcenvError, InputError
@@ -118,7 +118,7 @@ class Known:
             self.held.setdefault(query.name, []).append(levels)
         elif answer == "refuted":
             self.refuted.setdefault(query.name, []).append(levels)
-            self.obstacles.append(obstacle_of(self.program, query, values))
+            self.obstacles.append(obstacle_of(self.program, query, widened(self.program, levels, query.sender.name), values))
         else:
             limits = self.undecided.setdefault(query.name, {})
             limits[levels] = max(limit_s, limits.get(levels, 0.0))

@@ -14,19 +14,16 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ccenv.contract.boxes import Levels, Side, below, by_side, directions, most_inside
 from ccenv.contract.known import Answer, Known
 from ccenv.contract.obstacles import Obstacle, allows, widest
+from ccenv.contract.task import Widening
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.solver.store import Store
 from ccenv.workers import Workers
-
-if TYPE_CHECKING:
-    from ccenv.contract.widen import Widening
 
 QUICK = ("F.7 utilisation", "F.3 C_L", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L", "F.1 C_U", "F.3 C_U")
 """Lemmas in the order in which wide contracts fail."""
