@@ -15,7 +15,7 @@ from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import InputError
 
 if TYPE_CHECKING:
-    from ccenv.contract.widen import Widening
+    from ccenv.contract.task import Widening
     from ccenv.programs import Program
 
 app = typer.Typer(
@@ -115,7 +115,7 @@ def _task(
     seed: int,
 ) -> Widening:
     """Return what to widen; what is not given is that of the suite."""
-    from ccenv.contract.widen import Widening, suite_to_keep
+    from ccenv.contract.task import Widening, suite_to_keep
     from ccenv.distill.claims import SAMPLES
     from ccenv.errors import require_extra
     from ccenv.smt.senders.catalog import program_of
