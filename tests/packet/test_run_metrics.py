@@ -64,6 +64,8 @@ BY_HAND = [
     ("s_fairness", None, 3.0),
     ("queueing_delay_mean_s", "f0", 0.02),
     ("queueing_delay_p95_s", "f0", 0.04),
+    ("queueing_delay_p50_s", "f0", 0.02),
+    ("queueing_delay_p99_s", "f0", 0.04),
     ("queueing_delay_p95_rtts", "f0", 0.4),
     ("fair_share", None, 2.4 / 3),
     ("fair_share", "f0", 1.8 / 1.0),  # its transfer is done after 2.5 s: half of 1 MB/s for two of the three seconds
