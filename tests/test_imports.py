@@ -16,7 +16,7 @@ LAYERS = (
     *("errors", "version", "sketch"),
     *("foreign", "units", "registry", "interrupts", "files", "document", "provenance", "config", "configs"),
     *("parameters", "page_tables", "cluster", "workers", "plugins"),
-    *("interface", "programs", "network", "metrics"),
+    *("interface", "programs", "network", "paths", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "applications", "simulation", "export", "live"),
     *("certificates", "smt", "synth", "attack", "comparison"),

@@ -37,6 +37,16 @@ def queueing_delay_p95_s(window: RunWindow) -> float:
     return measures.weighted_quantile(*window.delays, 0.95)
 
 
+def queueing_delay_p50_s(window: RunWindow) -> float:
+    """Return the median of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
+    return measures.weighted_quantile(*window.delays, 0.5)
+
+
+def queueing_delay_p99_s(window: RunWindow) -> float:
+    """Return the 99th percentile of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
+    return measures.weighted_quantile(*window.delays, 0.99)
+
+
 def queueing_delay_p95_rtts(window: RunWindow) -> float:
     """Return the 95th percentile of the queueing delay over Rm. Reference: as ``queueing_delay_p95_s``."""
     return queueing_delay_p95_s(window) / window.rtt_s

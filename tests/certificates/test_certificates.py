@@ -18,7 +18,8 @@ from ccenv.certificates import program as programs
 from ccenv.certificates.canonical import Reader, holds
 from ccenv.certificates.check import KINDS, check, own_query
 from ccenv.certificates.laws import Path as Laws
-from ccenv.certificates.reading import FORMAT, Certificate, read_certificate
+from ccenv.certificates.library import read_stored
+from ccenv.certificates.reading import FORMAT, Certificate
 from ccenv.certificates.reason import follows
 from ccenv.certificates.statement import assumptions, figures, sentence, times_to_converge
 from ccenv.cli.main import main
@@ -215,7 +216,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(change, said, genuine, tm
     file = tmp_path / "other.certificate.json"
     file.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match=said) as error:
-        read_certificate(file)
+        read_stored(file)
     assert "\n" not in str(error.value)
 
 

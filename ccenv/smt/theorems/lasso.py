@@ -49,8 +49,7 @@ def returns(v: View) -> Iterator[Formula]:
         for now, before in ((v.newest_late(last - k), v.newest_late(-k)), (v.oldest_late(last - k), v.oldest_late(-k))):
             yield from (same_truth(now[m], before[m]) for m in now)
     if setting.has_loss:
-        yield same_truth(v.lost_at_0, v.lost[last] > 0)
-        yield same_truth(v.loss_seen[0], v.lost[last - 1] > 0)
+        yield from (same_truth(v.lost_in_past(k), v.lost[last - k] > 0) for k in setting.losses_before)
     yield v.rate[last] == v.rate[0]
     for series in (v.C_L, v.C_U, v.C_L_lambda, v.q_U, v.extra.get("held")):
         if series is not None:

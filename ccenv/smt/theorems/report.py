@@ -9,7 +9,9 @@ from ccenv.certificates.statement import assumptions, figures, sentence, times_t
 from ccenv.errors import CcenvError
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.theorems.certificate import data_of, settles_of, write_certificate
-from ccenv.smt.theorems.prove import Decided, Proof
+from ccenv.smt.theorems.grid import Cell
+from ccenv.smt.theorems.prove import Decided, Proof, hash_of
+from ccenv.smt.theorems.theorem import LoadedTheorem
 from ccenv.version import VERSION
 
 _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown"}
@@ -78,18 +80,62 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
     return None
 
 
+def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
+    """Return what became of a theorem on another grid, and write the traces that break its lemmas.
+
+    Args:
+        cell: as decided.
+        folder: where the traces go.
+
+    Returns:
+        dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict`` and ``lacks`` (lemmas, each with its verdict
+            and trace or reason), ``lemmas`` and ``seconds``.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    loaded = cell.loaded
+    name = f"K{loaded.setting.steps_per_rtt}-D{_stem(str(loaded.setting.jitter))}"
+    files = {
+        (one.lemma, one.part): _write(one, loaded, folder, f"{loaded.theorem.name}-{name}-{one.part}-{_stem(one.lemma)}")
+        for one in cell.decided
+        if one.view is not None
+    }
+    claims = {}
+    for claim in loaded.claims:
+        carried = cell.claims[claim.name]
+        lacks = [
+            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)}
+            | ({"trace": str(files[one.lemma, one.part])} if one.view is not None else {"reason": one.reason})
+            for one in carried.lemmas
+        ]
+        claims[claim.name] = {"bound": float(claim.bound), "verdict": carried.verdict, "lacks": lacks}
+    return {
+        "steps_per_rtt": loaded.setting.steps_per_rtt,
+        "jitter_rtts": float(loaded.setting.jitter),
+        "claims": claims,
+        "lemmas": [{"name": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)} for one in cell.decided],
+        "seconds": round(cell.seconds, 3),
+    }
+
+
 def _broken(one: Decided, proof: Proof, folder: FilePath) -> str:
     """Write the counterexample of a lemma and return where it is."""
+    stem = f"{proof.loaded.program.name}-{one.part}-{_stem(one.lemma)}"
+    return f"trace {_write(one, proof.loaded, folder, stem)}"
+
+
+def _write(one: Decided, loaded: LoadedTheorem, folder: FilePath, stem: str) -> FilePath:
     if one.view is None:
         raise CcenvError(f"{one.lemma}: no counterexample to write")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
-    trace = as_trace(one.view, proof.loaded.program.name, f"breaks lemma {one.lemma} ({one.part}) of {proof.loaded.theorem.name}")
-    file = folder / f"{proof.loaded.program.name}-{one.part}-{_stem(one.lemma)}.npz"
+    trace = as_trace(one.view, loaded.program.name, f"breaks lemma {one.lemma} ({one.part}) of {loaded.theorem.name}")
+    file = folder / f"{stem}.npz"
     trace.save(file)
-    return f"trace {file}"
+    return file
 
 
 def _stem(name: str) -> str:
