@@ -19,7 +19,7 @@ from ccenv.network.trace import Trace
 from ccenv.smt.theorems.certificate import certificate_of
 from ccenv.smt.theorems.compose import implications
 from ccenv.smt.theorems.language import Comparison, parse
-from ccenv.smt.theorems.lasso import lasso_query
+from ccenv.smt.theorems.lasso import lasso
 from ccenv.smt.theorems.prove import Prover
 from ccenv.smt.theorems.theorem import THEOREMS, load_theorem, read_theorem
 
@@ -108,7 +108,7 @@ def test_a_lemma_that_fails_comes_with_its_trace(capsys) -> None:
 def test_a_refuted_claim_has_a_trace_that_returns_to_its_state() -> None:
     """The trace of sending a*C_L with every byte held for D: legal, replayed exactly, and the same at both ends."""
     claim = next(one for one in planted() if not one.true and one.name.startswith("loss"))
-    query = lasso_query(claim.loaded, claim.loaded.claims[0])
+    question = lasso(claim.loaded, claim.loaded.claims[0])
     (found,) = Prover(60.0).lassos(claim.loaded)
     view = found.view
     assert found.verdict == "refuted" and view is not None
@@ -116,7 +116,7 @@ def test_a_refuted_claim_has_a_trace_that_returns_to_its_state() -> None:
     assert view.E[0] - view.S[0] == view.E[last] - view.S[last] and view.G[0] - view.S[0] == view.G[last] - view.S[last]
     assert view.C_L is not None and view.C_L[0] == view.C_L[last]
     assert sum(view.lost[1:]) > claim.loaded.claims[0].bound * last
-    assert query.claim.violation(view) is True
+    assert found.views == (view,) and question.query.claim.premise(view) is True
 
 
 def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:
