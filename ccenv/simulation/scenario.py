@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from ccenv.config import StrictModel, find_data, validate
-from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
-from ccenv.errors import InputError
+from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive, with_mean_rate
+from ccenv.errors import CcenvError, InputError
 from ccenv.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
@@ -83,6 +83,7 @@ def read_scenario_as(kind: type[ScenarioT], data: Any, where: str) -> ScenarioT:
     if not isinstance(data, Mapping):
         raise InputError(f"{where}: a mapping is needed, not {type(data).__name__}")
     converted = _to_si(data, where, "")
+    _set_mean_rates(converted, where)
     _set_buffers(converted, where)
     _read_delays(converted, where)
     scenario = validate(kind, converted, where)
@@ -118,6 +119,17 @@ def _to_si(value: Any, where: str, at: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [_to_si(item, where, f"{at}.{index}") for index, item in enumerate(value)]
     return value
+
+
+def _set_mean_rates(data: dict[str, Any], where: str) -> None:
+    """Give links with a trace or generator their mean rate, of which buffers are told."""
+    links = data.get("links")
+    for index, link in enumerate(links if isinstance(links, list) else []):
+        if isinstance(link, dict) and isinstance(link.get("trace", ""), str):
+            try:
+                links[index] = with_mean_rate(link)
+            except CcenvError as error:
+                raise InputError(f"{where}: links.{index}: {error}") from None
 
 
 def _set_buffers(data: dict[str, Any], where: str) -> None:

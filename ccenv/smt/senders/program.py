@@ -244,7 +244,7 @@ def program_decider(program: Program) -> DecideStep:
         held = state.get("held", int(number(run.values, "held_0")))
         if held > 0:
             return Decision(run.rate[t - 1], run.rate[t - 1] * run.setting.step, {"held": held - 1})
-        lo, hi, hold_rtts = interval(program, _program_inputs(run, t - 1))
+        lo, hi, hold_rtts = interval(program, program_inputs(run, t - 1))
         rate = number(run.values, f"rate_{t}") if program.is_contract else Fraction(lo)
         law(f"rate within [{lo}, {hi}]", t, lo <= rate <= hi, rate)
         return Decision(rate, rate * run.setting.step, {"held": hold_rtts - 1})
@@ -252,7 +252,8 @@ def program_decider(program: Program) -> DecideStep:
     return step
 
 
-def _program_inputs(run: Run, t: int) -> dict[str, Any]:
+def program_inputs(run: Run, t: int) -> dict[str, Any]:
+    """Return what a program reads at sample t of a replay, in exact numbers."""
     steps = run.delay(t)
     # Only the delays that the query tells apart are known; the smallest delay of that class decides like every other one.
     inputs: dict[str, Any] = {

@@ -14,7 +14,7 @@ from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belie
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import Decider
 from ccenv.errors import InputError, did_you_mean
-from ccenv.network.sender import ClassicSender, ExternalSender, HeldSender, PolicySender, Sender, bare
+from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, HeldSender, PolicySender, Sender, bare
 
 
 class SenderTable:
@@ -54,6 +54,8 @@ class SenderTable:
     def _cca(self, row: int, sender: Sender, decider: Decider | None) -> ClassicSender:
         gridded = not isinstance(sender, PolicySender) or has_belief_interface(sender)
         step = STEPS.get(type(sender)) if gridded else None
+        if isinstance(sender, ContractSender) and sender.chooser == "external" and decider is None:
+            raise InputError(f"contract {sender.name!r}: an external chooser is the agent of an environment; here is none")
         watches = decider is not None and decider.watches_beliefs
         if step is not None or watches:
             self.rows[row]["step_at"] = address_of(step or step_watch, GRID_DTYPE, BELIEFS_DTYPE, FLOW_DTYPE)
