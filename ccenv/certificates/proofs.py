@@ -39,7 +39,7 @@ if said.split()[:1] == ["unsat"]:
     text = solver.proofToString(solver.getProof()[0], cvc5.ProofFormat.CPC)
     text = (text.decode() if isinstance(text, bytes) else text).strip()
     with open(sys.argv[2], "w", encoding="utf-8") as file:
-        file.write(text[1:-1])  # the list of commands without the parentheses around it
+        file.write(text)
 """
 
 
@@ -76,8 +76,22 @@ class ProofChecker:
             answer = _first_word([sys.executable, "-c", _CVC5, str(query), str(proof), str(int(limit_s * 1000))], limit_s)
             if answer != "unsat" or not proof.is_file():
                 return "sat" if answer == "sat" else "unknown"
-            rules = [f"--include={self.rules}", f"--reference={query}", "--require-proof-of-false"]
+            proof.write_text(about_query(proof.read_text(encoding="utf-8"), query.name), encoding="utf-8")
+            rules = [f"--include={self.rules}", "--require-proof-of-false"]
             return CHECKED if _first_word([self.ethos, *rules, str(proof)], limit_s) == "correct" else "unknown"
+
+
+def about_query(proof: str, query: str) -> str:
+    """Return a proof of cvc5 as ethos reads it beside the query, whose names it uses and whose assertions alone it may assume.
+
+    The query is named in the proof: ethos forgets one that is named on its command line before other files.
+
+    Args:
+        proof: a list of commands in parentheses, one per line; names are declared with ``declare-const``.
+        query: name of the query's file, in the same folder.
+    """
+    lines = proof.strip()[1:-1].splitlines()
+    return "\n".join([f'(reference "{query}")', *(line for line in lines if not line.startswith("(declare-const "))]) + "\n"
 
 
 def find_checker() -> ProofChecker:

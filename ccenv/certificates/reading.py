@@ -69,6 +69,7 @@ class TheoremData(StrictModel):
     start: Any
     invariant: Any
     lemmas: list[LemmaData] = Field(min_length=1, max_length=40)
+    history_given: list[str] = Field(default_factory=list)
     claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], ClaimData] = Field(min_length=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,12 @@ def theorem(
     cell: Annotated[
         list[str] | None, typer.Option(metavar="K:D", help="Of the table only this grid, e.g. 2:1/2 (D in Rm). Repeatable.")
     ] = None,
+    lasso: Annotated[
+        int | None, typer.Option(metavar="N", help="Look for N traces that join, return to their state and break a claim.")
+    ] = None,
+    bound: Annotated[
+        list[str] | None, typer.Option(metavar="CLAIM=X", help="With --lasso: another bound of a claim. Repeatable.")
+    ] = None,
     fresh: Annotated[bool, fresh_option("Ignore stored answers of the very same query.")] = False,
     json: JsonOption = False,
 ) -> int:
@@ -38,7 +45,8 @@ def theorem(
     Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
     the step or the lemma that is missing. With --grid every lemma is asked again with K = 1, 2, 4 samples per Rm and D = 0, Rm/2,
     Rm, 2 Rm; 0 if all claims carry over to every grid, 1 if a lemma that one needs has a counterexample, else 3. Interrupt it and
-    run it again: answers are stored.
+    run it again: answers are stored. With --lasso N a run is looked for that repeats N traces for ever and is worse than a claim:
+    1 with its traces, 0 if there is none, else 3.
 
     Example: ccenv verify theorem cc_qdel --json; ccenv verify theorem cc_qdel --grid --json
     """
@@ -54,6 +62,12 @@ def theorem(
     loaded = load_theorem(name)
     progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
     prover = Prover(time_limit, Store(), not fresh, seed, progress)
+    if (grid or cell) and lasso is not None:
+        raise InputError("--grid and --lasso ask different questions: give one of them")
+    if bound and lasso is None:
+        raise InputError("--bound goes with --lasso")
+    if lasso is not None:
+        return _lasso(_bounded(loaded, bound or ()), prover, out, lasso, json)
     if grid or cell:
         return _grid(loaded, prover, out, _cells(cell or ()), json)
     data = tell(prover.prove(loaded), out)
@@ -113,3 +127,35 @@ def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tupl
 def _short(claim: dict[str, Any]) -> str:
     lacks = ", ".join(f"{one['lemma']} {one['verdict']}" for one in claim["lacks"])
     return claim["verdict"] + (f": {lacks}" if lacks else "")
+
+
+def _bounded(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
+    """Return a theorem with other bounds of its claims; with some given, only these claims."""
+    from ccenv.errors import InputError, unknown_name
+    from ccenv.foreign import fraction_of
+
+    if not bounds:
+        return loaded
+    claims = {claim.name: claim for claim in loaded.claims}
+    asked = []
+    for text in bounds:
+        name, _, value = text.partition("=")
+        if name not in claims:
+            raise unknown_name("claim", name, claims)
+        if not value:
+            raise InputError(f"--bound is {text!r}; it must be CLAIM=X, such as utilisation=0.8")
+        asked.append(replace(claims[name], bound=fraction_of(value, f"--bound {name}")))
+    return replace(loaded, claims=tuple(asked))
+
+
+def _lasso(loaded: LoadedTheorem, prover: Prover, out: Path, periods: int, json: bool) -> int:
+    """Look for endless misbehaviour and print what was found. Returns the exit code."""
+    from ccenv.smt.theorems.report import tell_lassos
+
+    data = tell_lassos(loaded, list(prover.lassos(loaded, periods)), periods, out)
+    if json:
+        print_json(data)
+    else:
+        rows = [(name, f"{one['bound']:g}", one["found"], ", ".join(one["traces"])) for name, one in data["claims"].items()]
+        print_table(f"{loaded.theorem.name}: {data['verdict']}", ["claim", "bound", "found", "traces"], rows)
+    return {"none found": 0, "refuted": 1}.get(data["verdict"], 3)

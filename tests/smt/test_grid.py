@@ -7,6 +7,7 @@ import random
 from fractions import Fraction
 from pathlib import Path
 
+import grid_page
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from ccenv.network.laws import check_trace
 from ccenv.network.path import Path as NetworkPath
 from ccenv.network.sender import ExternalSender
 from ccenv.network.trace import load_trace
+from ccenv.page_tables import END
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query, Verifier, complete_values
 from ccenv.smt.network.encode import Needs, encode
@@ -181,6 +183,26 @@ def test_grids_that_are_none_are_refused_in_one_line(cell, said, capsys) -> None
     assert main(["verify", "theorem", str(SMALL), "--cell", cell]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_the_page_has_the_table_of_the_record() -> None:
+    _, start, rest = grid_page.PAGE.read_text(encoding="utf-8").partition(grid_page.PLACE.start)
+    assert start and rest.partition(END)[0].strip() == grid_page.table(json.loads(grid_page.RECORD.read_text(encoding="utf-8")))
+
+
+def test_the_record_keeps_cells_and_takes_newer_ones() -> None:
+    claims = {
+        "utilisation": {"bound": 0.5, "verdict": "unknown", "lacks": [{"lemma": "pays", "verdict": "unknown", "trace": "x"}]}
+    }
+    cell = {"steps_per_rtt": 2, "jitter_rtts": 0.5, "claims": claims, "lemmas": [], "seconds": 1.0}
+    report = {"theorem": "a", "sender": "a", "time_limit_s": 5.0, "cells": [cell]}
+    first = grid_page.merged({}, [report])
+    assert grid_page.told(first["theorems"][0]["cells"][0]) == "unknown: utilisation (pays)"
+    assert "trace" not in first["theorems"][0]["cells"][0]["claims"]["utilisation"]["lacks"][0]
+    better = {"utilisation": {"bound": 0.5, "verdict": "carries over", "lacks": []}}
+    other = {**cell, "steps_per_rtt": 1, "jitter_rtts": 2.0}
+    second = grid_page.merged(first, [{**report, "cells": [{**cell, "claims": better}, other]}])
+    assert [grid_page.told(one) for one in second["theorems"][0]["cells"]] == ["unknown: utilisation (pays)", "all"]
 
 
 def test_a_setting_of_another_grid_has_whole_steps() -> None:

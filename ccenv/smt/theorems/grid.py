@@ -93,6 +93,7 @@ def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> Load
         invariant=_scaled(loaded.invariant, scale),
         lemmas=tuple(_lemma(lemma, scale) for lemma in loaded.lemmas),
         claims=tuple(_claim(claim, scale) for claim in loaded.claims),
+        history_granted=tuple(_scaled(node, scale) for node in loaded.history_granted),
     )
 
 
@@ -137,7 +138,8 @@ def _carried(loaded: LoadedTheorem, claim: ReadClaim, lacking: list[Decided], pr
 
 def _follows(loaded: LoadedTheorem, claim: ReadClaim, lacking: list[Decided], prover: Prover) -> bool:
     """Return whether a claim follows without some conclusions of lemmas."""
-    if any(one.lemma == HISTORY for one in lacking):
+    given = set(loaded.theorem.history_given)
+    if any(one.lemma == HISTORY or one.lemma in given for one in lacking):
         return False
     rest = replace(loaded, lemmas=_held(loaded, lacking), claims=(claim,))
     return all(prover.imply(step).verdict == "verified" for step in implications(rest))

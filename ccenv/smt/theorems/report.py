@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -117,6 +119,35 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
         "lemmas": [{"name": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)} for one in cell.decided],
         "seconds": round(cell.seconds, 3),
     }
+
+
+def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
+    """Return what a search for endless misbehaviour found, and write the traces that can be repeated for ever.
+
+    Args:
+        loaded: the theorem, with the bounds that were asked about.
+        found: per claim.
+        periods: traces that join end to end.
+        folder: where the traces go.
+
+    Returns:
+        dict: ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found``
+            (yes, none, unknown), ``traces`` in the order in which they repeat, and ``reason``.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    claims = {}
+    for claim, one in zip(loaded.claims, found, strict=True):
+        stem = f"{loaded.theorem.name}-lasso-{claim.name}-{_stem(str(claim.bound))}-{periods}"
+        files = [str(_write(replace(one, view=v), loaded, folder, f"{stem}-{k}")) for k, v in enumerate(one.views, start=1)]
+        told = {"refuted": "yes", "verified": "none"}.get(one.verdict, "unknown")
+        claims[claim.name] = {"bound": float(claim.bound), "found": told, "traces": files, "reason": one.reason}
+        claims[claim.name] |= {"seconds": round(one.answer.seconds, 3), "sha256": hash_of(one)}
+    seen = {one.verdict for one in found}
+    verdict = "refuted" if "refuted" in seen else "unknown" if "unknown" in seen else "none found"
+    about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict, "traces_joined": periods}
+    return about | {"claims": claims, "ccenv_version": VERSION}
 
 
 def _broken(one: Decided, proof: Proof, folder: FilePath) -> str:
