@@ -201,7 +201,7 @@ class Search:
 
     def _ask(self, levels: Levels, queries: Sequence[Query]) -> dict[str, Answer]:
         """Ask the solver, side by side where there are workers, and store what it says."""
-        limit_s = min(self.task.call_s, self.left_s)
+        limit_s = min(self.task.call_s, self.end - self.reserve_s - time.monotonic())
         if limit_s <= 0:
             return dict.fromkeys((query.name for query in queries), "undecided")
         verifier = Verifier(limit_s, self.task.seed, None, Store(), workers=self.workers, twins=not any(levels))
