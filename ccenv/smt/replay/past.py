@@ -97,7 +97,7 @@ def _check_sending(run: Run) -> None:
     if steps and beta is not None:
         for k in range(1, len(lossy)):
             full = run.past[k - 1] == run.G_past[k - 1] + beta
-            law("loss in the past needs a full buffer", -k, full or not lossy[k], run.past[k - 1])
+            law(f"loss at sample {-k} needs a full buffer", -k, full or not lossy[k], run.past[k - 1])
 
 
 def _check_delays(run: Run) -> None:
