@@ -55,8 +55,8 @@ def check_command(
     path, checker = find(file), find_checker() if proofs else None
     certificate = read_stored(path).certificate
     progress = None if json else lambda line: print_text(f"  {line}")
-    asked = {"solver": solver if solve else None, "proofs": checker, "limit_s": time_limit}
-    report = check(certificate, **asked, progress=progress or (lambda line: None))
+    second = solver if solve else None
+    report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=progress or (lambda line: None))
     sender = certificate.theorem.sender
     if not sender.endswith(".json") and not report.refusals:
         try:

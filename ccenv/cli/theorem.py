@@ -126,7 +126,7 @@ def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tupl
 
 def _short(claim: dict[str, Any]) -> str:
     lacks = ", ".join(f"{one['lemma']} {one['verdict']}" for one in claim["lacks"])
-    return claim["verdict"] + (f": {lacks}" if lacks else "")
+    return f"{claim['verdict']}: {lacks}" if lacks else str(claim["verdict"])
 
 
 def _bounded(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:

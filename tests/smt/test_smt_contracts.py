@@ -85,7 +85,7 @@ def test_a_choice_outside_the_interval_is_refused_by_the_exact_replay():
 
     class Run:
         def __init__(self):
-            self.values = dict(result.values)
+            self.values, self.setting = dict(result.values), result.view.setting
             self.rate, self.alpha, self.d, self.loss_seen = result.view.rate, result.view.alpha, 1, result.view.loss_seen
             self.beliefs = {name: getattr(result.view, name) for name in ("C_L", "C_U")}
 

@@ -93,13 +93,11 @@ def _check_sending(run: Run) -> None:
             law("largest rate before the trace", -k, entered <= most, entered)
             if k < min(steps, len(lossy)):
                 law("what was lost was sent too", -k, entered < most or not lossy[k], entered)
-    for k in range(1, len(lossy) if steps and run.beta is not None else 0):
-        law(
-            "loss in the past needs a full buffer",
-            -k,
-            not lossy[k] or run.past[k - 1] == run.G_past[k - 1] + run.beta,
-            run.past[k - 1],
-        )
+    beta = run.beta
+    if steps and beta is not None:
+        for k in range(1, len(lossy)):
+            full = run.past[k - 1] == run.G_past[k - 1] + beta
+            law(f"loss at sample {-k} needs a full buffer", -k, full or not lossy[k], run.past[k - 1])
 
 
 def _check_delays(run: Run) -> None:

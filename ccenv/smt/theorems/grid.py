@@ -81,7 +81,7 @@ def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> Load
     setting = loaded.setting
     if setting.model == "ideal":
         raise InputError("the ideal model has no jitter: there is nothing to carry over")
-    if (steps_per_rtt, jitter) == (1, 1):
+    if steps_per_rtt == 1 and jitter == 1:
         return loaded
     samples, past = setting.rtts * steps_per_rtt + 1, max(setting.past_steps * steps_per_rtt, int(jitter * steps_per_rtt))
     there = replace(setting, samples=samples, past_steps=past, steps_per_rtt=steps_per_rtt, jitter_rtts=jitter)

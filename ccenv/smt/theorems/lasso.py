@@ -126,7 +126,7 @@ def joins(end: View, start: View) -> Iterator[Formula]:
     yield end.rate[last] == start.rate[0]
     for name in (*BOUNDS, "held"):
         before, after = (v.extra.get(name) if name == "held" else getattr(v, name) for v in (end, start))
-        if before is not None:
+        if before is not None and after is not None:
             yield before[last] == after[0]
 
 
