@@ -16,12 +16,12 @@ LAYERS = (
     *("errors", "version", "sketch"),
     *("foreign", "units", "registry", "interrupts", "files", "document", "provenance", "config", "configs"),
     *("parameters", "page_tables", "cluster", "workers", "plugins"),
-    *("interface", "programs", "network", "metrics"),
+    *("interface", "programs", "network", "paths", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
-    *("agents", "adversaries", "simulation", "export", "live"),
+    *("agents", "adversaries", "applications", "simulation", "export", "live"),
     *("certificates", "smt", "synth", "attack", "comparison"),
     *("envs", "training", "league", "distill", "contract"),
-    *("benchmarks", "ccenv", "leaderboard", "cli"),
+    *("benchmarks", "report", "ccenv", "leaderboard", "cli"),
 )
 # Modules with a table of what is loaded by name. Only there may a string name a module of the same room without being an import.
 TABLES = ("ccenv.adversaries", "ccenv.agents", "ccenv.attack.catalog", "ccenv.cli.main", "ccenv.envs")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from ccenv.certificates import beliefs, second
@@ -22,10 +23,14 @@ from ccenv.certificates.claims import beliefs as beliefs_in
 from ccenv.certificates.claims import features as features_in
 from ccenv.certificates.compose import Lemma, Reading, obligations, read_theorem, settling
 from ccenv.certificates.laws import Path
+from ccenv.certificates.proofs import ProofChecker
 from ccenv.certificates.reading import LAWS_VERSION, Certificate, QueryData
 from ccenv.certificates.reason import follows
 from ccenv.certificates.statement import assumptions, figures, number, sentence, times_to_converge
 from ccenv.errors import InputError
+
+Decide = Callable[..., str]
+"""(text, limit_s=...) -> the second solver's answer."""
 
 KINDS = {
     "laws": "the certificate is about another version of the laws",
@@ -106,6 +111,7 @@ def check(
     certificate: Certificate,
     *,
     solver: str | None = None,
+    proofs: ProofChecker | None = None,
     limit_s: float = 300.0,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Report:
@@ -114,6 +120,7 @@ def check(
     Args:
         certificate: as read.
         solver: ``yices`` or ``cvc5`` decides every query again, in the checker's own writing; None: answers are trusted.
+        proofs: decides every query again with a proof that is checked; None: no solver is asked for proofs.
         limit_s: per query.
         progress: called with a line per query decided.
 
@@ -121,7 +128,10 @@ def check(
         MissingExtraError: if the solver is missing or too old.
     """
     began, report = time.perf_counter(), Report()
-    name = second.version_of(solver) if solver else ""
+    name = proofs.name if proofs else second.version_of(solver) if solver else ""
+    decide = None if proofs is None else proofs.decide
+    if solver is not None and decide is None:
+        decide = partial(second.decide, solver=solver)
     if certificate.laws != LAWS_VERSION:
         report.refuse("laws", f"the certificate is about laws of version {certificate.laws}, this checker about {LAWS_VERSION}")
         return report
@@ -136,7 +146,7 @@ def check(
         reading = read_theorem(data, before)
         _check_reasoning(reading, certificate, report)  # also whether ranks and states can be put into words
         _check_words(certificate, data, program.name, before, report)
-        _check_queries(reading, program, certificate, report, solver, limit_s, progress)
+        _check_queries(reading, program, certificate, report, decide, limit_s, progress)
     except (InputError, KeyError) as error:
         report.refuse("theorem", str(error))
     report.trusted += _trusted(certificate, name)
@@ -214,7 +224,7 @@ def _check_queries(
     program: programs.Program,
     certificate: Certificate,
     report: Report,
-    solver: str | None,
+    decide: Decide | None,
     limit_s: float,
     progress: Callable[[str], None],
 ) -> None:
@@ -234,12 +244,12 @@ def _check_queries(
         own = own_query(reading, lemma, conclusion, program, before)
         report.queries += 1
         _compare(name, own, found, reader, report)
-        if solver is not None:
-            answer = second.decide(own.text(own.denied), solver, limit_s)
+        if decide is not None:
+            answer = decide(own.text(own.denied), limit_s=limit_s)
             report.decided[name] = answer
             progress(f"{name}: {answer}")
             if answer == "sat":
-                report.refuse("decided otherwise", f"{name}: {solver} finds a trace that breaks it")
+                report.refuse("decided otherwise", f"{name}: the second solver finds a trace that breaks it")
     for key in given:
         report.refuse("extra query", f"{_name(*key)} belongs to no conclusion of a lemma")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -58,11 +58,10 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
     invariant = formula(data["invariant"], "invariant")
     lemmas: dict[str, Lemma] = {}
     names = [lemma["name"] for lemma in data["lemmas"]]
-    for lemma in data["lemmas"]:
-        name = lemma["name"]
-        premise = formula(lemma["if"], f"lemma {name}")
+
+    def granted_by(given: Sequence[str], name: str, premise: Read) -> tuple[Read, ...]:
         granted: list[Read] = []
-        for other in lemma["given"]:
+        for other in given:
             if other not in lemmas:
                 what = "circular: it does not stand before it" if other in names else "unknown"
                 raise InputError(f"lemma {name}: the given lemma {other!r} is {what}")
@@ -71,14 +70,21 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
             if not all(any(part == own for own in parts_of(premise)) for part in parts_of(lemmas[other].premise)):
                 raise InputError(f"lemma {name}: the given lemma {other!r} needs more than this one's premise says")
             granted += lemmas[other].conclusions
+        return tuple(granted)
+
+    for lemma in data["lemmas"]:
+        name = lemma["name"]
+        premise = formula(lemma["if"], f"lemma {name}")
+        granted = granted_by(lemma["given"], name, premise)
         if name in lemmas or name == HISTORY:
             raise InputError(f"two lemmas are called {name!r}")
         then = tuple(formula(part, f"lemma {name}") for part in lemma["then"])
-        lemmas[name] = Lemma(name, premise, tuple(granted), then)
+        lemmas[name] = Lemma(name, premise, granted, then)
     found = list(lemmas.values())
     if sent_before is not None:
         limit: Sum = {"peak_sent": Fraction(1), "": -sent_before[0], "MSS": -sent_before[1]}
-        found.append(Lemma(HISTORY, invariant, (), (("cmp", limit, False),)))
+        granted = granted_by(data["history_given"], HISTORY, invariant)
+        found.append(Lemma(HISTORY, invariant, granted, (("cmp", limit, False),)))
     start = formula(data["start"], "start")
     for where, part in (("start", start), ("invariant", invariant), *((f"lemma {one.name}: if", one.premise) for one in found)):
         loose = {name for name in features(part) if name.endswith("'") or name.startswith("peak_")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from pydantic import Field
@@ -70,6 +69,7 @@ class TheoremData(StrictModel):
     start: Any
     invariant: Any
     lemmas: list[LemmaData] = Field(min_length=1, max_length=40)
+    history_given: list[str] = Field(default_factory=list)
     claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], ClaimData] = Field(min_length=1)
 
 
@@ -142,10 +142,14 @@ class Certificate(StrictModel):
         return self.theorem.model_dump(by_alias=True, mode="json")
 
 
-def read_certificate(file: FilePath) -> Certificate:
-    """Read a certificate.
+def parse_certificate(content: bytes, where: str) -> Certificate:
+    """Return what a certificate says.
+
+    Args:
+        content: of the file.
+        where: its name for messages.
 
     Raises:
-        InputError: one line, for a file that is none, or of another version.
+        InputError: one line, for a text that is none, or of another version.
     """
-    return validate(Certificate, FORMAT.read(file), file.name)
+    return validate(Certificate, FORMAT.parse(content, where), where)

@@ -175,6 +175,17 @@ def _paths() -> list[Item]:
     return [item(name) for name in PATHS]
 
 
+def _traces() -> list[Item]:
+    from ccenv.paths import load_trace, shipped_traces
+
+    def item(name: str, file: Path) -> Item:
+        found = load_trace(name).summary()
+        told = f"{found['length_s']:.4g} s, {found['mean_mbps']:.3g} Mbit/s, longest outage {found['longest_outage_s']:.3g} s"
+        return Item(name, "traces", told, (str(found["kind"]),), partial(_file_text, file))
+
+    return [item(name, file) for name, file in shipped_traces().items()]
+
+
 def _path_text(name: str) -> str:
     import json
 
@@ -244,6 +255,8 @@ def all_plugins() -> list[Plugin]:
     from ccenv.agents.files import load_sender
     from ccenv.benchmarks.run.runner import as_suite
     from ccenv.config import shipped_names
+    from ccenv.interface.own_signals import load_signals
+    from ccenv.interface.signals import SIGNAL_NUMBERS
     from ccenv.metrics.own import load_metric
     from ccenv.metrics.table import METRICS
     from ccenv.plugins import installed
@@ -253,6 +266,7 @@ def all_plugins() -> list[Plugin]:
         "adversary": (ADVERSARIES.names(), load_adversary),
         "metric": (list(METRICS), load_metric),
         "suite": (shipped_names(SUITES, ".yaml"), as_suite),
+        "signals": (list(SIGNAL_NUMBERS), load_signals),
     }
     return [installed.check(plugin, build) for kind, (taken, build) in kinds.items() for plugin in installed.plugins(kind, taken)]
 
@@ -273,6 +287,7 @@ KINDS: dict[str, Callable[[], list[Item]]] = {
     "configs": _configs,
     "scenarios": _scenarios,
     "paths": _paths,
+    "traces": _traces,
     "signals": _signals,
     "networks": _networks,
     "plugins": _plugins,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,29 +26,37 @@ def group() -> None:
 
 @app.command("check")
 def check_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate (.certificate.json).")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A certificate (.certificate.json, also .xz), or a shipped theorem.")
+    ],
     solve: Annotated[bool, typer.Option("--solve", help="Decide the checker's own queries again with a second solver.")] = False,
     solver: Annotated[str, typer.Option(help="The second solver: yices or cvc5.")] = "yices",
+    proofs: Annotated[bool, typer.Option("--proofs", help="Decide them with cvc5 and have its proofs checked by ethos.")] = False,
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per query of --solve; a longer one is undecided.")] = 300.0,
     json: JsonOption = False,
 ) -> int:
-    """Derive every query anew, compare, reason anew; with --solve also decide anew (docs/theorems.md).
+    """Derive every query anew, compare, reason anew; with --solve or --proofs also decide anew (docs/theorems.md).
 
     Exit code 0 where the certificate is confirmed, 1 where it is refused, 3 where the second solver gave out.
 
     Example: ccenv certificate check runs/theorem/cc_qdel.certificate.json --solve --json
     """
     from ccenv.certificates.check import check
-    from ccenv.certificates.reading import read_certificate
+    from ccenv.certificates.library import find, read_stored
+    from ccenv.certificates.proofs import find_checker
     from ccenv.errors import CcenvError, InputError
     from ccenv.programs import parse_program
     from ccenv.smt.senders.catalog import program_of
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
-    certificate = read_certificate(file)
+    if solve and proofs:
+        raise InputError("--solve asks a second solver, --proofs has proofs checked: give one of them")
+    path, checker = find(file), find_checker() if proofs else None
+    certificate = read_stored(path).certificate
     progress = None if json else lambda line: print_text(f"  {line}")
-    report = check(certificate, solver=solver if solve else None, limit_s=time_limit, progress=progress or (lambda line: None))
+    asked = {"solver": solver if solve else None, "proofs": checker, "limit_s": time_limit}
+    report = check(certificate, **asked, progress=progress or (lambda line: None))
     sender = certificate.theorem.sender
     if not sender.endswith(".json") and not report.refusals:
         try:
@@ -59,7 +66,7 @@ def check_command(
         else:
             if parse_program(certificate.program) != registered:
                 report.refuse("program", f"the program is another one than the registered {sender!r}")
-    data = report.to_dict() | {"statement": certificate.statement, "file": str(file)}
+    data = report.to_dict() | {"statement": certificate.statement, "file": str(path)}
     if json:
         print_json(data)
     else:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccenv.cli.completion import names
 from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_text
+from ccenv.errors import InputError
+
+if TYPE_CHECKING:
+    from ccenv.contract.task import Widening
+    from ccenv.programs import Program
 
 app = typer.Typer(
     name="contract",
@@ -18,6 +25,20 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 EXIT_NOT_PROVED = 1
+
+LemmasOption = Annotated[
+    str | None, typer.Option("--lemmas", help="Keep the lemmas and constants of this suite (name or .yaml), all but utilisation.")
+]
+SettleOption = Annotated[
+    int | None, typer.Option("--settle", min=0, max=8, help="Rm at the start of a trace that utilisation skips.")
+]
+SamplesOption = Annotated[
+    int | None, typer.Option("--T", min=3, help="Trace length in samples one Rm apart (the suite's, or 11).")
+]
+TimeLimitOption = Annotated[float, seconds_option("--time-limit", "Time per solver call.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the solver.")]
+BackendOption = Annotated[str, typer.Option("--backend", help="What the workers are: processes or ray.")]
+PathsOption = Annotated[int, typer.Option("--paths", min=1, help="Paths that the scores are measured on.")]
 
 
 @app.command()
@@ -31,17 +52,16 @@ def widen(
     *,
     utilisation: Annotated[float, typer.Option("--utilisation", help="Utilisation that must stay proved.")],
     budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call goes on.")] = 600.0,
-    lemmas: Annotated[
-        str | None, typer.Option("--lemmas", help="Keep the lemmas and constants of this suite (name or .yaml).")
+    lemmas: LemmasOption = None,
+    settle: SettleOption = None,
+    samples: SamplesOption = None,
+    inside: Annotated[
+        str | None, typer.Option("--inside", help="Stay inside this contract (a file), such as a hull of solutions.")
     ] = None,
-    settle: Annotated[
-        int | None, typer.Option("--settle", min=0, max=8, help="Rm at the start of a trace that utilisation skips.")
-    ] = None,
-    samples: Annotated[int, typer.Option("--T", min=3, help="Trace length in samples one Rm apart.")] = 11,
-    time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call.")] = 300.0,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
+    time_limit: TimeLimitOption = 120.0,
+    seed: SeedOption = 0,
     jobs: JobsOption = 1,
-    backend: Annotated[str, typer.Option("--backend", help="What the workers are: processes or ray.")] = "processes",
+    backend: BackendOption = "processes",
     out: Annotated[Path | None, out_option("Folder for answers and result.")] = None,
     fresh: Annotated[bool, fresh_option("Discard the answers of earlier calls.")] = False,
     json: JsonOption = False,
@@ -51,24 +71,24 @@ def widen(
     Exit code 1 where the program itself is not proved with these constants.
 
     Example: ccenv contract widen learned_nominal_u78 --utilisation 0.74 --budget 1200
+
+    ccenv contract widen cc_qdel --utilisation 0.8 --lemmas cc_qdel
     """
-    from ccenv.contract.widen import Widening, suite_to_keep, widen
-    from ccenv.errors import require_extra
+    from ccenv.contract.widen import widen
     from ccenv.programs import pseudo_code
     from ccenv.smt.senders.catalog import program_of
 
-    require_extra("z3", "verify")
-    suite = None if lemmas is None else suite_to_keep(lemmas)
-    settled = (0 if suite is None else int(suite["settle"])) if settle is None else settle
-    task = Widening(program_of(program), utilisation, budget, suite, settled, samples, time_limit, seed)
+    task = _task(program, utilisation, budget, lemmas, settle, samples, time_limit, seed)
+    if inside is not None:
+        task = replace(task, inside=program_of(inside))
     folder = out or Path("runs") / "contract" / f"{task.program.name}-u{utilisation:g}"
-    said = None if json else lambda line: print_text(f"  {line}")
-    found = widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=said)
+    found = widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=_said(json))
     if json:
         print_json(
             {
                 "verified": found.verified,
                 "width_log2": found.width_log2,
+                "width_at_most": found.width_at_most,
                 "seconds": found.seconds,
                 "finished": found.finished,
                 "asked": found.asked,
@@ -84,11 +104,50 @@ def widen(
     return 0 if found.verified else EXIT_NOT_PROVED
 
 
+def _task(
+    program: str,
+    utilisation: float,
+    budget: float,
+    lemmas: str | None,
+    settle: int | None,
+    samples: int | None,
+    time_limit: float,
+    seed: int,
+) -> Widening:
+    """Return what to widen; what is not given is that of the suite."""
+    from ccenv.contract.task import Widening, suite_to_keep
+    from ccenv.distill.claims import SAMPLES
+    from ccenv.errors import require_extra
+    from ccenv.smt.senders.catalog import program_of
+
+    require_extra("z3", "verify")
+    suite = None if lemmas is None else suite_to_keep(lemmas)
+    default = {"settle": 0, "default_T": SAMPLES} if suite is None else suite
+    settled, T = (default[name] if own is None else own for name, own in (("settle", settle), ("default_T", samples)))
+    return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed)
+
+
+def _numbers(text: str) -> list[float]:
+    """Return numbers joined by commas."""
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--utilisations is {text!r}; it must be numbers joined by commas, such as 0.7,0.74") from None
+    return list(dict.fromkeys(values))
+
+
+def _said(json: bool) -> Callable[[str], None] | None:
+    return None if json else lambda line: print_text(f"  {line}")
+
+
 @app.command()
 def hull(
     programs: Annotated[
         list[str],
-        typer.Argument(autocompletion=names("agents"), help="Programs with the same conditions: names or files (.json)."),
+        typer.Argument(
+            autocompletion=names("agents"),
+            help="Programs with the same conditions: names, files (.json), or a folder of ccenv synth's solutions.",
+        ),
     ],
     *,
     name: Annotated[str, typer.Option(help="Name of the contract.")] = "hull",
@@ -97,20 +156,33 @@ def hull(
 ) -> int:
     """Write the narrowest contract around programs, such as the solutions of a synthesis query. It still wants a proof.
 
+    Of a folder the programs with the same conditions count, the largest such group.
+
     Example: ccenv contract hull learned_nominal_u78 --out hull.json
+
+    ccenv contract hull runs/synth/g1_t5-*/solutions
     """
-    from ccenv.contract.hull import hull
+    from ccenv.contract.hull import alike, hull
     from ccenv.files import write_atomic
     from ccenv.programs import pseudo_code, to_data, to_json
     from ccenv.smt.senders.catalog import program_of
 
-    contract = hull([program_of(spec) for spec in programs], name)
+    files = [sorted(Path(spec).glob("*.json")) if Path(spec).is_dir() else None for spec in programs]
+    chosen: list[Program] = []
+    for spec, found in zip(programs, files, strict=True):
+        members = [program_of(spec)] if found is None else alike([program_of(str(file)) for file in found])
+        if not members:
+            raise InputError(f"{spec}: no program (.json) in this folder")
+        chosen += members
+    left_out = sum(1 if found is None else len(found) for found in files) - len(chosen)
+    contract = hull(chosen, name)
     write_atomic(out, to_json(contract).encode())
     if json:
-        print_json({"program": to_data(contract), "is_contract": contract.is_contract, "file": str(out)})
+        told = {"program": to_data(contract), "is_contract": contract.is_contract, "programs": len(chosen), "left_out": left_out}
+        print_json(told | {"file": str(out)})
     else:
         print_text(pseudo_code(contract))
-        print_text(f"wrote {out}")
+        print_text(f"{len(chosen)} programs; {left_out} with other conditions left out; wrote {out}")
     return 0
 
 
@@ -118,21 +190,65 @@ def hull(
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of ccenv contract widen.")],
     *,
-    out: Annotated[Path, out_option("Folder for contracts.md and frontier.svg.")] = Path("runs/contract/report"),
+    n_paths: PathsOption = 1024,
+    out: Annotated[Path, out_option("Folder for frontier.json, contracts.md and frontier.svg.")] = Path("runs/contract/report"),
     json: JsonOption = False,
 ) -> int:
-    """Write a page and a picture of width against proved utilisation.
+    """Write width and nominal score against proved utilisation: data, a page and a picture.
 
     Example: ccenv contract report runs/contract/learned_nominal_u78-u0.74
     """
-    from ccenv.contract.report import write_report
+    return _report(folders, out, n_paths, json)
 
-    files = write_report(folders, out)
+
+def _report(folders: list[Path], out: Path, n_paths: int, json: bool) -> int:
+    from ccenv.contract.report import read_data, table, write_report
+
+    files = write_report(folders, out, n_paths)
     if json:
-        print_json({"files": [str(file) for file in files]})
+        print_json({"rows": read_data(files[0])["rows"], "files": [str(file) for file in files]})
     else:
+        print_text(table(read_data(files[0])))
         print_text("wrote " + ", ".join(str(file) for file in files))
     return 0
+
+
+@app.command()
+def frontier(
+    programs: Annotated[
+        list[str], typer.Argument(autocompletion=names("agents"), help="Belief programs or contracts: names or files (.json).")
+    ],
+    *,
+    utilisations: Annotated[str, typer.Option("--utilisations", help="What must stay proved: numbers joined by commas.")],
+    budget: Annotated[float, seconds_option("--budget", "Time for each search; a later call goes on.")] = 600.0,
+    lemmas: LemmasOption = None,
+    settle: SettleOption = None,
+    samples: SamplesOption = None,
+    time_limit: TimeLimitOption = 120.0,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    backend: BackendOption = "processes",
+    n_paths: PathsOption = 1024,
+    out: Annotated[Path, out_option("Folder: one of each search, and the report.")] = Path("runs/contract/frontier"),
+    fresh: Annotated[bool, fresh_option("Discard the answers of earlier calls.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Widen programs at several bounds, and write width and nominal score against proved utilisation.
+
+    A point whose program is not proved at the bound stands in the table as such.
+
+    Example: ccenv contract frontier learned_nominal_u78 --utilisations 0.65,0.7,0.74,0.78 --budget 1200 --jobs 2
+    """
+    from ccenv.contract.widen import widen
+
+    points = [(program, value) for program in programs for value in _numbers(utilisations)]
+    tasks = [_task(program, value, budget, lemmas, settle, samples, time_limit, seed) for program, value in points]
+    folders = [out / f"{task.program.name}-u{task.utilisation:g}" for task in tasks]
+    for task, folder in zip(tasks, folders, strict=True):
+        if not json:
+            print_text(f"{task.program.name} at {task.utilisation:g}")
+        widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=_said(json))
+    return _report(folders, out, n_paths, json)
 
 
 @app.command()

@@ -47,6 +47,9 @@ def run(
     *,
     seed: Annotated[int | None, typer.Option(help="Of the emulator's random numbers, instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
+    tries: Annotated[
+        int | None, typer.Option(min=1, help="Runs while packets are written late; by default 3 for scenarios of up to 30 s.")
+    ] = None,
     beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
     control: Annotated[bool, typer.Option("--control", help="First without jitter; two flows again in swapped roles.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw it, with --beside both, into a .png or .svg file.")] = None,
@@ -55,11 +58,12 @@ def run(
 ) -> int:
     """Run a scenario in real time; `ccenv live SCENARIO` is short for it.
 
-    Exit code 1 if the run is not valid: packets were written late, and it says nothing about its senders.
+    Exit code 1 if the run is not valid: packets were written late, and it says nothing about its senders. Such a run is
+    repeated; the answer says which try it is of, and what the earlier ones were.
 
     Example: ccenv live reno_hold --json
     """
-    from ccenv.live import load_live_scenario, run_live
+    from ccenv.live import load_live_scenario, valid_run
     from ccenv.live.beside import simulated
     from ccenv.live.controls import controls_of
     from ccenv.live.picture import plot_beside
@@ -70,8 +74,8 @@ def run(
         from ccenv.live import read_live_scenario
 
         wanted = read_live_scenario({**wanted.model_dump(), **changed}, wanted.name)
-    controls = [(name, run_live(one).summary()) for name, one in controls_of(wanted)] if control else []
-    result = run_live(wanted)
+    controls = [(name, valid_run(one, tries).summary()) for name, one in controls_of(wanted)] if control else []
+    result = valid_run(wanted, tries)
     if trace is not None:
         result.trace().save(trace)
     summary = result.summary()
@@ -212,6 +216,9 @@ def record(
     buffer_bdp: Annotated[float, typer.Option(help="Drop-tail buffer in units of rate * RTT.")] = 1.0,
     duration: Annotated[float, seconds_option("--duration", "Of the run; its last three quarters are measured.")] = 60.0,
     stagger: Annotated[float, seconds_option("--stagger", "Between the starts of two flows.")] = 0.0,
+    thin: Annotated[
+        list[str] | None, typer.Option(metavar="FLOW:PACKETS", help="An ACK of this flow for so many packets. Repeatable.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Record what this machine's kernel does on a plain link, in the format that the packet engine is held to.
@@ -220,11 +227,19 @@ def record(
 
     Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
     """
-    from ccenv.live.kernel_records import append_record, make_record, record_scenario
+    from ccenv.live.kernel_records import append_record, make_record, record_scenario, thinning_of
     from ccenv.network.path import MBPS_IN_BPS
 
     size = buffer_bdp * rate * MBPS_IN_BPS * rtt_ms * 1e-3
-    scenario = record_scenario(ccas, rate_mbps=rate, rtt_ms=rtt_ms, buffer_bytes=size, duration_s=duration, stagger_s=stagger)
+    scenario = record_scenario(
+        ccas,
+        rate_mbps=rate,
+        rtt_ms=rtt_ms,
+        buffer_bytes=size,
+        duration_s=duration,
+        stagger_s=stagger,
+        thinning=thinning_of(thin or ()),
+    )
     data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{buffer_bdp:g}", scenario, stagger)
     append_record(out, data)
     if json:
@@ -261,6 +276,8 @@ def _print(result: LiveResult, summary: dict[str, Any]) -> None:
         f"link used {link['utilisation']:.3f}; {emulator['device']}, {emulator['privileges']}, Linux {emulator['kernel']}; "
         f"release error p50 {error['p50']:g} us, p99 {error['p99']:g} us, max {error['max']:g} us"
     )
+    for number, earlier in enumerate(emulator["earlier_tries"], 1):
+        print_text(f"try {number} of {emulator['tries']}: {earlier['why_not_valid'][0]}")
     for one in summary.get("control", ()):
         rates = ", ".join(f"{flow['name']} {flow['throughput_mbps']:.4g} Mbit/s" for flow in one["flows"])
         print_text(f"control, {one['run']}: {rates}{'' if one['valid'] else ' (not valid)'}")

@@ -69,7 +69,9 @@ GROUPS: tuple[Group, ...] = (
         "live", "ccenv.cli.live", "Run kernels' and exported senders of the real TCP stack through an emulated network.", "app"
     ),
     Group("sim", "ccenv.cli.sim", "Run an experiment packet by packet."),
+    Group("paths", "ccenv.cli.paths", "Traces of links of varying rate: import, check, make.", "app"),
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
+    Group("report", "ccenv.cli.report", "Evaluate a sender along RFC 9743: one page that opens offline."),
     Group("which", "ccenv.cli.which", "Which sender for which kind of network: a table with intervals."),
     Group("new", "ccenv.cli.new", "Write a file of your own to start from: sender, adversary, metric, suite, config."),
     Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),

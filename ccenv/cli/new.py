@@ -58,6 +58,14 @@ TEMPLATES = {
         "a reward for environments, from terms by name",
         ("python -c \"import ccenv, gymnasium; print(gymnasium.make('ccenv/Sender-v0', reward='{file}').reset(seed=0)[0])\"",),
     ),
+    "signals": Template(
+        "signals.py",
+        "signals for environments and policies, from those of the table",
+        (
+            "python -c \"import ccenv, gymnasium; print(gymnasium.make('ccenv/Sender-v0', "
+            "signals=['queue_ratio', 'loss_rate', '{file}'], history=8).reset(seed=0)[0])\"",
+        ),
+    ),
     "suite": Template("suite.yaml", "a benchmark suite", ("ccenv bench run {file}", "ccenv bench report runs/bench/{name}")),
     "config": Template("config.yaml", "a training run", ("ccenv train {file}",)),
     "scenario": Template("scenario.yaml", "an experiment packet by packet", ("ccenv sim {file} --plot {name}.png",)),

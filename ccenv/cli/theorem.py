@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccenv.cli.options import fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
+if TYPE_CHECKING:
+    from ccenv.smt.theorems.prove import Prover
+    from ccenv.smt.theorems.theorem import LoadedTheorem
+
 LIMIT_S = 240.0
+MOST_JITTER_RTTS = 4
 OUT = Path("runs/theorem")
 
 
@@ -19,15 +27,28 @@ def theorem(
     time_limit: Annotated[float, seconds_option("--time-limit", "Time per solver call; what takes longer is unknown.")] = LIMIT_S,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     out: Annotated[Path, out_option("Folder for the certificate, or for the trace that breaks a lemma or a claim.")] = OUT,
+    grid: Annotated[bool, typer.Option("--grid", help="What carries over to other grids: a table of K and D.")] = False,
+    cell: Annotated[
+        list[str] | None, typer.Option(metavar="K:D", help="Of the table only this grid, e.g. 2:1/2 (D in Rm). Repeatable.")
+    ] = None,
+    lasso: Annotated[
+        int | None, typer.Option(metavar="N", help="Look for N traces that join, return to their state and break a claim.")
+    ] = None,
+    bound: Annotated[
+        list[str] | None, typer.Option(metavar="CLAIM=X", help="With --lasso: another bound of a claim. Repeatable.")
+    ] = None,
     fresh: Annotated[bool, fresh_option("Ignore stored answers of the very same query.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Prove a statement about endless runs: lemmas, and the steps that join them (docs/theorems.md).
 
     Exit code 0 for verified, with a certificate; 1 for refuted, with a trace that can be repeated for ever; 3 for unknown, with
-    the step or the lemma that is missing.
+    the step or the lemma that is missing. With --grid every lemma is asked again with K = 1, 2, 4 samples per Rm and D = 0, Rm/2,
+    Rm, 2 Rm; 0 if all claims carry over to every grid, 1 if a lemma that one needs has a counterexample, else 3. Interrupt it and
+    run it again: answers are stored. With --lasso N a run is looked for that repeats N traces for ever and is worse than a claim:
+    1 with its traces, 0 if there is none, else 3.
 
-    Example: ccenv verify theorem cc_qdel --json
+    Example: ccenv verify theorem cc_qdel --json; ccenv verify theorem cc_qdel --grid --json
     """
     from ccenv.errors import InputError, require_extra
     from ccenv.smt.solver.store import Store
@@ -40,7 +61,16 @@ def theorem(
     require_extra("z3", "verify")
     loaded = load_theorem(name)
     progress = (lambda line: None) if json else (lambda line: print_text(f"  {line}"))
-    data = tell(Prover(time_limit, Store(), not fresh, seed, progress).prove(loaded), out)
+    prover = Prover(time_limit, Store(), not fresh, seed, progress)
+    if (grid or cell) and lasso is not None:
+        raise InputError("--grid and --lasso ask different questions: give one of them")
+    if bound and lasso is None:
+        raise InputError("--bound goes with --lasso")
+    if lasso is not None:
+        return _lasso(_bounded(loaded, bound or ()), prover, out, lasso, json)
+    if grid or cell:
+        return _grid(loaded, prover, out, _cells(cell or ()), json)
+    data = tell(prover.prove(loaded), out)
     if json:
         print_json(data)
     else:
@@ -48,3 +78,84 @@ def theorem(
         keys = ("verdict", "reason", "utilisation", "inflight_bdp", "loss_per_rtt", "seconds", "certificate")
         print_table(loaded.theorem.name, ["what", "value"], [(key, str(data[key])) for key in keys if data[key] is not None])
     return {"verified": 0, "refuted": 1}.get(data["verdict"], 3)
+
+
+def _cells(asked: Sequence[str]) -> list[tuple[int, Fraction]]:
+    """Return the grids that a user names, or all of the table."""
+    from ccenv.errors import InputError
+    from ccenv.foreign import fraction_of, whole_of
+    from ccenv.smt.network.setting import MOST_STEPS_PER_RTT
+    from ccenv.smt.theorems.grid import JITTERS, STEPS_PER_RTT, has_samples
+
+    if not asked:
+        return [(steps, jitter) for steps in STEPS_PER_RTT for jitter in JITTERS if has_samples(steps, jitter)]
+    found = []
+    for text in asked:
+        steps_text, _, jitter_text = text.partition(":")
+        if not jitter_text:
+            raise InputError(f"--cell is {text!r}; it must be K:D, such as 2:1/2")
+        steps, jitter = whole_of(steps_text, "--cell: K"), fraction_of(jitter_text, "--cell: D")
+        if not 1 <= steps <= MOST_STEPS_PER_RTT or not 0 <= jitter <= MOST_JITTER_RTTS:
+            raise InputError(f"--cell is {text!r}; K must be 1 to {MOST_STEPS_PER_RTT}, D 0 to {MOST_JITTER_RTTS} Rm")
+        found.append((steps, jitter))
+    return found
+
+
+def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], json: bool) -> int:
+    """Decide a theorem on each grid and print the table. Returns the exit code."""
+    from ccenv.smt.theorems.grid import decide, on_grid
+    from ccenv.smt.theorems.report import tell_cell
+    from ccenv.version import VERSION
+
+    there = [on_grid(loaded, steps, jitter) for steps, jitter in cells]  # all of them are read before the first is decided
+    told = [tell_cell(decide(one, prover), out) for one in there]
+    verdicts = {claim["verdict"] for cell in told for claim in cell["claims"].values()}
+    verdict = "counterexample" if "counterexample" in verdicts else "unknown" if "unknown" in verdicts else "carries over"
+    if json:
+        about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict}
+        print_json(about | {"time_limit_s": prover.time_limit_s, "cells": told, "ccenv_version": VERSION})
+    else:
+        names = [claim.name for claim in loaded.claims]
+        rows = [
+            [str(cell["steps_per_rtt"]), f"{cell['jitter_rtts']:g}", *(_short(cell["claims"][name]) for name in names)]
+            for cell in told
+        ]
+        print_table(loaded.theorem.name, ["K", "D, Rm", *names], rows)
+    return {"carries over": 0, "counterexample": 1}.get(verdict, 3)
+
+
+def _short(claim: dict[str, Any]) -> str:
+    lacks = ", ".join(f"{one['lemma']} {one['verdict']}" for one in claim["lacks"])
+    return claim["verdict"] + (f": {lacks}" if lacks else "")
+
+
+def _bounded(loaded: LoadedTheorem, bounds: Sequence[str]) -> LoadedTheorem:
+    """Return a theorem with other bounds of its claims; with some given, only these claims."""
+    from ccenv.errors import InputError, unknown_name
+    from ccenv.foreign import fraction_of
+
+    if not bounds:
+        return loaded
+    claims = {claim.name: claim for claim in loaded.claims}
+    asked = []
+    for text in bounds:
+        name, _, value = text.partition("=")
+        if name not in claims:
+            raise unknown_name("claim", name, claims)
+        if not value:
+            raise InputError(f"--bound is {text!r}; it must be CLAIM=X, such as utilisation=0.8")
+        asked.append(replace(claims[name], bound=fraction_of(value, f"--bound {name}")))
+    return replace(loaded, claims=tuple(asked))
+
+
+def _lasso(loaded: LoadedTheorem, prover: Prover, out: Path, periods: int, json: bool) -> int:
+    """Look for endless misbehaviour and print what was found. Returns the exit code."""
+    from ccenv.smt.theorems.report import tell_lassos
+
+    data = tell_lassos(loaded, list(prover.lassos(loaded, periods)), periods, out)
+    if json:
+        print_json(data)
+    else:
+        rows = [(name, f"{one['bound']:g}", one["found"], ", ".join(one["traces"])) for name, one in data["claims"].items()]
+        print_table(f"{loaded.theorem.name}: {data['verdict']}", ["claim", "bound", "found", "traces"], rows)
+    return {"none found": 0, "refuted": 1}.get(data["verdict"], 3)

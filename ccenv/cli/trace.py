@@ -39,13 +39,15 @@ def check(
     """
     from ccenv.network.laws import DEFAULT_TOLERANCE, check_trace
     from ccenv.network.trace import load_trace
+    from ccenv.simulation.legality import check_packet_trace
     from ccenv.simulation.packets import is_of_packets, packet_slack_bytes
 
     results = []
     for file in files:
         trace = load_trace(file)
         slack_bytes = packet_slack_bytes(trace) if is_of_packets(trace) else 0.0
-        violations = check_trace(trace, DEFAULT_TOLERANCE if tolerance is None else tolerance, slack_bytes)
+        check = check_packet_trace if slack_bytes else check_trace
+        violations = check(trace, DEFAULT_TOLERANCE if tolerance is None else tolerance)
         results.append(
             {
                 "file": str(file),

@@ -9,6 +9,22 @@ from ccenv.errors import InputError
 from ccenv.programs import Branch, Expression, Leaf, Program, Rule
 
 
+def alike(programs: Sequence[Program]) -> list[Program]:
+    """Return the largest group of programs that has a hull: the same conditions in the same places. Of equal ones the first."""
+    groups: list[list[Program]] = []
+    for program in programs:
+        for group in groups:
+            try:
+                hull([group[0], program], "x")
+            except InputError:
+                continue
+            group.append(program)
+            break
+        else:
+            groups.append([program])
+    return max(groups, key=len, default=[])
+
+
 def hull(programs: Sequence[Program], name: str) -> Program:
     """Return a contract that allows what each of the programs sends. That all of them are proved does not prove it.
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from ccenv.contract.boxes import OFFSET_LEVELS, SCALE_LEVELS, Side, by_side, directions, moved, numbered
 from ccenv.engine.compiled.program import compile_program, evaluate, interval
 from ccenv.envs.core import Core
 from ccenv.envs.settings import EnvSettings
 from ccenv.network.sender import ContractSender, ProgramSender, Sender
-from ccenv.programs import INPUTS, Branch, Leaf, Program, Rule
+from ccenv.programs import INPUTS, Leaf, Program
 from ccenv.training.path_sets import PathSet, path_seed
 
 N_PATHS, WARMUP_RTTS, RTTS = 64, 60, 32
+LEAST_SHARE = 0.002
+"""Of the visits; leaves with fewer stay as they are, because their width does not show in the mean."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,12 @@ class Visits:
 
     Attributes:
         beliefs: (n, len(INPUTS)) float64, in the order of INPUTS.
-        shares: of each leaf, in the order of ``Program.rules``; they add up to 1.
+        leaves: (n,) number of the leaf that each of them reaches, in the order of ``Program.rules``.
+        shares: of each leaf; they add up to 1.
     """
 
     beliefs: np.ndarray
+    leaves: np.ndarray
     shares: np.ndarray
 
 
@@ -45,7 +49,9 @@ def visits(program: Program) -> Visits:
         if rtt >= WARMUP_RTTS:
             rows.append(_beliefs(core))
     beliefs = np.concatenate(rows)
-    return Visits(beliefs, _shares(program, beliefs))
+    leaves = _leaves(program, beliefs)
+    n = sum(isinstance(rule, Leaf) for rule in program.rules())
+    return Visits(beliefs, leaves, np.bincount(leaves, minlength=n) / len(beliefs))
 
 
 def width_log2(contract: Program, seen: Visits) -> float:
@@ -53,6 +59,25 @@ def width_log2(contract: Program, seen: Visits) -> float:
     nodes = compile_program(contract).nodes
     ends = np.array([interval(nodes, 0, row)[:2] for row in seen.beliefs])
     return float(np.log2(ends[:, 1] / ends[:, 0]).mean())
+
+
+def gains(program: Program, seen: Visits) -> dict[Side, np.ndarray]:
+    """Return what each side adds to the width at each of its levels: (scales, offsets) per side; the width is their sum.
+
+    A side of a leaf that hardly anybody visits adds 0.
+    """
+    table = {side: np.zeros((SCALE_LEVELS + 1, OFFSET_LEVELS + 1)) for side in by_side(program, (0,) * len(directions(program)))}
+    leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]
+    for (leaf, end), gain in table.items():
+        if seen.shares[leaf] < LEAST_SHARE:
+            continue
+        rows = seen.beliefs[seen.leaves == leaf]
+        for scale, offset in np.ndindex(gain.shape):
+            rate = moved(leaves[leaf].ends[min(end, len(leaves[leaf].ends) - 1)], scale, offset, end)
+            nodes = compile_program(Program(program.name, Leaf(rate))).nodes
+            logs = sum(np.log2(interval(nodes, 0, row)[end]) for row in rows)
+            gain[scale, offset] = (1 if end else -1) * float(logs) / len(seen.beliefs)
+    return table
 
 
 def _beliefs(core: Core) -> np.ndarray:
@@ -73,16 +98,6 @@ def _beliefs(core: Core) -> np.ndarray:
     return np.stack([values[name] for name in INPUTS], axis=1)
 
 
-def _shares(program: Program, beliefs: np.ndarray) -> np.ndarray:
-    """Return how often each leaf is reached, by the same conditions over leaves that hold for as many Rm as their number says."""
-    numbers = itertools.count(1)
-
-    def numbered(rule: Rule) -> Rule:
-        if isinstance(rule, Branch):
-            return Branch(rule.condition, numbered(rule.then), numbered(rule.otherwise))
-        return Leaf(rule.rate, next(numbers))
-
-    nodes = compile_program(replace(program, rule=numbered(program.rule))).nodes
-    reached = [int(evaluate(nodes, 0, row)[1]) - 1 for row in beliefs]
-    shares: np.ndarray = np.bincount(reached, minlength=next(numbers) - 1) / len(beliefs)
-    return shares
+def _leaves(program: Program, beliefs: np.ndarray) -> np.ndarray:
+    nodes = compile_program(numbered(program)).nodes
+    return np.array([int(evaluate(nodes, 0, row)[1]) - 1 for row in beliefs])

@@ -155,6 +155,9 @@ class CcenvVecEnv(VecEnv):
 
 def _rollouts_of(task: Any) -> RolloutCore:
     """Return the kernel that plays a task; kernels are imported where they are asked for."""
+    interface = getattr(task, "interface", None)
+    if interface is not None and interface.extra is not None:
+        raise InputError("signals: rollouts in the kernel evaluate no Python; leave the functions out, or step the environment")
     if isinstance(task, (PacketTask, PacketNetworkTask)):
         from ccenv.envs.batches.packet import PacketRollouts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
 from ccenv.config import StrictModel, validate
 from ccenv.engine.compiled.beliefs import BeliefSettings, belief_settings
@@ -14,8 +14,9 @@ from ccenv.envs.mixture import MoveMixture
 from ccenv.envs.reward import RewardWeights
 from ccenv.errors import InputError, UnexpectedArgumentError, did_you_mean, unknown_name
 from ccenv.interface.actions import ACTION_NUMBERS, action
-from ccenv.interface.interface import Clock, Interface, Weights
+from ccenv.interface.interface import Clock, Interface, Weights, read_interface
 from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
+from ccenv.interface.own_signals import OwnSignals, as_signals
 from ccenv.interface.rewards import REWARDS, TERM_NUMBERS, TERMS
 from ccenv.interface.signals import CURVE
 from ccenv.network.adversary import Adversary, ExternalAdversary, MlpAdversary, RecordedAdversary, ScriptedAdversary
@@ -108,7 +109,7 @@ def _is_sender(value: Any) -> Any:
     return value
 
 
-def _as_contract(value: Any) -> Any:
+def as_contract(value: Any) -> Any:
     """Return the document of a contract, which a resolved config then holds; a name or a path is looked up."""
     if value is None:
         return None
@@ -139,7 +140,8 @@ class EnvSettings(StrictModel):
             no other terms than ``RewardWeights`` has are those. Or a reward of one's own, slow: a function of
             ``ccenv.interface.own_reward.StepTerms``, or a Python file (``FILE.py``, ``FILE.py:NAME``).
         signals: what a controlled flow sees: names of the table (``ccenv.interface.signals``), or the name of a set; None:
-            beliefs.
+            beliefs. In a list also functions of one's own of the signals beside them: functions, or Python files (``FILE.py``,
+            ``FILE.py:NAME``; ``ccenv.interface.own_signals``).
         history: intervals that it sees, the newest last; None: what comes with the set, else 1.
         action: ``"box"`` or ``"discrete"``, or the name of an action of the table (``ccenv.interface.actions``).
         action_parameters: of an action of the table.
@@ -153,7 +155,8 @@ class EnvSettings(StrictModel):
         episode_rtts: length of an episode in smallest Rm.
         staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
         loss_detection: ``"acks"`` or ``"oracle"`` (``CurveEngine``).
-        beliefs: preset of the belief time-outs, ``"artefact"``, ``"paper"`` or ``"no_timeout"``.
+        beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``, or ``"untold"``: those of
+            ``artefact``, and senders estimate Rm and D (docs/beliefs.md).
         threads: threads for large batches; results do not depend on it.
         step_info: let the info of every step hold its reward terms (``step_utilisation``, ...) and ``time_s``, the path's time.
     """
@@ -163,13 +166,13 @@ class EnvSettings(StrictModel):
     senders: tuple[Annotated[Any, AfterValidator(_is_sender)], ...] = Field(default=(EXTERNAL,), min_length=1)
     adversary: Annotated[Any, AfterValidator(_as_adversary)] = MoveMixture()
     reward: Annotated[RewardWeights | TableReward | OwnReward, BeforeValidator(_as_reward)] = RewardWeights()
-    signals: str | tuple[str, ...] | None = None
+    signals: Annotated[str | tuple[str | InstanceOf[OwnSignals], ...] | None, BeforeValidator(as_signals)] = None
     history: int | None = None
     action: Annotated[str, AfterValidator(_action_name)] = BOX
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     discrete: bool = False
-    contract: Annotated[Any, BeforeValidator(_as_contract)] = None
+    contract: Annotated[Any, BeforeValidator(as_contract)] = None
     n_actions: int = Field(default=13, ge=2, le=1001)
     steps_per_rtt: int = Field(default=8, ge=1, le=1024)
     decision_steps: int | None = Field(default=None, ge=1)
@@ -209,7 +212,7 @@ class EnvSettings(StrictModel):
         data: dict[str, Any] = {"signals": "beliefs" if self.signals is None else self.signals, "inner": self.inner}
         data |= {"action": "rate_log2" if self.action in (BOX, DISCRETE) else self.action, "parameters": self.action_parameters}
         data |= {} if self.history is None else {"history": self.history}
-        return validate(Interface, data | {"clock": Clock(every="rtt", count=steps)}, "signals and action")
+        return read_interface(data | {"clock": Clock(every="rtt", count=steps)}, "signals and action")
 
     def require_beliefs(self, where: str) -> None:
         """Raise InputError where signals, action or reward of the tables are asked for in an environment that has none."""

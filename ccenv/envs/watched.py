@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from ccenv.engine.curve.watch import Watch, limits
+from ccenv.engine.curve.watch import Watch
 from ccenv.envs.batches.shared import SharedSenderTask
 from ccenv.envs.core import Core
 from ccenv.envs.distribution import PathSource
@@ -144,7 +144,7 @@ class WatchedTask(SenderTask):
         per_row = 1 if shared else n
         self.rows = self.flows[:, None] if shared else self.flows[None]
         self.rows_per_env = n if shared else 1
-        low, high = (np.tile(limit, per_row) for limit in limits(interface))
+        low, high = (np.tile(limit, per_row) for limit in interface.limits())
         self.single_observation_space = spaces.Box(low, high, dtype=np.float32)
         self.single_action_space = action_space(per_row, self.levels)
         self.own_reward, self.table_weights = self._watched.own_reward, self._watched.table_weights

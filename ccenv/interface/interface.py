@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from ccenv.config import StrictModel
+from ccenv.config import StrictModel, validate
 from ccenv.errors import unknown_name
 from ccenv.interface.actions import ACTION_NUMBERS, action
+from ccenv.interface.own_signals import ExtraSignals, as_signals, split
 from ccenv.interface.rewards import REWARDS, term
-from ccenv.interface.signals import SIGNAL_NUMBERS, SIGNAL_SETS, Signal, signal
+from ccenv.interface.signals import SIGNAL_NUMBERS, SIGNAL_SETS, SIGNALS_HIGH, SIGNALS_LOW, Signal, signal
 
 MAX_HISTORY = 32
 
@@ -57,6 +59,7 @@ class Interface(StrictModel):
         parameters: of the action; those that are missing have their defaults.
         inner: CCA inside, for actions that build on one.
         clock: when it decides.
+        extra: what functions of a user add to the observation, after the history; None: nothing. No document holds it.
     """
 
     version: Literal[1] = 1
@@ -66,6 +69,7 @@ class Interface(StrictModel):
     parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     clock: Clock = Clock()
+    _extra: ExtraSignals | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -93,6 +97,11 @@ class Interface(StrictModel):
         return self
 
     @property
+    def extra(self) -> ExtraSignals | None:
+        """What functions of a user add to the observation."""
+        return self._extra
+
+    @property
     def rows(self) -> tuple[Signal, ...]:
         """Rows of the signals' table, in the order of the observation."""
         return tuple(signal(name) for name in self.signals)
@@ -110,9 +119,56 @@ class Interface(StrictModel):
         return ACTION_NUMBERS[self.action], first, second
 
     @property
+    def table_width(self) -> int:
+        """Length of the part of the observation that is of the table: the history."""
+        return len(self.signals) * self.history
+
+    @property
     def width(self) -> int:
         """Length of the observation."""
-        return len(self.signals) * self.history
+        return self.table_width + (len(self._extra.elements) if self._extra else 0)
+
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and highest values of the observation, (width,) float32 each."""
+        low, high = (np.tile(ends[self.numbers], self.history) for ends in (SIGNALS_LOW, SIGNALS_HIGH))
+        if self._extra is not None:
+            low, high = np.append(low, self._extra.low), np.append(high, self._extra.high)
+        return low.astype(np.float32), high.astype(np.float32)
+
+    def require_data(self) -> None:
+        """Raise ValueError where functions of a user add to the observation: policies that are stored are data."""
+        if self._extra is not None:
+            raise ValueError(
+                f"signals: {', '.join(self._extra.elements)} are Python code, and no signals of a config, whose policies are "
+                "stored as data; train in a loop of yours and take ccenv.from_sb3 or from_torch (docs/bring-your-own.md)"
+            )
+
+    def with_extra(self, seen: np.ndarray) -> np.ndarray:
+        """Return observations with what functions of a user add: (..., table_width) to (..., width).
+
+        Raises:
+            InputError: with file and line, where such a function fails.
+        """
+        if self._extra is None:
+            return seen
+        return np.concatenate([seen, self._extra.values(seen).astype(seen.dtype)], axis=-1)
+
+
+def read_interface(data: Mapping[str, Any], where: str) -> Interface:
+    """Return an interface for what a user asks for: its signals may hold functions of their own (``own_signals``).
+
+    Args:
+        data: fields of ``Interface``.
+        where: for messages.
+
+    Raises:
+        InputError: one line, with file and line for a function that fails.
+    """
+    of_table, owns = split(as_signals(data.get("signals")))
+    found = validate(Interface, {**data, "signals": of_table}, where)
+    if owns:
+        found._extra = ExtraSignals(owns, found.signals, found.history)
+    return found
 
 
 def _known_weights(value: dict[str, float]) -> dict[str, float]:

@@ -14,10 +14,20 @@ import numpy as np
 from pydantic import Field, PrivateAttr, model_serializer
 
 from ccenv.config import StrictModel
-from ccenv.errors import CcenvWarning, InputError, did_you_mean, shown
+from ccenv.errors import CcenvWarning, InputError, did_you_mean
 from ccenv.interface.rewards import REWARDS, TERMS
 from ccenv.plugins import limits
-from ccenv.plugins.python_file import attribute_of, call, is_python_file, load_file, place, read_spec, require_arguments, said
+from ccenv.plugins.python_file import (
+    attribute_of,
+    call,
+    is_python_file,
+    load_file,
+    place,
+    read_spec,
+    require_arguments,
+    said,
+    source_of,
+)
 
 StepTerms = namedtuple("StepTerms", [term.name for term in TERMS])  # type: ignore[misc]  # the names of a table
 """The terms of one flow and step, by name: ``terms.throughput``, ``terms.queue``, ..."""
@@ -39,6 +49,10 @@ class OwnReward(StrictModel):
     def _as_written(self) -> str:
         name = getattr(self._function, "__name__", _FUNCTION)
         return self.spec or f"{FilePath(self._source).name}, function {name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by reading the file again, or by the function's name."""
+        return own_reward, (self.spec or self._function,)
 
     def vector(self) -> np.ndarray:
         """Refuse to be weights. Raises InputError."""
@@ -90,17 +104,10 @@ def own_reward(value: Any) -> OwnReward:
         function = call(function, asked.parameters, asked.where, user.path) if asked.parameters else function
         source, spec = str(user.path), f"{user.path}{value[len(asked.file) :]}"
     else:
-        function, source, spec = value, _source_of(value), ""
+        function, source, spec = value, source_of(value), ""
     require_arguments(function, ("terms",), source, getattr(function, "__name__", _FUNCTION))
     found = OwnReward(spec=spec)
     found._function, found._source = function, source
     name = FilePath(source).name
     warnings.warn(f"the reward of {name} is plain Python: slower than weights of the table's terms", CcenvWarning, stacklevel=2)
     return found
-
-
-def _source_of(function: Callable[..., Any]) -> str:
-    try:
-        return inspect.getsourcefile(inspect.unwrap(function)) or shown(function)
-    except TypeError:
-        return shown(function)

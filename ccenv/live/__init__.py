@@ -2,7 +2,7 @@
 
 from ccenv.live.needs import Needs, live_needs
 from ccenv.live.result import LiveResult
-from ccenv.live.run import run_live
+from ccenv.live.run import run_live, valid_run
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "load_live_scenario",
     "read_live_scenario",
     "run_live",
+    "valid_run",
 ]

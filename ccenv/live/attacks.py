@@ -9,8 +9,7 @@ from typing import Any
 from ccenv.errors import unknown_name
 from ccenv.live.beside import COUNTERPARTS, simulated
 from ccenv.live.picture import plot_beside
-from ccenv.live.result import LiveResult
-from ccenv.live.run import run_live
+from ccenv.live.run import valid_run
 from ccenv.live.scenario import CONFIGS, KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.network.moves import SUFFIX, StoredMoves, load_moves
 from ccenv.network.path import MBPS_IN_BPS
@@ -118,15 +117,6 @@ def play_attack(
         out["calm"] = runs["calm"].summary()["links"][0]["utilisation"]
     out["valid"] = all(run.valid for run in runs.values())
     out["why_not_valid"] = [f"{name}: {reason}" for name, run in runs.items() for reason in run.why_not_valid]
-    out["release_error_us"] = {name: run.summary()["emulator"]["release_error_us"] for name, run in runs.items()}
+    out["release_error_us"] = {name: run.punctuality()["release_error_us"] for name, run in runs.items()}
+    out["tries"] = {name: len(run.earlier) + 1 for name, run in runs.items()}
     return out
-
-
-def valid_run(scenario: LiveScenario, tries: int = TRIES) -> LiveResult:
-    """Run a scenario until a run is valid; return the last run."""
-    result = run_live(scenario)
-    for _ in range(tries - 1):
-        if result.valid:
-            break
-        result = run_live(scenario)
-    return result

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ccenv.engine.packet.layout import EVENTS
-from ccenv.errors import InputError
+from ccenv.errors import InputError, shown
 from ccenv.files import write_atomic
-from ccenv.live.attacks import TRIES, valid_run
+from ccenv.live.attacks import TRIES
 from ccenv.live.result import LiveResult
+from ccenv.live.run import valid_run
 from ccenv.live.scenario import KERNEL, LiveError, LiveScenario, read_live_scenario
 from ccenv.network.path import MBPS_IN_BPS
 
 SETTLING_SHARE, SETTLED_AFTER_S = 0.25, 0.3  # of a run, not measured
+_THINNED = re.compile(r"(\d{1,4}):(\d{1,4})", re.ASCII)
 MAX_BYTES = 64 << 20
+THINNED_S = 0.2  # that an ACK waits for more packets at most
 HEADERS_SHARE = 1448 / 1500  # records count payload
 
 
 def record_scenario(
-    ccas: Sequence[str], *, rate_mbps: float, rtt_ms: float, buffer_bytes: float, duration_s: float, stagger_s: float = 0.0
+    ccas: Sequence[str],
+    *,
+    rate_mbps: float,
+    rtt_ms: float,
+    buffer_bytes: float,
+    duration_s: float,
+    stagger_s: float = 0.0,
+    thinning: Mapping[int, int] = MappingProxyType({}),
 ) -> LiveScenario:
     """Return the scenario of a record: the kernel's own delayed ACKs and bursts, no jitter.
 
@@ -34,9 +46,13 @@ def record_scenario(
         buffer_bytes: of the drop-tail queue.
         duration_s: of the run.
         stagger_s: between the starts of two flows.
+        thinning: packets that an ACK stands for, by flow; of the others the kernel decides.
     """
     if not ccas:
         raise InputError("a record needs at least one congestion control")
+    for flow in thinning:
+        if not 0 <= flow < len(ccas):
+            raise InputError(f"ACKs of flow {flow} are to be thinned; the record has flows 0 to {len(ccas) - 1}")
     return read_live_scenario(
         {
             "name": "record",
@@ -46,10 +62,27 @@ def record_scenario(
             "packets_per_burst": 0,
             "links": [{"rate_mbps": rate_mbps, "buffer_bytes": buffer_bytes}],
             "flows": [
-                {"sender": f"{KERNEL}{name}", "rtt_ms": rtt_ms, "start_s": index * stagger_s} for index, name in enumerate(ccas)
+                {
+                    "sender": f"{KERNEL}{name}",
+                    "rtt_ms": rtt_ms,
+                    "start_s": index * stagger_s,
+                    **({"receiver": {"ack_every": thinning[index], "ack_timeout_s": THINNED_S}} if index in thinning else {}),
+                }
+                for index, name in enumerate(ccas)
             ],
         }
     )
+
+
+def thinning_of(texts: Sequence[str]) -> dict[int, int]:
+    """Return how many packets an ACK stands for, by flow, of texts like ``0:4``. Raises InputError."""
+    found: dict[int, int] = {}
+    for text in texts:
+        match = _THINNED.fullmatch(text)
+        if match is None or int(match[1]) in found:
+            raise InputError(f"{shown(text)} must be FLOW:PACKETS, 0:4 for instance, once per flow")
+        found[int(match[1])] = int(match[2])
+    return found
 
 
 def measured_from_s(duration_s: float) -> float:
@@ -65,7 +98,7 @@ def make_record(name: str, scenario: LiveScenario, stagger_s: float = 0.0, tries
     """
     result = valid_run(scenario, tries)
     if not result.valid:
-        raise LiveError(f"no valid run in {tries}: {result.why_not_valid[0]}")
+        raise LiveError(f"no valid run in {len(result.earlier) + 1}: {result.why_not_valid[0]}")
     return record_of(name, result, stagger_s)
 
 
@@ -83,13 +116,16 @@ def record_of(name: str, result: LiveResult, stagger_s: float = 0.0) -> dict[str
         "duration_s": scenario.duration_s,
         "measured_s": f"{scenario.warmup_s:g}:{scenario.duration_s:g}",
         "stagger_s": stagger_s,
-        "ack_thinning": "",
+        "ack_thinning": ",".join(
+            f"{index}:{flow.receiver.ack_every}" for index, flow in enumerate(scenario.flows) if flow.receiver.ack_every > 1
+        ),
         "throughput_mbps": [round(HEADERS_SHARE * flow["throughput_mbps"], 2) for flow in summary["flows"]],
         "rtt_p50_ms": [_percentile(values, 50) for values in rtts_ms],
         "rtt_p95_ms": [_percentile(values, 95) for values in rtts_ms],
         "mean_queue_packets": round(summary["links"][0]["queue_packets"] or 0.0, 3),
         "drop_percent": [round(100 * (flow["loss"] or 0.0), 4) for flow in summary["flows"]],
         "release_error_p99_ms": round(1e3 * result.release_error_s(99), 3),
+        "tries": len(result.earlier) + 1,
     }
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.packet.beliefs import STEPS_PER_RTT
 from ccenv.engine.packet.log import ordered
 from ccenv.errors import InputError
-from ccenv.live.emulator.layout import ERROR_BINS
+from ccenv.live.emulator.layout import ERROR_BINS, STALLS
 from ccenv.live.programs import Recording, premises_hold
 from ccenv.live.scenario import LiveScenario
 from ccenv.live.traces import token_trace
@@ -22,8 +21,14 @@ from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_slack_bytes, packet_trace
 from ccenv.simulation.result import Result
 
-PUNCTUAL_SHARE = 0.25  # of the smallest delay that means something: a release error above it spoils the run
 PERCENTILES = (50.0, 99.0)
+# Who made the emulator late, in words.
+_BLAME = {
+    "host": "the host took the core for {late_ms:.3g} ms",
+    "machine": "other processes held the core; the machine was busy",
+    "emulator": "more was due at once than this machine writes in that time",
+    "unknown": "the machine was busy, or its host",
+}
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,13 @@ class LiveResult:
         error_us: release errors that occurred, in whole microseconds; the last bin holds what is above.
         error_counts: packets with each.
         late_max_s: the largest release error.
+        stalls: (len(STALLS),) STALL_DTYPE: how often the emulator was late by more than half of the limit, and who made it so.
         overruns: packets that found no room in the emulator or its devices.
         lost_rows: rows of the packet log that were not kept.
         tokens: (steps + 1,) G of ccac.
         recordings: per flow, what its exported program saw and decided; None for other senders.
+        tries: how many were allowed.
+        earlier: of each try before this one: ``why_not_valid``, ``release_error_us`` and ``stalls``.
     """
 
     scenario: LiveScenario
@@ -49,10 +57,13 @@ class LiveResult:
     error_us: np.ndarray
     error_counts: np.ndarray
     late_max_s: float
+    stalls: np.ndarray
     overruns: int
     lost_rows: int
     tokens: np.ndarray
     recordings: tuple[Recording | None, ...]
+    tries: int = 1
+    earlier: tuple[dict[str, Any], ...] = ()
 
     @staticmethod
     def of(
@@ -77,6 +88,7 @@ class LiveResult:
             error_us=arrays["errors"],
             error_counts=arrays["error_counts"],
             late_max_s=float(run["late_max_s"]),
+            stalls=arrays["stalls"],
             overruns=int(run["overruns"]) + int(header["device_drops"]),
             lost_rows=max(0, int(run["event_rows"]) - len(arrays["events"])),
             tokens=arrays["tokens"],
@@ -85,10 +97,8 @@ class LiveResult:
 
     @property
     def limit_s(self) -> float:
-        """The largest release error of a valid run: a quarter of a step of the beliefs' grid, and of D."""
-        flows = self.scenario.flows
-        shortest_s = min(flow.rtt_s for flow in flows) / STEPS_PER_RTT
-        return PUNCTUAL_SHARE * min([shortest_s, *(flow.jitter.max_s for flow in flows if flow.jitter.max_s > 0)])
+        """The largest release error of a valid run (``LiveScenario.limit_s``)."""
+        return self.scenario.limit_s
 
     def release_error_s(self, percent: float) -> float:
         """Return a percentile of the release errors: how late packets were written."""
@@ -105,7 +115,8 @@ class LiveResult:
         reasons = []
         if self.late_max_s > self.limit_s:
             late_ms, limit_ms = 1e3 * self.late_max_s, 1e3 * self.limit_s
-            reasons.append(f"packets were written up to {late_ms:.3g} ms late (limit {limit_ms:.3g} ms); the machine was busy")
+            blame = _BLAME[STALLS[int(self.stalls["longest_s"].argmax())]].format(late_ms=late_ms)
+            reasons.append(f"packets were written up to {late_ms:.3g} ms late (limit {limit_ms:.3g} ms); {blame}")
         if self.overruns:
             reasons.append(f"{self.overruns} packets found no room in the emulator")
         if self.lost_rows:
@@ -131,21 +142,40 @@ class LiveResult:
         return [f"bounds of the program do not hold: {text}" for text in found if text is not None]
 
     @property
+    def punctual(self) -> bool:
+        """Whether all packets were written in time and found room: where it is not, another try may be."""
+        return self.late_max_s <= self.limit_s and not self.overruns
+
+    def punctuality(self) -> dict[str, Any]:
+        """Return release errors and stalls, as a summary has them."""
+        errors_us = {f"p{percent:g}": round(1e6 * self.release_error_s(percent), 1) for percent in PERCENTILES}
+        late = {
+            name: {"count": int(stall["count"]), "longest_us": round(1e6 * float(stall["longest_s"]), 1)}
+            for name, stall in zip(STALLS, self.stalls, strict=True)
+            if stall["count"]
+        }
+        return {"release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1)}, "stalls": late}
+
+    @property
     def valid(self) -> bool:
         """Whether the network was what the scenario says."""
         return not self.why_not_valid
 
     def summary(self) -> dict[str, Any]:
         """Return the keys of ``Result.summary()`` and ``emulator``, ``valid``, ``why_not_valid``."""
-        errors_us = {f"p{percent:g}": round(1e6 * self.release_error_s(percent), 1) for percent in PERCENTILES}
+        steal_s = self.header["steal_s"]
         emulator = {
             **{name: self.header[name] for name in ("device", "privileges", "realtime", "kernel")},
             "model": self.scenario.model,
             "packets": self.run.events,
-            "release_error_us": {**errors_us, "max": round(1e6 * self.late_max_s, 1)},
+            **self.punctuality(),
             "limit_us": round(1e6 * self.limit_s, 1),
             "overruns": self.overruns,
             "busy_share": round(self.header["busy_share"], 4),
+            "steal_s": None if steal_s is None else round(steal_s, 3),
+            "try": len(self.earlier) + 1,
+            "tries": self.tries,
+            "earlier_tries": list(self.earlier),
         }
         summary = self.run.summary()
         link, size = self.scenario.links[0].rate_Bps, self.scenario.mss_bytes

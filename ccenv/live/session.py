@@ -19,12 +19,15 @@ from ccenv.live.emulator.build import fill_polls, lead_s, lock_in_memory, memory
 from ccenv.live.emulator.layout import FIRST_SINK_PORT
 from ccenv.live.emulator.loop import run_until
 from ccenv.live.scenario import LiveError, LiveScenario
+from ccenv.live.system.awake import ask_for_short_slices, least_busy, open_schedule, stay_on, times_of_cores
 from ccenv.live.system.device import Ends
 from ccenv.live.system.loader import Program, Refusal, count_time
 from ccenv.live.system.refused import Refused
 from ccenv.live.system.sockets import Sockets
 
 PRIORITY = 50  # of SCHED_FIFO
+# A real-time loop needs a core; another one goes where the other processes are not.
+REALTIME_CORES, CORES = 1, 2
 ACCEPT_S = 0.06  # before time 0: connections are taken, the applications wait
 
 
@@ -38,7 +41,7 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         privileges: root, or user namespace.
     """
     scenario = LiveScenario.model_validate(request["scenario"])
-    timed = count_time()
+    timed, before = count_time(), times_of_cores()
     programs = [_load(index, request) for index in range(len(scenario.flows))]
     for index, name in enumerate(request["congestion_controls"]):
         _choose(sockets, index, name)
@@ -49,7 +52,12 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     memory = memory_for(scenario, ends.near, ends.far, ends.header_bytes)
     start_clock(memory, 1e6)
     run_until(memory, -1e7)  # compiled, or read from the cache
+    memory.run["schedule_fd"] = open_schedule()
     realtime = scenario.realtime and _become_realtime()
+    cores = least_busy(before, REALTIME_CORES if realtime else CORES)
+    awake = stay_on(cores)
+    if not realtime:
+        ask_for_short_slices()
     locked = lock_in_memory() if realtime else False
     start_clock(memory, lead_s(scenario))
     sockets.connect(FIRST_SINK_PORT)  # at the last moment: the handshake's RTT is the first that a sender knows
@@ -60,11 +68,11 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
     except OSError as error:
         raise Refused(f"the flows could not connect through the emulator ({error.strerror})") from None
     fill_polls(memory, [end.fileno() for end in sockets.senders], [end.fileno() for end in sockets.sinks])
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    used, taken = resource.getrusage(resource.RUSAGE_SELF), times_of_cores()
     run_until(memory, scenario.duration_s)
-    for chooser in choosers:
-        if chooser is not None:
-            chooser.kill()
+    for helper in (*awake, *choosers):
+        if helper is not None:
+            helper.kill()
     wall_s = time.perf_counter() - begin
     now = resource.getrusage(resource.RUSAGE_SELF)
     header = {
@@ -76,6 +84,8 @@ def play(request: dict[str, Any], ends: Ends, sockets: Sockets, privileges: str)
         "device_drops": ends.dropped(),
         "busy_share": (now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime) / scenario.duration_s,
         "preempted": now.ru_nivcsw - used.ru_nivcsw,
+        "kept_awake": len(awake),
+        "steal_s": _steal_s(cores, taken, times_of_cores()),
         "wall_s": wall_s,
     }
     header["cost_ns"] = [{} if program is None else program.cost_ns() for program in programs]
@@ -120,9 +130,14 @@ def _choose(sockets: Sockets, index: int, name: str) -> None:
         raise Refused(f"flow {index}: the kernel did not take congestion control {name!r} ({error.strerror})") from None
 
 
+def _steal_s(cores: list[int], before: dict[int, tuple[float, float]], now: dict[int, tuple[float, float]]) -> float | None:
+    known = [core for core in cores if core in before and core in now]
+    return sum(now[core][1] - before[core][1] for core in known) if known else None
+
+
 def _become_realtime() -> bool:
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
     except OSError:
         return False
     return True
@@ -139,6 +154,7 @@ def _packed(header: dict[str, Any], memory: Any, records: dict[str, np.ndarray])
         "events": memory.events[:rows],
         "errors": np.flatnonzero(memory.errors),
         "error_counts": memory.errors[memory.errors > 0],
+        "stalls": memory.stalls,
         "tokens": memory.tokens[: int(run["steps"]) + 1],
         **records,
     }

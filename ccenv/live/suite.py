@@ -22,6 +22,7 @@ PLACE = Place("<!-- records of live-worst-case -->")
 _KEPT = (
     "sender", "found_against", "found_by", "model", "link_rate_mbps", "rtt_ms", "jitter_ms", "buffer_bdp", "calm", "live",
     "simulated", "valid", "why_not_valid", "release_error_us",
+    "tries",
 )  # fmt: skip
 
 

@@ -37,6 +37,16 @@ def queueing_delay_p95_s(window: RunWindow) -> float:
     return measures.weighted_quantile(*window.delays, 0.95)
 
 
+def queueing_delay_p50_s(window: RunWindow) -> float:
+    """Return the median of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
+    return measures.weighted_quantile(*window.delays, 0.5)
+
+
+def queueing_delay_p99_s(window: RunWindow) -> float:
+    """Return the 99th percentile of the queueing delay. Reference: as ``queueing_delay_p95_s``."""
+    return measures.weighted_quantile(*window.delays, 0.99)
+
+
 def queueing_delay_p95_rtts(window: RunWindow) -> float:
     """Return the 95th percentile of the queueing delay over Rm. Reference: as ``queueing_delay_p95_s``."""
     return queueing_delay_p95_s(window) / window.rtt_s
@@ -105,6 +115,30 @@ def loss_event_rate(window: RunWindow) -> float:
     seconds = sum(window.seconds(flow) for flow in window.flows)
     packets = window.total("sent_bytes") / window.run.mss_bytes
     return loss_events_per_s(window) * seconds / packets if packets > 0 else UNDEFINED
+
+
+def sent_packets_per_rtt(window: RunWindow) -> float:
+    """Return the packets that a flow sends per Rm, retransmissions included, the mean over the flows.
+
+    Reference: full backoff of RFC 9743 s.5.1.1: at most one packet per round trip where congestion persists.
+    """
+    run = window.run
+    rates = [window.grown(f, "sent_bytes") / s * run.flows[f].rtt_s for f in window.flows if (s := window.seconds(f)) > 0]
+    return sum(rates) / len(rates) / run.mss_bytes if rates else UNDEFINED
+
+
+def rate_variation(window: RunWindow) -> float:
+    """Return the standard deviation over the mean of a flow's throughput in half seconds, the mean over the flows.
+
+    Reference: coefficient of variation of the rate, RFC 5166 s.2.2 (oscillations).
+    """
+    found = []
+    for flow in window.flows:
+        times, rates, _ = _half_seconds(window.run, flow)
+        inside = rates[[any(low < t <= high for low, high in window.spans_s) for t in times]]
+        if len(inside) > 1 and inside.mean() > 0:
+            found.append(float(inside.std() / inside.mean()))
+    return sum(found) / len(found) if found else UNDEFINED
 
 
 def queue_max_bdp(window: RunWindow) -> float:
@@ -222,6 +256,8 @@ def convergence_time_s(window: RunWindow) -> float:
     """
     flow = max(window.flows, key=lambda f: window.run.flows[f].start_s)
     times, rates, capacity = _half_seconds(window.run, flow)
+    if not len(times):  # it starts with the end of the run
+        return UNDEFINED
     start_s, share = window.run.flows[flow].start_s, float(capacity[-1]) / len(window.run.flows)
     return measures.convergence_time_s(np.append(start_s, times), np.append(0.0, rates), share)
 

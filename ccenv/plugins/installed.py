@@ -16,7 +16,7 @@ from ccenv.errors import InputError
 from ccenv.plugins import limits
 from ccenv.plugins.python_file import said
 
-PLURALS = {"sender": "senders", "adversary": "adversaries", "metric": "metrics", "suite": "suites"}
+PLURALS = {"sender": "senders", "adversary": "adversaries", "metric": "metrics", "suite": "suites", "signals": "signals"}
 GROUPS = {kind: f"ccenv.{plural}" for kind, plural in PLURALS.items()}
 """Kind of thing -> group of entry points."""
 

@@ -197,6 +197,14 @@ def line_of(function: Any, name: str) -> str:
     return f"{FilePath(name).name}:{code.co_firstlineno}" if code is not None else FilePath(name).name
 
 
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the file of a function; what it is where it has none."""
+    try:
+        return inspect.getsourcefile(inspect.unwrap(function)) or shown(function)
+    except TypeError:
+        return shown(function)
+
+
 def require_arguments(function: Any, names: tuple[str, ...], where: str, label: str) -> None:
     """Refuse a function that does not take so many positional arguments.
 

@@ -13,11 +13,10 @@ from ccenv.adversaries.files import load_adversary
 from ccenv.agents.files import SenderLike, as_sender, load_sender
 from ccenv.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.laws import check_trace
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
 from ccenv.simulation.boxes import EXTERNAL, KIND, PATTERN_VALUES, BoxGame, Pattern
-from ccenv.simulation.packets import packet_slack_bytes
+from ccenv.simulation.legality import check_packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
 
@@ -162,7 +161,7 @@ def attack_boxes(
             pattern = None
         found = float(own.play([pattern or KIND])[0])
         trace = own.trace(pattern or KIND)
-        violations = tuple(one.message for one in check_trace(trace, slack_bytes=packet_slack_bytes(trace)))
+        violations = tuple(one.message for one in check_packet_trace(trace))
         steps = own.runs * own.steps_of_run
         spent += steps
         seconds = round(time.perf_counter() - begin, 3)

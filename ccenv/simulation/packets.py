@@ -52,12 +52,17 @@ def save_packet_log(path: str | os.PathLike[str], scenario: Scenario, names: Seq
     write_atomic(path, buffer.getvalue())
 
 
-def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
+def packet_trace(
+    scenario: Scenario, log: np.ndarray, *, least_rate_share: float | None = None, moves: Sequence[tuple[float, float]] = ()
+) -> Trace:
     """Return a run as a trace of the CBR-delay model, as the bottleneck saw it: A is what arrived there.
 
     Args:
         scenario: what was run, on one drop-tail link.
         log: its packet log.
+        least_rate_share: smallest legal link rate, as a share of the scenario's, in a run of the strong model.
+        moves: when such a run set the link's rate, in the order of time, and to what, in bytes/s. A row of the trace has the mean
+            rate of its step.
 
     Raises:
         InputError: for other networks, or where no grid fits the RTTs.
@@ -65,6 +70,10 @@ def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
     if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
         raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")
     link = scenario.links[0]
+    if link.trace or link.generator is not None or any(step.rate_Bps == 0 for step in link.rate_steps):
+        raise InputError(
+            f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"
+        )
     path, steps_per_rtt = _on_a_grid(scenario)
     dt_s = grid_of(path, steps_per_rtt).dt_s
     known_s = scenario.duration_s - link.delay_s  # until then all deliveries are known
@@ -72,7 +81,12 @@ def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
     rate = np.full(len(times_s), link.rate_Bps)
     for step in link.rate_steps:
         rate[1:][times_s[:-1] >= step.time_s - ROUNDING * dt_s] = step.rate_Bps
+    if moves:
+        rate[1:] = _mean_rates(link.rate_Bps, moves, times_s)
     rate[0] = rate[min(1, len(rate) - 1)]
+    if least_rate_share is not None:
+        low_Bps, high_Bps = least_rate_share * link.rate_Bps, link.rate_Bps
+        path = path.model_copy(update={"link_rate_min_Bps": low_Bps, "link_rate_max_Bps": high_Bps})
 
     def counted(event: str, flow: int, delay_s: float = 0.0, on_link: bool | None = None) -> np.ndarray:
         rows = (log["event"] == EVENTS.index(event)) & (log["flow"] == flow)
@@ -93,7 +107,7 @@ def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
     return Trace(
         header=TraceHeader(
             path=path,
-            model="cbr_delay",
+            model="cbr_delay" if least_rate_share is None else "strong",
             steps_per_rtt=steps_per_rtt,
             dt_s=dt_s,
             senders=tuple(flow.sender for flow in scenario.flows),
@@ -110,6 +124,17 @@ def packet_trace(scenario: Scenario, log: np.ndarray) -> Trace:
         rate_Bps=nothing,
         cwnd_bytes=nothing,
     )
+
+
+def _mean_rates(first_Bps: float, moves: Sequence[tuple[float, float]], times_s: np.ndarray) -> np.ndarray:
+    """Return the mean link rate between each two times, given what it was set to and when."""
+    set_s = np.array([0.0, *(time_s for time_s, _ in moves)])
+    rates = np.array([first_Bps, *(rate_Bps for _, rate_Bps in moves)])
+    carried = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(set_s))])
+    before = np.searchsorted(set_s, times_s, "right") - 1
+    at_times = carried[before] + rates[before] * (times_s - set_s[before])
+    means: np.ndarray = np.diff(at_times) / np.diff(times_s)
+    return np.clip(means, rates.min(), rates.max())  # what rounding adds
 
 
 def is_of_packets(trace: Trace) -> bool:

@@ -6,7 +6,8 @@ In links and flows, every number may be
     rate_mbps: {range: [1, 128], log: true}      # uniform in the logarithm
     loss_rate: {choice: [0, 0, 0.01]}            # each entry as often as the others
 
-and ``sender`` may be a choice of senders. A flow that starts after ``duration_s`` is absent. All ranges are independent.
+and ``sender`` may be a choice of senders, ``trace`` of a link a choice of traces. A flow that starts after ``duration_s`` is
+absent. All ranges are independent.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Place = tuple[str | int, ...]
 MAX_RANGES, MAX_CHOICES = 256, 256
 _LISTS = ("delays_s", "delays_ms", "route", "throughput_mbps")  # keys whose value is a list, not a range
 _WHOLE = ("ack_every",)  # keys of whole numbers
+_NAMES = ("sender", "trace")  # keys whose choices are names
 _KEYS = ("range", "log", "choice")
 
 
@@ -212,12 +214,12 @@ def _leaf(value: Mapping[str, Any], place: Place, where: str) -> Leaf:
         choices = value["choice"]
         if not isinstance(choices, list | tuple) or not 1 <= len(choices) <= MAX_CHOICES:
             raise InputError(f"{at}: choice must be a list of 1 to {MAX_CHOICES} values (got {shown(choices)})")
-        names = place[-1] == "sender"
+        names = place[-1] in _NAMES
         if not all(isinstance(choice, str) if names else is_finite(choice) for choice in choices):
-            raise InputError(f"{at}: choice must hold {'names of senders' if names else 'numbers'} (got {shown(choices)})")
+            raise InputError(f"{at}: choice must hold {f'names of {place[-1]}s' if names else 'numbers'} (got {shown(choices)})")
         return Leaf(place, choices=tuple(choices) if names else tuple(map(float, choices)))
     limits = value["range"]
-    if place[-1] == "sender" or not isinstance(limits, list | tuple) or len(limits) != 2 or not all(map(is_finite, limits)):
+    if place[-1] in _NAMES or not isinstance(limits, list | tuple) or len(limits) != 2 or not all(map(is_finite, limits)):
         raise InputError(f"{at}: range must be two finite numbers, the lower one first (got {shown(limits)})")
     low, high, log = float(limits[0]), float(limits[1]), value.get("log", False)
     if low > high or not isinstance(log, bool) or (log and low <= 0):

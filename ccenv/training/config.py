@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ccenv.adversaries import make_adversary
 from ccenv.attack.paths import REPORT, scene_of, scene_set
@@ -19,9 +19,11 @@ from ccenv.envs import network
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.packet.settings import PacketSettings, read_packet_settings
 from ccenv.envs.packet.task import check_interface, controlled_flows
-from ccenv.envs.settings import EXTERNAL, EnvSettings
+from ccenv.envs.settings import EXTERNAL, EnvSettings, as_contract
 from ccenv.errors import InputError
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
+from ccenv.interface.interface import SENDER_V0
+from ccenv.interface.own_reward import OwnReward
 from ccenv.network.path import Path
 from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
@@ -90,6 +92,13 @@ class TrainConfig(StrictModel):
     checkpoint_every_steps: int = Field(default=100_000, ge=1)
     log: LogSettings = LogSettings()
 
+    @field_validator("packet")
+    @classmethod
+    def _with_its_contract(cls, packet: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Let a resolved config hold the contract itself, as the environments of the curve engine do."""
+        given = None if packet is None else packet.get("contract")
+        return packet if packet is None or given is None else {**packet, "contract": as_contract(given)}
+
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
         if not _NAME.fullmatch(self.name):
@@ -126,6 +135,9 @@ class TrainConfig(StrictModel):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
             raise ValueError("robust training needs one flow and no curriculum")
+        own = self.packet_settings().own_reward if self.packet is not None else self.environment.reward
+        if isinstance(own, OwnReward) and self.algorithm == "ppo" and self.ppo.rollouts == "kernel" and not self.own_times:
+            raise ValueError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         if self.replay is not None:
             self._check_replay()
         for path in fixed_paths(self.environment.paths):
@@ -135,6 +147,9 @@ class TrainConfig(StrictModel):
         ends = [stage.until_step for stage in self.curriculum]
         if ends != sorted(set(ends)):
             raise ValueError(f"curriculum: until_step {ends} must rise from stage to stage")
+        sees = self.environment.interface if self.packet is None else self.packet_settings().interface()
+        if sees is not None:
+            sees.require_data()
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
         self._check_looks()
@@ -149,6 +164,13 @@ class TrainConfig(StrictModel):
         check_interface(settings.interface(), settings.distribution, controlled_flows(settings.distribution))
         if self.trains != "sender" or self.environment != EnvSettings() or self.shared_policy or self.curriculum:
             raise ValueError("packet: environment, shared_policy, curriculum and trains 'network' are for the curve environments")
+        if settings.contract is not None and (settings.interface().signals, settings.interface().history) != (
+            SENDER_V0.signals,
+            1,
+        ):
+            raise ValueError(
+                "packet.contract: a policy inside a contract sees beliefs; leave packet.signals and packet.history out"
+            )
         if settings.n_actions is not None and (self.algorithm != "ppo" or settings.n_actions > MAX_WIDTH):
             raise ValueError(f"packet.n_actions is {settings.n_actions}; PPO may have at most {MAX_WIDTH}, others none")
         if self.log.networks:
@@ -284,7 +306,8 @@ def fixed_paths(paths: PathDistribution | Path | tuple[Path, ...]) -> tuple[Path
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """Return what a config file says after ``extends`` and overrides, not yet checked, and the file's name for messages.
 
-    The key ``contract`` is short for ``environment.contract``; a path may be relative to the config.
+    The key ``contract`` is short for ``environment.contract``, per packet for ``packet.contract``; a path may be relative to the
+    config.
 
     Args:
         name: shipped name or path of a YAML file.
@@ -297,9 +320,10 @@ def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any],
         _override(data, text)
     contract = data.pop("contract", None)
     if contract is not None:
-        settings = data.setdefault("environment", {})
+        group = "packet" if data.get("packet") is not None else "environment"
+        settings = data.setdefault(group, {})
         if not isinstance(settings, dict):
-            raise InputError(f"{file}: environment is {shown(settings)}; a mapping of keys to values is needed")
+            raise InputError(f"{file}: {group} is {shown(settings)}; a mapping of keys to values is needed")
         beside = file.parent / contract if isinstance(contract, str) and contract.endswith(".json") else None
         settings["contract"] = str(beside) if beside is not None and is_file(beside) else contract
     return data, str(file)

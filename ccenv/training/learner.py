@@ -204,7 +204,8 @@ class Learner:
             inner = inner_cca(sees, config.name)
             head = "categorical" if discrete else "mean"
             policy = PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
-            contract = config.environment.contract_program()
+            world = config.environment if config.packet is None else config.packet_settings()
+            contract = world.contract_program()
             return policy if contract is None else ContractSender(config.name, contract, "policy", policy)
         return MlpAdversary(
             config.name,

@@ -11,17 +11,19 @@ from ccenv.engine.compiled.policies import PolicyBatch
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.packet.task import SharedPacketTask
-from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS
-from ccenv.network.sender import PolicySender
+from ccenv.errors import InputError
+from ccenv.interface.rewards import TERM_NUMBERS
+from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.simulation.boxes import KIND, pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
 from ccenv.training.path_sets import PathSet, path_seed
 
+PacketPlayer = PolicySender | ContractSender
 WARMUP_SHARE = 0.25  # of an episode's decisions are not measured
 
 
 def evaluate_packet(
-    settings: PacketSettings, policy: PolicySender, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
+    settings: PacketSettings, policy: PacketPlayer, n_networks: int, seed: int = 0, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
     """Score a policy that plays every controlled flow of each network.
 
@@ -30,7 +32,7 @@ def evaluate_packet(
 
     Args:
         settings: of ``ccenv/Packet-v0``.
-        policy: over the settings' interface.
+        policy: over the settings' interface, or inside their contract.
         n_networks: networks.
         seed: which networks of the set.
         path_set: which networks are drawn.
@@ -39,19 +41,18 @@ def evaluate_packet(
     core = task.core
     core.reset(seed=path_seed(path_set, seed))
     warmup = round(WARMUP_SHARE * core.episode_steps)
-    before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
+    before, lost, sums, counts, own_sums = _delivered(core), _lost(core), core.sums, core.counts, np.zeros(n_networks)
     for step in range(core.episode_steps):
         if step == warmup:
             before, lost, sums, counts = _delivered(core), _lost(core), core.sums, core.counts
         if core.truncated().all():
             break
-        task.step(batch.actions(task.observe())[:, None])
+        rewards = task.step(batch.actions(task.observe())[:, None]).reshape(n_networks, -1)
+        own_sums += rewards.sum(axis=1) * (step >= warmup)
     decisions = np.maximum((core.counts - counts).sum(axis=1), 1.0)
     terms = (core.sums - sums).sum(axis=1) / decisions[:, None]
-    weights = np.zeros(N_TERMS)
-    for name, weight in settings.reward.items():
-        weights[TERM_NUMBERS[name]] = weight
-    scores = terms @ weights
+    weights = np.array([settings.weights.get(name, 0.0) for name in TERM_NUMBERS])
+    scores = terms @ weights if settings.own_reward is None else own_sums / decisions
     delivered = _delivered(core) - before
     own = np.zeros(delivered.shape[1], np.bool_)
     own[core.flows] = True
@@ -76,7 +77,7 @@ def evaluate_packet(
 
 
 def cold_task(
-    settings: PacketSettings, policy: PolicySender, n_networks: int, record: bool = False
+    settings: PacketSettings, policy: PacketPlayer, n_networks: int, record: bool = False
 ) -> tuple[SharedPacketTask, PolicyBatch]:
     """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers.
 
@@ -84,7 +85,10 @@ def cold_task(
     """
     cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None, "critic_signals": ()})
     task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks))
-    return task, PolicyBatch(policy, n_networks * task.rows_per_env)
+    chooses = policy.policy if isinstance(policy, ContractSender) else policy
+    if chooses is None or (settings.contract_program() is not None) != isinstance(policy, ContractSender):
+        raise InputError(f"{policy.name!r} cannot be scored here: environment and policy must run inside the same contract")
+    return task, PolicyBatch(chooses, n_networks * task.rows_per_env)
 
 
 def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
@@ -93,7 +97,7 @@ def kind_boxes(settings: PacketSettings, n_networks: int) -> np.ndarray | None:
 
 
 def evaluate_mixture(
-    parts: Sequence[tuple[PacketSettings, int]], policy: PolicySender, n_networks: int, *, path_set: PathSet = PathSet.REPORT
+    parts: Sequence[tuple[PacketSettings, int]], policy: PacketPlayer, n_networks: int, *, path_set: PathSet = PathSet.REPORT
 ) -> Evaluation:
     """Score a policy in each part of a mixture, so many networks of each; means are weighted by how many it trains on.
 

@@ -167,7 +167,7 @@ def _result(config: TrainConfig, folder: FilePath, learner: Learner, start: int)
         worlds={
             name: evaluate_packet(config.packet_settings(world), player, n_paths)
             for name, world in config.evaluation.worlds.items()
-            if isinstance(player, PolicySender)
+            if not isinstance(player, MlpAdversary)
         },
     )
 
@@ -257,10 +257,10 @@ def evaluate_player(config: TrainConfig, player: LearnedPlayer | ContractSender,
     """Score a policy in its config's own world: a sender by its reward, a network by what it does to the world's senders."""
     if isinstance(player, MlpAdversary):
         return evaluate_in_world(config.environment, None, n_paths, path_set=path_set, adversary=player)
-    if isinstance(player, PolicySender) and config.mixture:
+    if config.mixture:
         parts = [(config.part_settings(part), part.num_envs) for part in config.mixture]
         return evaluate_mixture(parts, player, n_paths, path_set=path_set)
-    if isinstance(player, PolicySender) and config.packet is not None:
+    if config.packet is not None:
         return evaluate_packet(config.packet_settings(), player, n_paths, path_set=path_set)
     return evaluate_in_world(config.environment, player, n_paths, path_set=path_set)
 

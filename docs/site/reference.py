@@ -224,7 +224,7 @@ def _keys(model: Any, out: list[str], seen: set[type]) -> None:
     below: list[Any] = []
     for name, field in model.model_fields.items():
         text = (
-            re.sub(r"(\w+\.)+", "", str(field.annotation))
+            re.sub(r"Annotated\[(\w+), \w+\(\)\]", r"\1", re.sub(r"(\w+\.)+", "", str(field.annotation)))
             if "[" in str(field.annotation)
             else getattr(field.annotation, "__name__", field.annotation)
         )
@@ -243,8 +243,10 @@ def _keys(model: Any, out: list[str], seen: set[type]) -> None:
 
 
 def _models(annotation: Any) -> list[Any]:
-    from typing import get_args
+    from typing import Annotated, get_args, get_origin
 
+    if get_origin(annotation) is Annotated:  # an object that Python code gives: no document holds it
+        return []
     if hasattr(annotation, "model_fields"):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]

@@ -18,7 +18,8 @@ from ccenv.certificates import program as programs
 from ccenv.certificates.canonical import Reader, holds
 from ccenv.certificates.check import KINDS, check, own_query
 from ccenv.certificates.laws import Path as Laws
-from ccenv.certificates.reading import FORMAT, Certificate, read_certificate
+from ccenv.certificates.library import read_stored
+from ccenv.certificates.reading import FORMAT, Certificate
 from ccenv.certificates.reason import follows
 from ccenv.certificates.statement import assumptions, figures, sentence, times_to_converge
 from ccenv.cli.main import main
@@ -122,6 +123,9 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "circular given": ("theorem", circle),
     "given of itself": ("theorem", lambda d: lemma_of(d, "climbs").update(given=["climbs"])),
     "given that needs more": ("theorem", lambda d: lemma_of(d, "rests").update(given=["climbs"])),
+    "history given what needs more": ("theorem", lambda d: d["theorem"].update(history_given=["climbs"])),
+    "history given what no lemma says": ("theorem", lambda d: d["theorem"].update(history_given=["says nothing"])),
+    "history given in words alone": ("meaning", lambda d: d["theorem"].update(history_given=["stays true"])),
     "weaker premise": ("meaning", lambda d: asserted(d, "pays", "(>= C_L_0 (/ 1.0 2.0))")),
     "one law too many": ("meaning", lambda d: asserted(d, "pays", "(>= S_2 G_2)")),
     "contradiction assumed": ("meaning", lambda d: asserted(d, "pays", "false")),
@@ -196,7 +200,7 @@ def test_an_answer_that_lies_is_found_by_the_second_solver(genuine, tmp_path) ->
     told_anew(data)
     assert check(read(data)).verdict == "confirmed"  # as far as the named solver is trusted
     report = check(read(data), solver="yices", limit_s=60)
-    assert ("decided otherwise", "pays (1): yices finds a trace that breaks it") in report.refusals
+    assert ("decided otherwise", "pays (1): the second solver finds a trace that breaks it") in report.refusals
 
 
 @pytest.mark.parametrize(
@@ -215,7 +219,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(change, said, genuine, tm
     file = tmp_path / "other.certificate.json"
     file.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(InputError, match=said) as error:
-        read_certificate(file)
+        read_stored(file)
     assert "\n" not in str(error.value)
 
 

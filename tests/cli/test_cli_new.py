@@ -19,6 +19,7 @@ RUNS = {
     "compiled": [["compare", "mine.py", *NETWORK, "--limit", ""], ["attack", "mine.py", "--adversary", "kind"]],
     "adversary": [["compare", "reno", "--network", "mine.py", *NETWORK], ["attack", "reno", "--adversary", "mine.py"]],
     "reward": [],
+    "signals": [],
     "metric": [["compare", "reno", "--metric", "mine.py", *NETWORK]],
     "suite": [["bench", "run", "mine.yaml", "--only", "deep/reno/kind/1"], ["bench", "report", "runs/bench/mine"]],
     "config": [["show", "mine.yaml"]],
@@ -53,6 +54,15 @@ def test_a_new_reward_is_a_reward() -> None:
     steps = [env.step(np.ones(1, np.float32))[1] for _ in range(8)]
     assert np.isfinite(steps).all()
     assert np.any(steps)
+
+
+def test_new_signals_are_signals() -> None:
+    import gymnasium
+
+    main(["new", "signals", "mine"])
+    with pytest.warns(CcenvWarning, match="plain Python"):
+        env = gymnasium.make("ccenv/Sender-v0", signals=["queue_ratio", "loss_rate", "mine.py"], history=8)
+    assert env.reset(seed=1)[0].tolist() == [0.0] * 17 + [1.0]
 
 
 def test_a_new_config_is_a_config() -> None:

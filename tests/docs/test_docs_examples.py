@@ -40,6 +40,19 @@ def test_links_lead_somewhere(name: str) -> None:
     assert not missing, f"{name} links to what is not there: {missing}"
 
 
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site's MyST make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_to_headings_lead_to_one(name: str) -> None:
+    for file, anchor in re.findall(r"\]\(([^)#\s:]*\.md)?#([^)]+)\)", read(name)):
+        target = (ROOT / name).parent / file if file else ROOT / name
+        assert anchor in anchors(target.read_text(encoding="utf-8")), f"{name}: {file}#{anchor} is no heading"
+
+
 def test_every_image_is_shown_and_small() -> None:
     shown = {target.rpartition("/")[2] for name in PAGES for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", read(name))}
     for image in (ROOT / "docs" / "images").iterdir():

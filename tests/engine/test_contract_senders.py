@@ -117,7 +117,7 @@ def test_a_choice_is_held_as_long_as_the_leaf_says():
     assert 24 in np.diff(changes)
 
 
-def test_an_external_chooser_has_no_place_in_the_packet_engine():
+def test_an_external_chooser_needs_somebody_in_the_packet_engine():
     network = NetworkSpec.model_validate({"links": [{"rate_Bps": 1.5e6}], "flows": [{"sender": "inside", "rtt_s": 0.02}]})
     with pytest.raises(InputError, match="external chooser"):
         PacketEngine(network, [inside("external")], duration_s=1.0)

@@ -12,7 +12,6 @@ from policy_zoo import AURORA, ZOO, interface, random_policy
 from ccenv.adversaries import make_adversary
 from ccenv.engine.compiled.policies import (
     FIRST_HISTORY,
-    PolicyReference,
     act,
     memory_words,
     network_outputs,
@@ -20,6 +19,7 @@ from ccenv.engine.compiled.policies import (
     pack_policies,
     remember,
 )
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.errors import InputError
 from ccenv.interface.interface import Clock

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from policy_zoo import interface, random_policy
 
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.sender import SenderEnv
 from ccenv.envs.settings import EnvSettings, read_settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ import pytest
 
 import ccenv.envs  # noqa: F401  # registers the environments
 from ccenv.config import validate
+from ccenv.envs.packet.settings import read_packet_settings
+from ccenv.envs.packet.task import PacketTask
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import CcenvWarning, InputError
+from ccenv.interface.rewards import TERM_NUMBERS
+from ccenv.network.sender import PolicySender
+from ccenv.training.packet_evaluation import evaluate_packet
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccenv.errors.CcenvWarning")
 CODE = """
@@ -46,10 +52,14 @@ def file(tmp_path: Path) -> str:
 
 
 def rewards(num_envs: int = 3, **settings: Any) -> np.ndarray:
-    env = gym.make_vec("ccenv/Sender-v0", num_envs=num_envs, adversary="uniform", **settings)
+    return played("ccenv/Sender-v0", num_envs, adversary="uniform", **settings)
+
+
+def played(name: str, num_envs: int, **settings: Any) -> np.ndarray:
+    env = gym.make_vec(name, num_envs=num_envs, **settings)
     env.reset(seed=4)
     rng = np.random.default_rng(0)
-    return np.array([env.step(rng.uniform(-1, 1, (num_envs, 1)).astype(np.float32))[1] for _ in range(20)])
+    return np.array([env.step(rng.uniform(-1, 1, env.action_space.shape).astype(np.float32))[1] for _ in range(20)])
 
 
 def test_it_is_what_the_function_says(file: str) -> None:
@@ -104,17 +114,47 @@ def test_no_number_is_refused() -> None:
         rewards(reward=lambda _: float("nan"))
 
 
-@pytest.mark.parametrize("env", ["ccenv/Packet-v0", "ccenv/Network-v0"])
-def test_elsewhere_it_is_refused_in_one_line(env: str, file: str) -> None:
+@pytest.mark.parametrize("more", [{}, {"scenario": "four"}])
+def test_per_packet_it_is_called_once_for_each_decision(file: str, more: dict[str, Any]) -> None:
+    env = "ccenv/Packet-v0"
+    weighed = played(env, 3, reward={"throughput": 1.0, "queue": -0.5}, **more)
+    assert weighed.any()
+    np.testing.assert_allclose(played(env, 3, reward=file, **more), weighed, rtol=1e-12)
+    seen: list[Any] = []
+    single = gym.make(env, reward=lambda terms: float(len(seen)) if seen.append(terms) is None else 0.0, **more).unwrapped
+    single.reset(seed=4)
+    asked = 0
+    for _ in range(20):
+        _, reward, _, _, info = single.step(single.action_space.sample())
+        measured = info["decides"] & (info["rewards"] > 0.0)
+        asked += int(measured.sum())
+        assert len(seen) == asked
+        assert reward == pytest.approx(info["rewards"].mean())
+    np.testing.assert_allclose([seen[-1].jain], single.task.core.terms[0, np.flatnonzero(measured)[-1:], TERM_NUMBERS["jain"]])
+
+
+def test_per_packet_copies_and_evaluations_have_it(file: str) -> None:
+    settings = read_packet_settings({"reward": f"{file}:steep:weight=2", "episode_decisions": 40}, "here")
+    core = PacketTask(2, settings).core
+    core.reset(seed=1)
+    copied = pickle.loads(pickle.dumps(core))
+    np.testing.assert_array_equal(copied.advance(np.zeros((2, 1))), core.advance(np.zeros((2, 1))))
+    policy = PolicySender("steady", (np.zeros((30, 1)),), (np.zeros(1),), "tanh", settings.policy_interface())
+    own = evaluate_packet(settings, policy, 4).score
+    assert own == pytest.approx(evaluate_packet(settings.model_copy(update={"reward": {"throughput": 2.0}}), policy, 4).score)
+
+
+def test_elsewhere_it_is_refused_in_one_line(file: str) -> None:
     with pytest.raises(InputError, match="reward") as caught:
-        gym.make(env, reward=file)
+        gym.make("ccenv/Network-v0", reward=file)
     assert "\n" not in str(caught.value)
 
 
-def test_rollouts_in_the_kernel_refuse_it() -> None:
+@pytest.mark.parametrize("name", ["ccenv/Sender-v0", "ccenv/Packet-v0"])
+def test_rollouts_in_the_kernel_refuse_it(name: str) -> None:
     pytest.importorskip("stable_baselines3")
     from ccenv.envs.sb3 import make_sb3
 
-    env = make_sb3("ccenv/Sender-v0", 2, signals="aurora", action="rate_delta", reward=lambda terms: terms.throughput)
+    env = make_sb3(name, 2, signals="aurora", action="rate_delta", reward=lambda terms: terms.throughput)
     with pytest.raises(InputError, match="evaluate no Python"):
         env.rollouts()

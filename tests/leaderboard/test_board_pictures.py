@@ -19,6 +19,7 @@ from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.drawing import named
 from ccenv.leaderboard.site.sources import from_folders
+from ccenv.leaderboard.site.theorems import Certified
 from ccenv.leaderboard.site.trace_view import POINTS, view_of
 from ccenv.leaderboard.site.viewer import trace_view, why
 from ccenv.metrics.trace import Window
@@ -66,7 +67,7 @@ def test_a_name_alone_stands_beside_its_point() -> None:
 
 
 def test_overview_places_score_worst_case_and_bound(tmp_path: Path) -> None:
-    board = make_board(synthetic(8))
+    board = make_board(synthetic(8), Certified(()))
     picture = views.overview(board)
     assert picture is not None
     by_name = {point["label"]: point for point in picture["points"]}
@@ -89,7 +90,7 @@ def test_overview_places_score_worst_case_and_bound(tmp_path: Path) -> None:
 
 
 def test_no_overview_without_two_senders() -> None:
-    assert views.overview(make_board(synthetic(1))) is None
+    assert views.overview(make_board(synthetic(1), Certified(()))) is None
 
 
 @pytest.mark.parametrize(("sender", "adversary"), [("cubic", "kind"), ("bbr1", "square"), ("reno", "slowest"), ("copa", "hoard")])

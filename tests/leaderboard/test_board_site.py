@@ -22,6 +22,7 @@ from ccenv.leaderboard.evaluate.proofs import record_of, store_report
 from ccenv.leaderboard.site.board import make_board
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import from_folders
+from ccenv.leaderboard.site.theorems import Certified
 from ccenv.leaderboard.site.views import quantity
 from ccenv.leaderboard.store.records import VERIFICATION, played_hash
 from ccenv.metrics.table import METRICS
@@ -54,7 +55,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
-        self.links += [str(given[name]) for name in ("href", "src") if name in given and not str(given[name]).startswith("#")]
+        linked = [str(given[name]).partition("#")[0] for name in ("href", "src") if name in given]
+        self.links += [link for link in linked if link]
         self.inline += [f"<{tag} {name}>" for name in given if name.startswith("on") or name == "style"]
         if (tag == "script" and "src" not in given) or tag in ("style", "iframe", "object", "form", "base"):
             self.inline.append(f"<{tag}>")
@@ -194,7 +196,7 @@ def test_the_newest_run_of_a_sender_counts_and_older_code_is_marked(records: Pat
         manifest["agents"] = manifest["agents"][:1]
 
     edit(records / "bench" / "newer" / MANIFEST, newer)
-    board = make_board(from_folders([records]))
+    board = make_board(from_folders([records]), Certified(()))
     table = next(t for t in board.tables if t.suite.name == "small")
     origin = {result.player.label: (Path(result.record.order).name, result.stale) for _, _, result in table.rows}
     assert origin == {"cc_qdel": ("newer", False), "reno": ("small", True)}
@@ -209,14 +211,14 @@ def test_records_of_an_older_suite_format_stay_readable(records: Path, whole: bo
         del manifest["suite"]["budget_flow_steps"]
         manifest["suite_sha256"] = hash_of(manifest["suite"]) if whole else played_hash(manifest["suite"])
 
-    now = make_board(from_folders([records]))
+    now = make_board(from_folders([records]), Certified(()))
     edit(records / "bench" / "small" / MANIFEST, older)
-    assert [t.sha256 for t in make_board(from_folders([records])).tables] == [t.sha256 for t in now.tables]
+    assert [t.sha256 for t in make_board(from_folders([records]), Certified(())).tables] == [t.sha256 for t in now.tables]
 
 
 def test_versions_of_a_suite_are_never_mixed(records: Path, tmp_path: Path) -> None:
     run_suite(small_suite(version=2), records / "bench" / "small2", pictures=False)
-    board = make_board(from_folders([records]))
+    board = make_board(from_folders([records]), Certified(()))
     found = [(table.suite.name, table.suite.version, table.superseded) for table in board.tables]
     assert found == [("small", 2, False), ("hard", 1, False), ("small", 1, True)]
 
@@ -280,6 +282,7 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         "senders": 2,
         "adversaries": 0,
         "verifications": 1,
+        "theorems": 1,
     }
     assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err

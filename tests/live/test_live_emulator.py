@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire import Wire, late_s, packet, reference, scenario
+from wire import Wire, ack_of, late_s, packet, reference, scenario
 
 from ccenv.adversaries import ADVERSARIES
 from ccenv.adversaries.learned import save_adversary
@@ -19,7 +19,9 @@ from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH, PATH_QUEUE
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.live.attacks import shipped_moves
-from ccenv.live.emulator.loop import SYN
+from ccenv.live.emulator.layout import STALLS
+from ccenv.live.emulator.punctual import judge_turn
+from ccenv.live.emulator.receiver import SYN
 from ccenv.live.scenario import LiveScenario, adversary_of
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.laws import check_trace
@@ -229,6 +231,89 @@ def test_acks_are_collected(merge: bool) -> None:
     assert len(times_s) == (len(set(np.round(times_s, 6))) if merge else 20)
 
 
+ACKED_EVERY = 4
+
+
+def thinned() -> Wire:
+    """Return a network whose receiver acknowledges every fourth packet, or after 50 ms; the connection is made."""
+    receiver = {"ack_every": ACKED_EVERY, "ack_timeout_s": 0.05}
+    one = wire(scenario(flow={"receiver": receiver}))
+    one.send(packet(0, 999, payload=0, flags=SYN))
+    one.run(0.0)
+    one.send_back(packet(0, 0, back=True, payload=0, ack=1000, flags=SYN | 0x10))
+    one.run(0.05)
+    assert len(one.here) == 1
+    return one
+
+
+def says(one: Wire, packets: int, options: bytes = b"") -> None:
+    """Let the kernel's receiver acknowledge so many packets."""
+    size = int(one.memory.flows["segment_bytes"][0])
+    one.send_back(packet(0, 0, back=True, payload=0, ack=1000 + packets * size, options=options))
+    one.run(one.now_s)
+
+
+def acks(one: Wire) -> list[tuple[float, int]]:
+    """Return when ACKs came to the sender, and for how many packets."""
+    size = int(one.memory.flows["segment_bytes"][0])
+    return [(round(at_s, 6), (ack_of(content) - 1000) // size) for at_s, content in one.here[1:]]
+
+
+def test_every_fourth_ack_goes() -> None:
+    one = thinned()
+    for number in range(1, 11):
+        one.run(0.1 + 0.001 * number)
+        says(one, number)
+    one.run(1.0)
+    assert acks(one) == [(0.144, 4), (0.148, 8), (0.199, 10)]  # the last one when the oldest has waited for 50 ms
+    assert one.free_slots() == len(one.memory.free)
+
+
+def test_an_ack_for_several_packets_counts_them() -> None:
+    one = thinned()
+    for at_s, packets in ((0.1, 2), (0.11, 3), (0.12, 5), (0.13, 6)):
+        one.run(at_s)
+        says(one, packets)
+    one.run(0.14)
+    says(one, 6)  # says nothing new, a larger window perhaps: it takes the older one's place
+    one.run(1.0)
+    assert acks(one) == [(0.16, 5), (0.22, 6)]
+
+
+SACK = bytes((1, 1, 5, 10)) + bytes(8)
+
+
+def test_a_gap_is_told_at_once() -> None:
+    """Duplicate ACKs go one by one, the one that ends the gap too; what was kept goes with the first of them."""
+    one = thinned()
+    for at_s, packets, options in (
+        (0.10, 1, b""), (0.11, 2, SACK), (0.12, 2, SACK), (0.13, 6, b""), (0.14, 7, b""), (0.15, 10, b""),
+    ):  # fmt: skip
+        one.run(at_s)
+        says(one, packets, options)
+    one.run(1.0)
+    assert acks(one) == [(0.15, 2), (0.16, 2), (0.17, 6), (0.19, 10)]
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 3), st.binary(max_size=12)), min_size=1, max_size=30))
+def test_kept_acks_are_never_lost(given: list[tuple[int, int, bytes]]) -> None:
+    """Whatever receivers send, with whatever options: nothing waits longer than 50 ms, no slot is lost."""
+    one = thinned()
+    sent, now_s = [], 0.1
+    for gap_us, more, options in given:
+        now_s = min(0.8, now_s + gap_us * 1e-6)
+        one.run(now_s)
+        sent.append((now_s, (sent[-1][1] if sent else 0) + more))
+        says(one, sent[-1][1], options + bytes(-len(options) % 4))
+    one.run(1.0)
+    heard = acks(one)
+    assert [packets for _, packets in heard] == sorted(packets for _, packets in heard)
+    for at_s, packets in sent:
+        assert any(there >= packets and came_s <= at_s + 0.04 + 0.05 + 1e-6 for came_s, there in heard)
+    assert one.free_slots() == len(one.memory.free)
+
+
 def test_data_wait_and_what_holds_none_passes_beside() -> None:
     """The handshake of a flow does not wait in the queue of others: its RTT is Rm."""
     one = wire(scenario())
@@ -264,6 +349,25 @@ def test_random_loss_is_that_of_the_seed() -> None:
         assert_legal(one)
     assert runs[0] == runs[1] != runs[2]
     assert 0.1 < 1 - len(runs[0]) / 450 < 0.3
+
+
+@pytest.mark.parametrize(
+    ("jump_s", "queued_ns", "blamed"),
+    [(0.008, 100_000, "host"), (0.008, 6_000_000, "machine"), (0.0005, 100_000, "emulator"), (0.008, None, "unknown")],
+)
+def test_who_made_it_late(tmp_path: Path, jump_s: float, queued_ns: int | None, blamed: str) -> None:
+    """Late by 8 ms: the clock jumped; the thread waited for its core meanwhile, or not; the kernel may not count that."""
+    one = wire(scenario())
+    run, file = one.memory.run, tmp_path / "schedstat"
+    file.write_text(f"1000000000 {5_000_000 + (queued_ns or 0)} 77\n", encoding="ascii")
+    with file.open("rb") as schedule:
+        run["schedule_fd"] = schedule.fileno() if queued_ns is not None else -1
+        run["turn_late_s"], run["jump_s"], run["queued_s"] = 0.008, jump_s, 0.005
+        judge_turn(one.memory, 1.0)
+    counts = dict(zip(STALLS, one.memory.stalls["count"].tolist(), strict=True))
+    assert counts == {**dict.fromkeys(STALLS, 0), blamed: 1}
+    assert one.memory.stalls["longest_s"].max() == 0.008
+    assert (run["turn_late_s"][0], run["jump_s"][0]) == (0.0, 0.0)
 
 
 def test_a_slow_reader_is_late_and_says_so() -> None:

@@ -29,17 +29,31 @@ def scenario(jitter: dict[str, Any] | None = None, *, flows: int = 1, **more: An
     return read_live_scenario({"duration_s": 1.0, "links": links, "flows": [told] * flows, **more})
 
 
-def packet(flow: int, number: int, *, back: bool = False, payload: int = PAYLOAD_BYTES, ack: int = 0, flags: int = 0x10) -> bytes:
-    """Return an IPv4 packet with a TCP header; number is its sequence number."""
+def packet(
+    flow: int,
+    number: int,
+    *,
+    back: bool = False,
+    payload: int = PAYLOAD_BYTES,
+    ack: int = 0,
+    flags: int = 0x10,
+    options: bytes = b"",
+) -> bytes:
+    """Return an IPv4 packet with a TCP header; number is its sequence number, options are whole words."""
     ports = (FIRST_PORT + flow, FIRST_SINK_PORT + flow)
-    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + payload, 0, 0, 64, 6, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
-    tcp = struct.pack("!HHIIBBHHH", *(ports[::-1] if back else ports), number, ack, 0x50, flags, 0, 0, 0)
-    return head + tcp + bytes(payload)
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + len(options) + payload, 0, 0, 64, 6, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
+    tcp = struct.pack("!HHIIBBHHH", *(ports[::-1] if back else ports), number, ack, 0x50 + 4 * len(options), flags, 0, 0, 0)
+    return head + tcp + options + bytes(payload)
 
 
 def number_of(content: bytes) -> int:
     """Return the sequence number of a packet."""
     return int(struct.unpack_from("!I", content, 24)[0])
+
+
+def ack_of(content: bytes) -> int:
+    """Return the acknowledgement number of a packet."""
+    return int(struct.unpack_from("!I", content, 28)[0])
 
 
 class Wire:

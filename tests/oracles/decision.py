@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ccenv.engine.compiled.observation import OBSERVATION
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.curve.decision import CHOICE_KEY
 from ccenv.interface.interface import SENDER_V0
@@ -46,6 +46,7 @@ class Interval:
         sent_bytes: Any,
         inflight_bytes: Any,
         keys: tuple[int, int, int, int],
+        choose: Callable[[float, float], float] | None = None,
     ) -> tuple[Any, int]:
         """Let a sender decide at the end of the interval; begin the next one.
 
@@ -55,6 +56,7 @@ class Interval:
             sent_bytes: cumulative.
             inflight_bytes: sent, and neither acknowledged nor found lost.
             keys: of a random choice: seed, environment, flow, step.
+            choose: gives the position of an external chooser in an interval.
 
         Returns:
             tuple: rate in bytes/s, and for how many Rm it is held.
@@ -76,6 +78,8 @@ class Interval:
                 seed, env, flow, step = keys
                 position = uniform(seed, env, CHOICE_KEY + flow, step)
             lo, hi, hold = interval(sender.program, {**inputs, "loss": lost > 0})
+            if sender.chooser == "external" and choose is not None:
+                position = choose(lo, hi)
             return rate_at(lo, hi, position), hold
         self.had_large_loss = self.had_large_loss or lost > LARGE_LOSS_SEGMENTS * inputs["MSS"]
         program = sender.program if self.had_large_loss or sender.start is None else sender.start

@@ -111,7 +111,7 @@ class PacketReference:
 
     def _change(self, now_s: float) -> None:
         _, index, rate_Bps = self.changes.popleft()
-        self.links[index].rate_Bps = rate_Bps
+        self.links[index].set_rate(rate_Bps, now_s)
 
     def _tick(self, now_s: float) -> None:
         for flow in self.flows:
@@ -122,7 +122,9 @@ class PacketReference:
             self._send(flow, now_s)
 
     def _grid(self, grid: ReferenceGrid, now_s: float) -> None:
-        flow, rate_Bps = grid.flow, grid.step()
+        flow = grid.flow
+        monitor = next((m for m in self.monitors if m.flow is flow and m.inside), None)
+        rate_Bps = grid.step(None if monitor is None else lambda lo, hi: monitor.choose(lo, hi, now_s))
         if grid.sender is None:
             self._send(flow, now_s)
             return
@@ -162,13 +164,13 @@ class PacketReference:
 
     def _leave(self, link: ReferenceLink, now_s: float) -> None:
         packet = link.finish(now_s)
-        flow = packet.flow
+        flow, arrival_s = packet.flow, link.arrival_s(packet, now_s)
         if packet.hop + 1 < len(flow.route):
-            self.pipes[flow.index, packet.hop + 1].append((now_s + link.spec.delay_s, packet))
+            self.pipes[flow.index, packet.hop + 1].append((arrival_s, packet))
         elif flow.spec.jitter.kind == "adversary":
             flow.held.append((now_s, packet))
         else:
-            flow.deliver(packet, flow.release_s(now_s + link.spec.delay_s))
+            flow.deliver(packet, flow.release_s(arrival_s))
 
     def _box_time_s(self, flow: ReferenceFlow) -> float:
         decision_s = flow.decisions * TICK_S

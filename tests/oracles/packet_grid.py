@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ccenv.engine.compiled.beliefs import BeliefSettings
@@ -55,8 +56,8 @@ class ReferenceGrid:
         self.decision_step = 0
         self.interval = Interval()
 
-    def step(self) -> float:
-        """Take one step; return the rate in force after it, bytes/s."""
+    def step(self, choose: Callable[[float, float], float] | None = None) -> float:
+        """Take one step; return the rate in force after it, bytes/s. An external chooser is asked for its position."""
         flow, k = self.flow, len(self.E)
         lost = flow.dropped_bytes + flow.random_lost_bytes
         self.E.append(flow.sent_bytes - lost)
@@ -67,7 +68,9 @@ class ReferenceGrid:
         self.q_U = min(max(0.0, self.q_U + sent - self.bounds.C_L_lambda * self.dt_s), max(0.0, flow.inflight_bytes))
         if self.sender is not None and k >= self.decision_step:
             keys = (self.seed, 0, flow.index, k)
-            self.rate_Bps, hold = self.interval.close(self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys)
+            self.rate_Bps, hold = self.interval.close(
+                self.sender, self._inputs(), flow.sent_bytes, self._inflight_bytes(), keys, choose
+            )
             self.decision_step = k + hold * STEPS_PER_RTT
         self.next_s = flow.spec.start_s + (k + 1) * self.dt_s
         return float(self.rate_Bps)

@@ -13,6 +13,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import LINK_KEY
 from ccenv.engine.packet.spec import LinkSpec
 from oracles.packet_aqm import Bucket, DualPi2, FqCodel, Pie, drawn
+from oracles.packet_trace import reference_trace
 
 NEVER = math.inf
 LogRow = tuple[float, str, int, int, int, int]  # time, event, flow, link, transmission, segment
@@ -41,6 +42,7 @@ class Packet:
     hop: int = 0
     marked: bool = False
     enqueued_s: float = 0.0
+    link_delay_s: float = 0.0
     acked: bool = False
     lost: bool = False
 
@@ -76,6 +78,8 @@ class ReferenceLink:
         kinds = {"fq_codel": FqCodel, "dualpi2": DualPi2}
         self.classes: Any = kinds[self.spec.discipline](self) if self.spec.discipline in kinds else None
         self.pie = Pie(self) if self.spec.discipline == "pie" else None
+        self.trace = reference_trace(self.spec, self.seed, self.index)
+        self.last_arrival_s = 0.0
         self.bucket = Bucket(self.spec.policer) if self.spec.policer else None
 
     def enqueue(self, packet: Packet, now_s: float) -> None:
@@ -139,7 +143,25 @@ class ReferenceLink:
         packet.flow.in_network.discard(packet.tx)
 
     def _serve(self, packet: Packet, now_s: float) -> None:
-        self.serving, self.finish_s = packet, now_s + self.mss_bytes / self.rate_Bps
+        self.serving = packet
+        if self.trace is not None:
+            self.finish_s = self.trace.served_s(now_s, self.mss_bytes)
+            packet.link_delay_s = self.spec.delay_s + self.trace.delay_s
+        else:
+            self.finish_s = now_s + self.mss_bytes / self.rate_Bps if self.rate_Bps > 0 else NEVER
+
+    def set_rate(self, rate_Bps: float, now_s: float) -> None:
+        """Change the rate; a packet that was begun at rate 0 is begun again."""
+        self.rate_Bps = rate_Bps
+        if self.serving is not None and self.finish_s == NEVER and rate_Bps > 0:
+            self._serve(self.serving, now_s)
+
+    def arrival_s(self, packet: Packet, now_s: float) -> float:
+        """Return when a packet that leaves now is behind the link."""
+        if self.trace is None:
+            return now_s + self.spec.delay_s
+        self.last_arrival_s = max(self.last_arrival_s, now_s + packet.link_delay_s)
+        return self.last_arrival_s
 
     def _red(self, now_s: float) -> tuple[bool, bool]:
         red = self.spec.red

@@ -28,7 +28,8 @@ class ReferencePacketMonitor:
         self.clock = decider.interface.clock if decider.interface else decider.clock
         self.bottleneck = min(flow.route, key=lambda link: network.links[link].rate_Bps)
         self.told_s = flow.spec.sender_rtt_s
-        self.next_s: float = flow.spec.start_s
+        self.inside = decider.interface is not None and action(decider.interface.action).needs == "contract"
+        self.next_s: float = NEVER if self.inside else flow.spec.start_s
         self.over = False
         self.acks: list[tuple[float, float]] = []  # time and RTT of every ACK
         self.marks: list[dict[str, float]] = []  # what had been counted at each decision
@@ -66,7 +67,7 @@ class ReferencePacketMonitor:
         row = action(self.decider.interface.action) if self.decider.interface else None
         if first:
             start_Bps = (1.0 if row and row.needs == "beliefs" else START_SEGMENTS) * flow.mss / self.told_s
-            if row and row.needs == "inner":
+            if row and row.needs in ("inner", "contract"):
                 pass
             elif row and row.sets == "rate":
                 flow.state.cwnd_bytes, flow.state.pacing_rate_Bps = NEVER, start_Bps
@@ -143,6 +144,17 @@ class ReferencePacketMonitor:
             "true_own_share_mean": float(np.mean(own)) if own else 1.0,
             "true_jain": sum(now) ** 2 / (len(now) * sum(x * x for x in now)) if now else 1.0,
         }
+
+    def choose(self, lo_Bps: float, hi_Bps: float, now_s: float) -> float:
+        """Return where in the interval of its contract the flow is, when its grid asks."""
+        if self.over:
+            return 0.5 * (min(1.0, max(-1.0, self.actions[-1])) + 1.0)
+        values = self.measure(now_s) | {"contract_low_Bps": lo_Bps, "contract_high_Bps": hi_Bps}
+        asked = min(1.0, max(-1.0, self.run.decide(self.flow.index, len(self.actions) - 1)))
+        self.run.decisions.append((self.flow.index, values))
+        self.actions.append(asked)
+        self.over = not may_send(self.flow, now_s)
+        return 0.5 * (asked + 1.0)
 
     def take(self, asked: float, m: dict[str, float], now_s: float) -> None:
         """Take a decision; set when the next one is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contracts_data import inside
 from oracles.packet import PacketReference
 from oracles.signals import signals_of
 
@@ -17,7 +18,7 @@ from ccenv.engine.packet.spec import NetworkSpec
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.measures import MEASURES
 from ccenv.interface.signals import N_SIGNALS, SIGNALS, fill_signals
-from ccenv.network.sender import ExternalSender
+from ccenv.network.sender import ExternalSender, Sender
 
 RATE_Bps = 1.5e6
 LINK = {"rate_Bps": RATE_Bps, "buffer_bytes": 30_000}
@@ -83,6 +84,18 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
         3,
     ),
     "batches": ([LINK], [{**OUT, "workload": {"kind": "batches", "size_bytes": 9000, "every_s": 0.11}}], interface(), 20),
+    "inside a contract": (
+        [{**LINK, "buffer_bytes": 90_000}],
+        [OUT, {"sender": "reno", "rtt_s": 0.03, "start_s": 0.3}],
+        interface("rate_between", signals="beliefs", clock={"every": "rtt"}),
+        45,
+    ),
+    "two inside one": (
+        [{**LINK, "buffer_bytes": 90_000}],
+        [{**OUT, "loss_rate": 0.01}, {**OUT, "rtt_s": 0.031, "start_s": 0.2, "stop_s": 0.6}],
+        interface("rate_between", clock={"every": "rtt"}),
+        60,
+    ),
     "parking lot": (
         [{"name": "a", **LINK, "delay_s": 0.002}, {"name": "b", "rate_Bps": 1.2e6, "buffer_bytes": 45_000, "delay_s": 0.004}],
         [{**OUT, "rtt_s": 0.03, "access_s": 0.001}, {**OUT, "route": ["a"]}],
@@ -97,10 +110,17 @@ def act(flow: int, number: int) -> float:
     return 1.5 * uniform(3.0, 0.0, float(flow), float(number)) - 0.5
 
 
-def play(network: NetworkSpec, deciders: dict[int, Decider], seconds: float = SECONDS) -> tuple[list, PacketBatch]:
+def senders_of(network: NetworkSpec, used: Interface) -> list[Sender]:
+    """Return the senders of a case; those that the caller decides for run inside a contract where their action needs one."""
+    outside = inside("external") if used.action == "rate_between" else ExternalSender()
+    return [outside if f.sender == "external" else make_sender(f.sender) for f in network.flows]
+
+
+def play(
+    network: NetworkSpec, senders: list[Sender], deciders: dict[int, Decider], seconds: float = SECONDS
+) -> tuple[list, PacketBatch]:
     """Run a network in the kernel, with decisions from outside; return flow, measures and signals of each decision."""
     n = len(network.flows)
-    senders = [ExternalSender() if f.sender == "external" else make_sender(f.sender) for f in network.flows]
     table = SenderTable(senders, [deciders.get(i) for i in range(n)])
     form = Form(network, table, deciders, {}, [i for i in range(n) if table.rows["step_at"][i]])
     begins = beginning(network, range(n), 5.0, len(deciders))
@@ -131,8 +151,8 @@ def test_kernel_equals_reference(name: str) -> None:
     network = NetworkSpec.model_validate({"links": links, "flows": flows})
     inner = make_sender(used.inner) if used.inner else None
     deciders = {i: Decider(interface=used, inner=inner) for i, f in enumerate(network.flows) if f.sender == "external"}
-    found, batch = play(network, deciders)
-    senders = [ExternalSender() if f.sender == "external" else make_sender(f.sender) for f in network.flows]
+    senders = senders_of(network, used)
+    found, batch = play(network, senders, deciders)
     reference = PacketReference(network, senders, seed=5, deciders=deciders, decide=act)
     reference.advance(SECONDS)
     assert len(found) >= least
@@ -156,11 +176,11 @@ def test_what_is_measured_happens_in_the_cases() -> None:
         network = NetworkSpec.model_validate({"links": links, "flows": flows})
         inner = make_sender(used.inner) if used.inner else None
         deciders = {i: Decider(interface=used, inner=inner) for i, f in enumerate(network.flows) if f.sender == "external"}
-        for _, measures, _ in play(network, deciders)[0]:
+        for _, measures, _ in play(network, senders_of(network, used), deciders)[0]:
             for name, value in measures.items():
                 seen[name].add(value)
     constant = {name for name, values in seen.items() if len(values - {0.0}) < 2}
-    assert constant == {"mss_bytes", "contract_low_Bps", "contract_high_Bps", "utilised", "true_others"}
+    assert constant == {"mss_bytes", "utilised", "true_others"}
     assert seen["utilised"] == seen["true_others"] == {0.0, 1.0}
 
 
@@ -170,8 +190,9 @@ def test_watching_changes_nothing() -> None:
         {"links": [LINK], "flows": [{"sender": "cubic", "rtt_s": 0.02}, {"sender": "bbr1", "rtt_s": 0.03}]}
     )
     watched = {i: Decider(clock=Clock(every="rtt", common=True)) for i in range(2)}
-    found, batch = play(network, watched)
-    alone = PacketReference(network, [make_sender("cubic"), make_sender("bbr1")], seed=5)
+    senders = [make_sender("cubic"), make_sender("bbr1")]
+    found, batch = play(network, senders, watched)
+    alone = PacketReference(network, senders, seed=5)
     alone.advance(SECONDS)
     assert len(found) > 50
     for field in ("sent_bytes", "delivered_bytes", "found_lost_bytes"):

@@ -20,6 +20,8 @@ FIELDS = (
 LINK = {"rate_Bps": RATE_Bps, "buffer_bytes": 30_000}
 BASE = {"rtt_s": 0.02}
 REPLAY = {"kind": "replay", "interval_s": 0.007, "delays_s": [0.0, 0.012, 0.003, 0.02, 0.001]}
+CELLULAR = {"kind": "cellular", "mean_Bps": 1.5e6, "volatility": 1.0, "outages_per_min": 60, "outage_s": 0.1}
+WIFI = {"kind": "wifi", "mean_Bps": 1.5e6, "length_s": 1}
 ADVERSARIES = ("uniform", "square")
 NETWORKS: dict[str, tuple[list, list]] = {
     "drop tail": (
@@ -38,6 +40,35 @@ NETWORKS: dict[str, tuple[list, list]] = {
     "rate steps": (
         [{**LINK, "rate_steps": [{"time_s": 0.3, "rate_Bps": 5e5}, {"time_s": 0.7, "rate_Bps": 2e6}]}],
         [{"sender": "bbr1", **BASE}, {"sender": "reno", **BASE, "start_s": 0.2, "stop_s": 0.8}],
+    ),
+    "outage": (
+        [{**LINK, "rate_steps": [{"time_s": t, "rate_Bps": r} for t, r in ((0.3, 0.0), (0.42, 2e6), (0.6, 0.0), (0.9, 1e6))]}],
+        [{"sender": "bbr1", **BASE}, {"sender": "cubic", **BASE}],
+    ),
+    "cellular": (
+        [{"buffer_bytes": 60_000, "generator": {**CELLULAR, "length_s": 1.0}}],
+        [{"sender": "cubic", **BASE}, {"sender": "bbr1", **BASE}],
+    ),
+    "cellular codel": (
+        [{"buffer_bytes": 90_000, "discipline": "codel", "generator": {**CELLULAR, "outage_s": 0.0}}],
+        [{"sender": "cubic", **BASE}, {"sender": "reno", "rtt_s": 0.03}],
+    ),
+    "leo chain": (
+        [
+            {
+                "name": "a",
+                "buffer_bytes": 90_000,
+                "delay_s": 0.002,
+                "generator": {"kind": "leo", "mean_Bps": 2e6, "length_s": 15},
+            },
+            {"name": "b", "rate_Bps": 1.2e6, "buffer_bytes": 45_000},
+        ],
+        [{"sender": "reno", "rtt_s": 0.03}, {"sender": "copa", **BASE, "route": ["a"]}],
+    ),
+    "wifi": ([{"buffer_bytes": 60_000, "generator": WIFI}], [{"sender": "bbr1", **BASE}, {"sender": "cubic", **BASE}]),
+    "wifi fq_codel": (
+        [{"buffer_bytes": 60_000, "discipline": "fq_codel", "generator": {**WIFI, "stations": 1}}],
+        [{"sender": "reno", **BASE}, {"sender": "cubic", **BASE, "workload": {"kind": "rate", "rate_Bps": 1e5}}],
     ),
     "random loss": ([LINK], [{"sender": "cubic", **BASE, "loss_rate": 0.03}, {"sender": "reno", **BASE, "loss_rate": 0.2}]),
     "delayed acks": ([LINK], [{"sender": "reno", **BASE, "receiver": {"ack_every": 4}}, {"sender": "reno", **BASE}]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from ccenv.cli.main import main
 from ccenv.config import shipped_names, validate
 from ccenv.network.laws import check_trace
 from ccenv.network.trace import Trace
+from ccenv.smt.replay.run import ReplayError
+from ccenv.smt.solver.solvers import solve
 from ccenv.smt.theorems.certificate import certificate_of
 from ccenv.smt.theorems.compose import implications
 from ccenv.smt.theorems.language import Comparison, parse
-from ccenv.smt.theorems.lasso import lasso_query
+from ccenv.smt.theorems.lasso import lasso
 from ccenv.smt.theorems.prove import Prover
 from ccenv.smt.theorems.theorem import THEOREMS, load_theorem, read_theorem
 
@@ -108,7 +111,7 @@ def test_a_lemma_that_fails_comes_with_its_trace(capsys) -> None:
 def test_a_refuted_claim_has_a_trace_that_returns_to_its_state() -> None:
     """The trace of sending a*C_L with every byte held for D: legal, replayed exactly, and the same at both ends."""
     claim = next(one for one in planted() if not one.true and one.name.startswith("loss"))
-    query = lasso_query(claim.loaded, claim.loaded.claims[0])
+    question = lasso(claim.loaded, claim.loaded.claims[0])
     (found,) = Prover(60.0).lassos(claim.loaded)
     view = found.view
     assert found.verdict == "refuted" and view is not None
@@ -116,7 +119,53 @@ def test_a_refuted_claim_has_a_trace_that_returns_to_its_state() -> None:
     assert view.E[0] - view.S[0] == view.E[last] - view.S[last] and view.G[0] - view.S[0] == view.G[last] - view.S[last]
     assert view.C_L is not None and view.C_L[0] == view.C_L[last]
     assert sum(view.lost[1:]) > claim.loaded.claims[0].bound * last
-    assert query.claim.violation(view) is True
+    assert found.views == (view,) and question.query.claim.premise(view) is True
+
+
+@pytest.mark.parametrize("periods", [2, 3])
+def test_several_traces_join_end_to_end_and_return(periods) -> None:
+    claim = next(one for one in planted() if not one.true and one.name.startswith("loss"))
+    (found,) = Prover(60.0).lassos(claim.loaded, periods)
+    assert found.verdict == "refuted" and len(found.views) == periods
+    for end, start in zip(found.views, [*found.views[1:], found.views[0]], strict=True):
+        gain = end.S[end.last]
+        assert end.E[end.last] - gain == start.E[0] and end.G[end.last] - gain == start.G[0]
+        assert end.rate[end.last] == start.rate[0] and end.alpha == start.alpha and end.beta == start.beta
+        assert end.C_L is not None and start.C_L is not None and end.C_L[end.last] == start.C_L[0]
+    lost = sum(sum(view.lost[1:]) for view in found.views)
+    assert lost > claim.loaded.claims[0].bound * claim.loaded.setting.rtts * periods
+
+
+def test_traces_that_do_not_return_are_no_lasso() -> None:
+    claim = next(one for one in planted() if not one.true and one.name.startswith("loss"))
+    question = lasso(claim.loaded, claim.loaded.claims[0], 2)
+    answer = solve(question.text(), "z3", 60.0)
+    assert question.confirm(answer)
+    model = dict(answer.model)
+    model["trace1_rate_0"] = Fraction(model["trace1_rate_0"]) + 1
+    with pytest.raises(ReplayError):
+        question.confirm(replace(answer, model=model))
+
+
+def test_a_true_claim_has_no_lasso_of_two_traces() -> None:
+    claim = next(one for one in planted() if one.true)
+    assert {found.verdict for found in Prover(60.0).lassos(claim.loaded, 2)} == {"verified"}
+
+
+def test_the_command_looks_for_lassos(capsys) -> None:
+    asked = ["verify", "theorem", str(SMALL), "--lasso"]
+    assert main([*asked, "1", "--bound", "inflight_bdp=20", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["verdict"], data["traces_joined"]) == ("none found", 1)
+    assert data["claims"] == {"inflight_bdp": data["claims"]["inflight_bdp"] | {"bound": 20.0, "found": "none", "traces": []}}
+    for wrong, said in (("utilization=1", "utilisation"), ("utilisation", "CLAIM=X"), ("utilisation=x", "utilisation")):
+        assert main([*asked, "1", "--bound", wrong]) == 2
+        assert said in capsys.readouterr().err
+    for wrong in ("0", "9"):
+        assert main([*asked, wrong]) == 2
+        assert "1 to 4" in capsys.readouterr().err
+    assert main([*asked, "1", "--grid"]) == 2
+    assert main(["verify", "theorem", str(SMALL), "--bound", "utilisation=1"]) == 2
 
 
 def test_a_lasso_is_written_as_a_legal_trace(capsys) -> None:

@@ -58,6 +58,7 @@ GAMES = {
     ),
     "packet": ("ccenv/Packet-v0", {"scenario": ONE, "start_rate_share": [0.3, 1.5]}),
     "packet_discrete": ("ccenv/Packet-v0", {"scenario": ONE, "signals": "beliefs", "action": "rate_log2", "n_actions": 5}),
+    "packet_contract": ("ccenv/Packet-v0", {"scenario": ONE, "contract": contract()}),
     "packet_flows": ("ccenv/Packet-v0", {"scenario": THREE, "signals": "company", "action": "cwnd_exp2", "reward": "company"}),
     "packet_shared": (
         "ccenv/Packet-v0",
@@ -67,6 +68,10 @@ GAMES = {
     "packet_network": (
         "ccenv/PacketNetwork-v0",
         {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}},
+    ),
+    "packet_network_strong": (
+        "ccenv/PacketNetwork-v0",
+        {"scenario": {**ONE, "flows": [{"sender": "cubic", "rtt_ms": [15, 30], "jitter": BOX}]}, "link_rate_min_share": 0.4},
     ),
 }
 HIDDEN = {"tanh": [16, 16], "relu": [9, 8, 7]}

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from ccenv.agents import make_sender
+from ccenv.agents.contract import load_contract
 from ccenv.errors import InputError
+from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.programs import to_data
+from ccenv.simulation.run import simulate
 from ccenv.training.config import TrainConfig, load_config
 
 pytest.importorskip("stable_baselines3")
@@ -31,6 +35,14 @@ def small(name: str, *more: str) -> TrainConfig:
     return load_config(name, [*SMALL, *more])
 
 
+def learned(folder: Path) -> PolicySender:
+    """Return the policy of a run, without its contract."""
+    sender = make_sender(str(folder))
+    policy = sender.policy if isinstance(sender, ContractSender) else sender
+    assert isinstance(policy, PolicySender)
+    return policy
+
+
 def stop_after(steps: int) -> Any:
     def report(progress: Any) -> None:
         if progress.steps == steps:
@@ -39,14 +51,14 @@ def stop_after(steps: int) -> Any:
     return report
 
 
-@pytest.mark.parametrize("name", ["aurora", "packet_flows"])
+@pytest.mark.parametrize("name", ["aurora", "packet_flows", "packet_contract"])
 def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
     steps = 128 if name == "packet_flows" else 64
     train(small(name), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(small(name), tmp_path / "parts", report=stop_after(2 * steps))
     assert train(small(name), tmp_path / "parts").resumed_from_steps == 2 * steps
-    whole, parts = (make_sender(str(tmp_path / folder)) for folder in ("whole", "parts"))
+    whole, parts = (learned(tmp_path / folder) for folder in ("whole", "parts"))
     for one, other in zip(whole.weights + whole.biases, parts.weights + parts.biases, strict=True):
         np.testing.assert_array_equal(one, other)
     rows = [list(csv.DictReader((tmp_path / folder / "progress.csv").open())) for folder in ("whole", "parts")]
@@ -60,6 +72,37 @@ def test_discrete_actions_train_and_are_scored(tmp_path: Path) -> None:
     result = train(small("aurora", "packet.n_actions=5"), tmp_path)
     assert np.isfinite(result.evaluation.score) and result.evaluation.utilisation > 0
     assert make_sender(str(tmp_path)).head == "categorical"
+
+
+def test_a_run_inside_a_contract_is_a_sender_of_sim_and_holds_its_contract(tmp_path: Path) -> None:
+    config = small("packet_contract", "packet.n_actions=3", "ppo.rollouts=python")
+    assert config.packet is not None
+    assert config.packet["contract"] == to_data(load_contract("learned_contract_u80"))
+    result = train(config, tmp_path)
+    assert result.evaluation.utilisation > 0.5
+    sender = make_sender(str(tmp_path))
+    assert isinstance(sender, ContractSender)
+    assert sender.chooser == "policy"
+    network = {"links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": str(tmp_path), "rtt_ms": 30}]}
+    ran = simulate({"name": "own", "duration_s": 3, **network})
+    assert ran.summary()["flows"][0]["throughput_mbps"] > 6
+    assert run_module.read_config(tmp_path / "config.yaml").packet == config.packet
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("packet.signals=aurora", "sees beliefs"),
+        ("packet.history=3", "sees beliefs"),
+        ("packet.action=rate_delta", "inside one the action is 'rate_between'"),
+        ("contract=learned_nominal", "has no contract"),
+        ("contract=nothing.json", "nothing.json"),
+    ],
+)
+def test_what_no_chooser_is_is_refused(more: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        small("packet_contract", more)
+    assert "\n" not in str(caught.value)
 
 
 def test_videos_show_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

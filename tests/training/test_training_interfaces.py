@@ -10,7 +10,7 @@ from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.distill.imitation import guide_of, imitate
 from ccenv.distill.teacher import USUAL_WORLD, load_teacher
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.errors import InputError
 from ccenv.interface.interface import SENDER_V0
 from ccenv.interface.signals import N_SIGNALS

@@ -152,6 +152,13 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
             f"save_policy: {shown(getattr(sender, 'name', sender))} is no policy; from_sb3, from_torch and from_onnx make one"
         )
     file = path_of("path", path)
+    policy = sender if isinstance(sender, PolicySender) else sender.policy
+    if policy is not None and policy.interface.extra is not None:
+        raise InputError(
+            f"save_policy: {sender.name!r} sees {', '.join(policy.interface.extra.elements)}, which Python code computes; a "
+            "stored policy and the board hold no code: express it in signals of the table (ccenv list signals), or bring a file "
+            "that builds the sender"
+        )
     if isinstance(sender, PolicySender):
         inner_cca(sender.interface, sender.name)
         POLICIES.save(file, sender, notes)

@@ -18,11 +18,10 @@ from ccenv.agents.learned.onnx_file import read_onnx
 from ccenv.agents.learned.steps import Linear, Step, stages_of, width_of
 from ccenv.agents.learned.torch_steps import is_recurrent, torch_player, torch_steps
 from ccenv.agents.learned.view import Observation
-from ccenv.config import validate
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.errors import InputError, require_extra, shown
 from ccenv.foreign import path_of
-from ccenv.interface.interface import SENDER_V0, Interface
+from ccenv.interface.interface import SENDER_V0, Interface, read_interface
 from ccenv.network.learned import MAX_LAYERS
 from ccenv.network.sender import PolicySender
 from ccenv.registry import load_target
@@ -35,7 +34,10 @@ _WIDEST = 16.0  # of a probed signal: float32 of the other library would round a
 _TOLERANCE = 1e-3  # of an action in [-1, 1]; the other library computes in float32
 
 InterfaceLike = Interface | Mapping[str, Any] | str
-"""Signals, history, action and clock: an Interface, what a card or a config says of one, or the name of a set of signals."""
+"""Signals, history, action and clock: an Interface, what a card or a config says of one, or the name of a set of signals.
+
+Signals in a mapping may hold functions of one's own, as those of environments do (``ccenv.interface.own_signals``).
+"""
 Player = Callable[[np.ndarray], np.ndarray]
 """(n, T, width) observations of T decisions to (n, T) actions of the other library, of discrete ones their numbers."""
 
@@ -195,15 +197,16 @@ def _interface(what: str, given: InterfaceLike | None, observation: Observation 
         return given
     if not isinstance(given, (str, Mapping)):
         raise InputError(f"{what}: interface is {shown(given)}; a set of signals, or a table with signals and action is needed")
-    return validate(Interface, {"signals": given} if isinstance(given, str) else dict(given), f"{what}: interface")
+    return read_interface({"signals": given} if isinstance(given, str) else dict(given), f"{what}: interface")
 
 
 def _features(sees: Interface, view: Observation | None) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Return names, smallest and largest values of what the network sees."""
     if view is not None:
         return view.names, view.low, view.high
-    rows = sees.rows * sees.history
-    return tuple(row.name for row in rows), np.array([row.low for row in rows]), np.array([row.high for row in rows])
+    own = sees.extra.elements if sees.extra else ()
+    low, high = (ends.astype(np.float64) for ends in sees.limits())
+    return (*(row.name for row in sees.rows * sees.history), *own), low, high
 
 
 def _normaliser(normalise: Any, names: tuple[str, ...], low: np.ndarray, high: np.ndarray) -> Linear:

@@ -12,8 +12,9 @@ from ccenv.benchmarks.cells.cell import NOTHING_OWN, Cell, Own, defined
 from ccenv.benchmarks.cells.packet import FIXED
 from ccenv.benchmarks.suite.live import NETWORK, LiveSuite
 from ccenv.errors import CcenvError, InputError
-from ccenv.live.attacks import TRIES, attack_scenario, moves_against, valid_run
+from ccenv.live.attacks import TRIES, attack_scenario, moves_against
 from ccenv.live.beside import simulated
+from ccenv.live.run import valid_run
 from ccenv.metrics.own import require_metric
 from ccenv.metrics.table import measure_run
 from ccenv.network.moves import SUFFIX
@@ -59,9 +60,10 @@ class LiveCell(Cell):
         if _sha256(file) != self.moves_sha256:
             raise InputError(f"cell {self.name}: {file} changed since the suite was read")
         scenario = attack_scenario(self.sender, file, calm=self.calm)
-        result = valid_run(scenario)
+        result = valid_run(scenario, TRIES)
         if not result.valid:
-            raise CcenvError(f"cell {self.name}: no valid run in {TRIES}: {result.why_not_valid[0]}; run the same command again")
+            tries = len(result.earlier) + 1
+            raise CcenvError(f"cell {self.name}: no valid run in {tries}: {result.why_not_valid[0]}; run the same command again")
         measured, spans = result.run.measured(), [(scenario.warmup_s, scenario.duration_s)]
         metrics = {name: measure_run(measured, name, spans, None) for name in self.metrics}
         link, flow = scenario.links[0], scenario.flows[0]

@@ -21,6 +21,12 @@ app.command("import")(import_)
 app.command("round")(round_command)
 
 RUNS = Path("runs")
+CertificatesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="DIR", help="Folder with certificates of theorems beside the shipped ones; all are checked. Repeatable."
+    ),
+]
 
 
 @app.command()
@@ -52,6 +58,7 @@ def build(
         list[Path] | None,
         typer.Option(help="Folders with benchmark runs and verifications instead of the board's database. Repeatable."),
     ] = None,
+    certificates: CertificatesOption = None,
     out: Annotated[Path, out_option("Folder of the site.")] = RUNS / "board",
     board: BoardOption = HOME,
     database: DatabaseOption = None,
@@ -68,10 +75,10 @@ def build(
 
     home = home_of(board, database)
     if records or not home.exists():
-        result = build_site(from_folders(records or [RUNS]), out)
+        result = build_site(from_folders(records or [RUNS]), out, certificates or ())
     else:
         with home.open_existing() as store:
-            result = build_site(from_store(store), out)
+            result = build_site(from_store(store), out, certificates or ())
     if json:
         print_json(result)
     else:
@@ -84,6 +91,7 @@ def publish(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that a static host serves.")],
     *,
     records: Annotated[bool, typer.Option(help="The records beside the pages, so that everybody can audit the board.")] = True,
+    certificates: CertificatesOption = None,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,
@@ -99,7 +107,7 @@ def publish(
 
     home = home_of(board, database)
     with home.open_existing() as store, locked(home.folder / "publish", "publication of this board", wait=True):
-        result = bring(store, folder, records=records)
+        result = bring(store, folder, records=records, certificates=certificates or ())
     if json:
         print_json(result)
     else:

@@ -2,7 +2,7 @@
 
 All of it is compiled and shared by the engines; an engine fills a record of ``ccenv.interface.measures`` when a flow decides.
 What a flow remembers from one decision to the next, its memory, is a row of float64: whether it has decided yet, its history (the
-oldest interval first), then the states of its recurrent cells.
+oldest interval first), what functions of a user add to it, then the states of its recurrent cells.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
+from ccenv.engine.compiled.calls import call_2
 from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, activate, affine, packed_layer
+from ccenv.engine.compiled.python_calls import extra_address
 from ccenv.errors import InputError
 from ccenv.interface.actions import action
 from ccenv.interface.interface import MAX_HISTORY, SENDER_V0
@@ -21,6 +23,7 @@ from ccenv.network.learned import checked_widths
 from ccenv.network.sender import GATES, HEADS, STAGES, PolicySender
 
 MAX_SIGNALS = 64
+_WORD = 8  # bytes
 MAX_INPUTS = MAX_SIGNALS * MAX_HISTORY
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 NO_INNER = -1
@@ -54,6 +57,8 @@ POLICY_DTYPE = np.dtype(
         ("beliefs_only", "<i8"),  # sees only what Sender-v0 sees, and sets what it sets, once per told RTT
         ("inner", "<i8"),  # row of the CCA inside, or NO_INNER
         ("memory_words", "<i8"),
+        ("n_extra", "<i8"),  # elements that functions of a user add to the input, after the history
+        ("extra_at", "<i8"),  # address of what computes them (``python_calls.extra_address``)
     ]
 )
 
@@ -88,6 +93,8 @@ def pack_policies(policies: Sequence[PolicySender], inner_rows: Sequence[int] = 
         row["clock"], row["count"], row["inner"] = CLOCKS[sees.clock.every], sees.clock.count, inner
         row["beliefs_only"] = has_belief_interface(policy)
         row["memory_words"] = memory_words(policy)
+        if sees.extra is not None:
+            row["n_extra"], row["extra_at"] = len(sees.extra.elements), extra_address(sees.extra)
         pieces, hidden = [], iter(zip(policy.hidden_weights, policy.hidden_biases, strict=True))
         for kind, weight, bias in zip(kinds, policy.weights, policy.biases, strict=True):
             pieces.append(packed_layer(weight, bias))
@@ -149,9 +156,10 @@ def _check(policy: PolicySender) -> None:
         )
     if widths[0] != policy.interface.width:
         sees = policy.interface
+        extra = f" and {len(sees.extra.elements)} of one's own" if sees.extra else ""
         raise InputError(
-            f"policy {policy.name!r} has {widths[0]} inputs; {len(sees.signals)} signals with a history of {sees.history} are "
-            f"{sees.width}"
+            f"policy {policy.name!r} has {widths[0]} inputs; {len(sees.signals)} signals with a history of {sees.history}{extra} "
+            f"are {sees.width}"
         )
     if bool(policy.interface.inner) != (policy.inner is not None):
         raise InputError(f"policy {policy.name!r} names the inner CCA {policy.interface.inner!r}; it comes with {policy.inner}")
@@ -292,6 +300,10 @@ def act(policy, weights, m, memory, signals, scratch):
     fill_signals(m, signals)
     remember(signals, policy.numbers, policy.n_signals, policy.history, memory)
     words = policy.n_signals * policy.history
+    if policy.extra_at != 0:
+        here = np.int64(memory.ctypes.data)
+        call_2(policy.extra_at, here + _WORD * FIRST_HISTORY, here + _WORD * (FIRST_HISTORY + words))
+        words += policy.n_extra
     stack = memory[FIRST_HISTORY : FIRST_HISTORY + words]
     row = network_outputs(policy, weights, stack, memory[FIRST_HISTORY + words :], scratch)
     return head_action(policy.head, policy.widths[policy.n_stages], scratch[row])
@@ -332,69 +344,3 @@ class PolicyBatch:
 def new_scratch(n: int) -> np.ndarray:
     """Return scratch for n policies that decide at the same time: (n, SCRATCH_ROWS, MAX_WIDTH)."""
     return np.zeros((n, SCRATCH_ROWS, MAX_WIDTH))
-
-
-class PolicyReference:
-    """What a flow's policy does, in NumPy: slow and plain.
-
-    Attributes:
-        sender: the policy.
-        states: of its recurrent cells, one array each; an LSTM's holds output and cell.
-        history: intervals seen, each a list of signals; empty before the first decision.
-        action: the last one.
-    """
-
-    def __init__(self, sender: PolicySender) -> None:
-        """Begin with empty memory."""
-        sizes = {"gru": 1, "lstm": 2}
-        cells = [kind for kind in sender.stage_kinds if kind in GATES]
-        self.sender = sender
-        self.states = [np.zeros(sizes[kind] * len(u)) for kind, u in zip(cells, sender.hidden_weights, strict=True)]
-        self.history: list[np.ndarray] = []
-        self.action = 0.0
-
-    def outputs(self, x: np.ndarray) -> np.ndarray:
-        """Return the outputs of the network and advance its states."""
-        sender, cell, value = self.sender, 0, np.asarray(x, dtype=np.float64)
-        for i, kind in enumerate(sender.stage_kinds):
-            value = value @ sender.weights[i] + sender.biases[i]
-            if kind in GATES:
-                value, self.states[cell] = _cell_reference(kind, value, self.states[cell], sender, cell)
-                cell += 1
-            elif i < len(sender.weights) - 1:
-                value = np.tanh(value) if sender.activation == "tanh" else np.maximum(0.0, value)
-        return value
-
-    def decide(self, signals: np.ndarray) -> float:
-        """Return the action for the signals of an interval, all N_SIGNALS of them."""
-        seen = np.asarray(signals)[self.sender.interface.numbers]
-        length = self.sender.interface.history
-        self.history = [*self.history, seen][-length:] if self.history else [seen] * length
-        return self.act(np.concatenate(self.history))
-
-    def act(self, x: np.ndarray) -> float:
-        """Return the action for an observation, the whole history of it."""
-        outputs = self.outputs(x)
-        if self.sender.head == "categorical":
-            self.action = 2.0 * int(np.argmax(outputs)) / (len(outputs) - 1) - 1.0
-        else:
-            value = np.tanh(outputs[0]) if self.sender.head == "squashed" else outputs[0]
-            self.action = float(np.clip(value, -1.0, 1.0))
-        return self.action
-
-
-def _cell_reference(
-    kind: str, gates: np.ndarray, state: np.ndarray, sender: PolicySender, cell: int
-) -> tuple[np.ndarray, np.ndarray]:
-    n = len(sender.hidden_weights[cell])
-    h = state[:n]
-    own = h @ sender.hidden_weights[cell] + sender.hidden_biases[cell]
-    if kind == "gru":
-        r, z = (1 / (1 + np.exp(-(gates[i * n : (i + 1) * n] + own[i * n : (i + 1) * n]))) for i in (0, 1))
-        new = np.tanh(gates[2 * n :] + r * own[2 * n :])
-        h = (1 - z) * new + z * h
-        return h, h
-    i, f, g, o = ((gates + own)[k * n : (k + 1) * n] for k in range(4))
-    c = state[n:] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
-    h = np.tanh(c) / (1 + np.exp(-o))
-    return h, np.concatenate([h, c])

@@ -11,7 +11,9 @@ import numpy as np
 
 from ccenv.engine.compiled.signals import STATE_HEADER
 from ccenv.errors import EngineError
+from ccenv.interface.own_signals import ExtraSignals
 from ccenv.network.python_sender import Bridge, bridge_of
+from ccenv.network.sender import PolicySender
 
 _INSTANCE = len(STATE_HEADER)  # place of STATE_FIELD in a state, also in one with other names
 
@@ -42,6 +44,37 @@ def callback_address(function: Callable[..., None], *records: np.dtype) -> int:
         kept[function.__name__] = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (2 + len(records)))(call)
     address = ctypes.cast(kept[function.__name__], ctypes.c_void_p).value
     return int(address or 0)
+
+
+def extra_address(extra: ExtraSignals) -> int:
+    """Return an address that computes what functions of a user add to an observation, with numba's own calling convention.
+
+    Called with the addresses of history * signals and of the n elements, float64 both. What fails is kept for
+    ``extra.raise_failure``; until then the elements are 0 and nothing is called any more. ``extra`` keeps the callback.
+    """
+    kept: dict[str, Any] = extra.__dict__.setdefault("_callbacks", {})
+    if "call" not in kept:
+        n_in, n_out = extra.n_seen, len(extra.elements)
+
+        def call(_value: int, _error: int, seen_at: int, out_at: int) -> int:
+            out = np.ctypeslib.as_array((ctypes.c_double * n_out).from_address(out_at))
+            out[:] = 0.0
+            if extra.failure is None:
+                try:
+                    out[:] = extra.values(np.ctypeslib.as_array((ctypes.c_double * n_in).from_address(seen_at)))
+                except BaseException as failure:  # an exception cannot pass through compiled code; the engine raises it again
+                    extra.failure = failure
+            return 0
+
+        kept["call"] = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(call)
+    return int(ctypes.cast(kept["call"], ctypes.c_void_p).value or 0)
+
+
+def extras_of(senders: Iterable[object]) -> tuple[ExtraSignals, ...]:
+    """Return what functions of users add to the observations of senders, one entry for each policy with some."""
+    policies = [getattr(sender, "policy", None) or sender for sender in senders]
+    found = [policy.interface.extra for policy in policies if isinstance(policy, PolicySender)]
+    return tuple({id(extra): extra for extra in found if extra is not None}.values())
 
 
 def copy_python_flows(states: np.ndarray, bridges: Sequence[Bridge | None], rows: Iterable[int]) -> None:

@@ -298,12 +298,14 @@ class CurveEngine:
             log = self._recorder
             self.kernel_arrays = self.kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
         self._n_steps[0] = n_steps
-        if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS:
+        if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS and not self._senders.is_python:
             threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
             numba.set_num_threads(threads)
             advance_parallel(min(threads, self.n_envs), self.kernel_arrays)
         else:
             advance_range(0, self.n_envs, self.kernel_arrays)
+        for extra in self._senders.extras:
+            extra.raise_failure()
         if self._env["error"].any():
             raise engine_error(self._env, self.senders, self.adversaries, self._H)
 

@@ -13,7 +13,7 @@ from ccenv.engine.compiled.network_observation import N_FLOW, N_PATH
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.policies import NO_INNER, has_belief_interface, memory_words, pack_policies, require_signals
 from ccenv.engine.compiled.program import compile_program, stack_programs
-from ccenv.engine.compiled.python_calls import copy_python_flows
+from ccenv.engine.compiled.python_calls import copy_python_flows, extras_of
 from ccenv.engine.compiled.signals import ACK, ADVERSARY_SLOTS, LOSS, MOVE, STATE_SLOTS, TICK, VIEW
 from ccenv.engine.curve.layout import ADVERSARY_KINDS, CHOOSER_CODES, MLP_FIRST_COLUMN, SENDER_KINDS
 from ccenv.errors import InputError, did_you_mean
@@ -85,6 +85,7 @@ class SenderTable:
         calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the classic CCAs.
         templates: (n, STATE_SLOTS) their initial states.
         bridges: per environment and flow, in a row, the bridge of a sender in plain Python; empty without such senders.
+        extras: what functions of users add to the observations of policies.
         policies, policy_weights: policies (``ccenv.engine.compiled.policies.pack_policies``).
         has_policies, memory_words: whether there are any, and how many numbers a flow with one remembers at most.
         has_monitors: whether a policy sees more than beliefs.
@@ -114,6 +115,7 @@ class SenderTable:
         self.templates = np.array([_initial_words(cca, STATE_SLOTS, "sender") for cca in classics] or [np.zeros(STATE_SLOTS)])
         bridges = [bridge_of(player) for player in players]
         self.bridges = bridges if any(bridges) else []
+        self.extras = extras_of(mlps)
         index = {id(s): i for group in (programs, classics, mlps) for i, s in enumerate(group)}
         self.policy_weights, self.policies = pack_policies(mlps, [NO_INNER if c is None else index[id(c)] for c in inner])
         self.has_policies = bool(mlps)
@@ -127,6 +129,11 @@ class SenderTable:
         holds = [[(s.target_s, s.window_s) if isinstance(s, HeldSender) else (0.0, np.inf) for s in row] for row in table]
         self.hold_s, self.hold_window_s = np.moveaxis(np.array(holds, np.float64), 2, 0)
         self.probe_rtts = np.array([[probe.get(id(bare(s)), 1) for s in row] for row in table], np.int64)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the kernel calls plain Python: then it must run in the thread that it was called in."""
+        return bool(self.bridges or self.extras)
 
     def require_signals(self, beliefs: bool) -> None:
         """Raise InputError where a policy sees or sets what the engine does not have; beliefs: it keeps belief bounds."""

@@ -14,7 +14,7 @@ from ccenv.interface.actions import set_by_action
 from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
 from ccenv.interface.rewards import N_TERMS, fill_terms
-from ccenv.interface.signals import N_SIGNALS, SIGNALS_HIGH, SIGNALS_LOW, fill_signals
+from ccenv.interface.signals import N_SIGNALS, fill_signals
 
 STATE = ("rows", "memory", "shares", "measured")
 """What a snapshot must hold of a watch."""
@@ -135,7 +135,7 @@ class Watch:
             interface: of the flows with an external sender; None: they are not measured.
             controlled: (N,) bool, flows with an external sender.
         """
-        words = max(memory_words, FIRST_HISTORY + interface.width if interface else 0)
+        words = max(memory_words, FIRST_HISTORY + interface.table_width if interface else 0)
         self.is_used, self.is_measuring = bool(words), monitoring or interface is not None
         self.interface, self.controlled = interface, controlled
         self.rows = np.zeros(n_envs * n_flows if self.is_measuring else 1, MONITOR_DTYPE)
@@ -183,9 +183,10 @@ class Watch:
 
     def observations(self) -> np.ndarray:
         """Return what the controlled flows see: a new (B, n, width) float32 array."""
-        width = self.require_interface().width
+        interface = self.require_interface()
+        width = interface.table_width
         seen = self.memory[:, FIRST_HISTORY : FIRST_HISTORY + width].reshape(len(self.shares), -1, width)
-        return seen[:, self.controlled].astype(np.float32)
+        return interface.with_extra(seen[:, self.controlled].astype(np.float32))
 
     def terms(self) -> np.ndarray:
         """Return the terms of the controlled flows' rewards in their newest interval: (B, n, N_TERMS)."""
@@ -202,9 +203,3 @@ class Watch:
         if self.interface is None:
             raise InputError("the engine was built without an interface: flows with an external sender are not measured")
         return self.interface
-
-
-def limits(interface: Interface) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lowest and highest values of what a flow sees, float32 (width,)."""
-    low, high = (np.tile(ends[interface.numbers], interface.history) for ends in (SIGNALS_LOW, SIGNALS_HIGH))
-    return low.astype(np.float32), high.astype(np.float32)

@@ -37,7 +37,6 @@ from ccenv.engine.compiled.signals import state_record
 from ccenv.engine.curve.decision import choose_inside, choose_rate, run_program
 from ccenv.engine.curve.layout import FLOW_DTYPE as CURVE_FLOW_DTYPE
 from ccenv.engine.curve.players import chooser_of, stack_senders
-from ccenv.errors import InputError
 from ccenv.network.sender import ClassicSender, ContractSender, PolicySender, ProgramSender
 
 # BELIEFS_DTYPE begins with the curve engine's fields on purpose: a kernel compiled for those serves both.
@@ -252,8 +251,6 @@ def belief_templates(senders: Sequence[Any], keep: list[np.ndarray]) -> np.ndarr
             template["nodes_at"], (template["start_row"], template["main_row"]) = at(nodes), rows[0]
             template["probe_window_steps"] = sender.program.probe_window_rtts * STEPS_PER_RTT
         if isinstance(sender, ContractSender):
-            if sender.chooser == "external":
-                raise InputError(f"contract {sender.name!r}: an external chooser is an environment of the curve engine")
             template["chooser"], template["chooser_index"], template["position"] = chooser_of(sender, 0)
             template["policy_at"] = at(np.zeros(1, POLICY_DTYPE))
         if isinstance(policy, PolicySender) and has_belief_interface(policy):

@@ -10,6 +10,7 @@ from ccenv.engine.packet.monitor import (
     CLOCKS,
     MONITOR_DTYPE,
     NOTHING,
+    POSITION,
     begin_interval,
     count_ack,
     fill_measures,
@@ -45,7 +46,7 @@ def wake_monitor(a, run, sources, row, now_s):
     """Let a monitor's flow decide, and with a common clock all others; return the first and the last flow that may send then."""
     monitor = a.monitors[row]
     if monitor.common == 0:
-        _decide(a, run, row, now_s)
+        ask_monitor(a, run, row, now_s)
         return _go_on(a, run, sources, row, row, now_s)
     if run.leader >= 0 and run.leader != row:  # a flow begins whose times are those of another one
         set_source(run.tree_at, run.tree_leaves, sources.monitors + row, np.inf)
@@ -53,7 +54,7 @@ def wake_monitor(a, run, sources, row, now_s):
     run.leader = row
     for other in range(run.n_monitors):
         if a.monitors[other].over == 0 and a.flows[a.monitors[other].flow].started == 1:
-            _decide(a, run, other, now_s)
+            ask_monitor(a, run, other, now_s)
     return _go_on(a, run, sources, 0, run.n_monitors - 1, now_s)
 
 
@@ -73,7 +74,7 @@ def take_outside(a, run, sources, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def _decide(a, run, row, now_s):
+def ask_monitor(a, run, row, now_s):
     """Measure, and ask the monitor's policy; the monitor is then due (1: the decision comes from outside) or has decided (2)."""
     monitor = a.monitors[row]
     fill_measures(a, run, monitor, now_s, a.measures[row])
@@ -102,6 +103,10 @@ def _go_on(a, run, sources, first, last, now_s):
         take_decision(monitor, fl, state, a.measures[row], now_s)
         if monitor.sets != NOTHING:
             take_cca(run, fl, state)
+        if monitor.sets == POSITION:
+            beliefs = a.beliefs[monitor.grid]
+            beliefs.rate_Bps = a.grids[monitor.grid].rate_Bps = state.pacing_rate_Bps
+            beliefs.choice_due = 0
         monitor.decisions += 1
         begin_interval(a, monitor, now_s)
         next_s = next_decision_s(monitor, fl, now_s, run.rto_min_s)

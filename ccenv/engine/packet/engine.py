@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ccenv.engine.compiled.python_calls import raise_failure
+from ccenv.engine.compiled.python_calls import extras_of, raise_failure
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
 from ccenv.engine.packet.batch.policies import policy_deciders
@@ -97,20 +97,15 @@ class PacketEngine:
         words = needed_words(form, begins)
         self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)
         self._batch.begin(np.zeros(1, np.int64), begins)
+        self._extras = extras_of(map(bare, self.senders))
         arrays = self._batch.arrays
         self._run, self._links, self._flows = arrays.run[0], arrays.links[0], arrays.flows[0]
         self.flow_log, self.link_log = arrays.flow_log[0], arrays.link_log[0]
 
     # --- construction -----------------------------------------------------------------------------------------------
 
-    def _fastest_Bps(self, link: int) -> float:
-        spec = self.network.links[link]
-        return max(spec.rate_Bps, *(step.rate_Bps for step in spec.rate_steps), 0.0)
-
     def _default_events(self) -> int:
-        packets = (
-            sum(self._fastest_Bps(link) for link in range(len(self.network.links))) * self.duration_s / self.network.mss_bytes
-        )
+        packets = sum(link.peak_Bps for link in self.network.links) * self.duration_s / self.network.mss_bytes
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
         steps = sum(STEPS_PER_RTT * self.duration_s / flow.sender_rtt_s for flow in self.network.flows)
         events = EVENTS_PER_PACKET * packets + 4 * ticks + steps + 1_000_000
@@ -136,6 +131,8 @@ class PacketEngine:
         while at_s < end_s:
             at_s = min(end_s, at_s + SLICE_S)
             self._batch.advance(np.array([at_s]), self._max_events)
+            for extra in self._extras:
+                extra.raise_failure()
             self._check()
 
     def _check(self) -> None:
@@ -157,6 +154,10 @@ class PacketEngine:
             raise EngineError(f"flow {flow}: its adversary made a move that is no number at {now_s:.6g} s")
         if run["error"] == ERROR_EVENTS:
             raise EngineError(f"the run passed {self._max_events} events at {now_s:.6g} s of {self.duration_s:g} s")
+
+    def offer(self, flow: int, more_bytes: float) -> None:
+        """Let a flow that has started, of workload ``asked``, send so much more, in whole segments, from the next tick on."""
+        self._flows["app_segments"][flow] += math.ceil(more_bytes / self.network.mss_bytes - 1e-9)
 
     def packet_log(self) -> np.ndarray:
         """Return what happened to each packet so far, records of ``log.LOG_DTYPE`` in the order of time."""

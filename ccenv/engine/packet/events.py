@@ -14,7 +14,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.aqm.pie import catch_up
-from ccenv.engine.packet.decisions import monitor_ack
+from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
     ARRIVED,
@@ -40,7 +40,7 @@ from ccenv.engine.packet.layout import (
     TX_STRIDE,
 )
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.queue import codel_drops_head, count_queue, serve_head
+from ccenv.engine.packet.queue import codel_drops_head, count_queue, take_head
 from ccenv.engine.packet.receiver import receive, release_time_s, send_ack
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
@@ -53,6 +53,7 @@ from ccenv.engine.packet.sources import (
     set_source,
     start_service,
 )
+from ccenv.engine.packet.traces.service import NO_TRACE, arrival_s, shown_rate_Bps
 from ccenv.engine.packet.transport import (
     NO_SEGMENT,
     WINDOW_FULL,
@@ -88,13 +89,16 @@ def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
 
 
 @njit(cache=True, inline="always")
-def change_rate(a, run, now_s):
-    """Change the rate of a link: of packets whose service begins after it."""
+def change_rate(a, run, sources, now_s):
+    """Change the rate of a link: of packets whose service begins after it; one that began at rate 0 begins again."""
     row = run.next_change
     ln = a.links[int(a.changes[row, CHANGE_LINK])]
     ln.capacity_bytes += ln.rate_Bps * (now_s - ln.capacity_s)
     ln.capacity_s = now_s
     ln.rate_Bps = a.changes[row, CHANGE_RATE]
+    if ln.busy == 1 and ln.finish_s == np.inf and ln.rate_Bps > 0.0:
+        ln.finish_s = now_s + run.mss_bytes / ln.rate_Bps
+        set_source(run.tree_at, run.tree_leaves, sources.links + ln.index, ln.finish_s)
     row += 1
     run.next_change = row
     next_s = a.changes[row, CHANGE_TIME] if row < a.changes.shape[0] else np.inf
@@ -120,7 +124,7 @@ def end_service(a, run, sources, link, now_s):
     mss_bytes = run.mss_bytes
     ln = a.links[link]
     fl = a.flows[ln.serving_flow]
-    tx, hop = ln.serving_tx, ln.serving_hop
+    tx, hop, row = ln.serving_tx, ln.serving_hop, ln.trace_row
     ln.served_bytes += mss_bytes
     note(run, DEPART, now_s, fl, ln.index, tx)
     if ln.discipline == _PIE:
@@ -132,7 +136,7 @@ def end_service(a, run, sources, link, now_s):
             if ln.ecn == 1 and mark_head(a, ln, mss_bytes):
                 break
             first = False
-            serve_head(ln, now_s, mss_bytes)
+            take_head(ln)
             ln.dropped_bytes += mss_bytes
             a.flows[ln.serving_flow].dropped_bytes += mss_bytes
             a.flows[ln.serving_flow].in_network -= 1
@@ -142,16 +146,16 @@ def end_service(a, run, sources, link, now_s):
     else:
         start_service(ln, now_s, mss_bytes)
     set_source(run.tree_at, run.tree_leaves, sources.links + link, ln.finish_s)
-    arrival_s = now_s + ln.delay_s
+    time_s = now_s + ln.delay_s if ln.trace_kind == NO_TRACE else arrival_s(ln, now_s, row)
     if hop + 1 < fl.n_hops:
-        put_on_pipe(a, run, sources, fl.index, hop + 1, tx, arrival_s)
+        put_on_pipe(a, run, sources, fl.index, hop + 1, tx, time_s)
     elif fl.jitter_kind == _ADVERSARY:
         box = a.boxes[fl.box]
         put_pipe(box, tx, now_s)
         set_source(run.tree_at, run.tree_leaves, sources.boxes + fl.box, box_time_s(box, fl))
     else:
         waited = fl.ack_head < fl.ack_tail or fl.pending_acks > 0
-        receive(run, fl, tx, release_time_s(fl, arrival_s, run.seed))
+        receive(run, fl, tx, release_time_s(fl, time_s, run.seed))
         if not waited or fl.ack_tail - fl.ack_head == 1:
             set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
 
@@ -185,13 +189,14 @@ def take_feedback(a, run, sources, i, now_s):
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
-        acked_bytes = take_ack(fl, a.acks[0], last_tx, now_s, run.mss_bytes, run.rto_min_s)
+        on_ack = a.sender_calls[fl.sender_index, ON_ACK]
+        acked_bytes = take_ack(fl, a.acks[0], on_ack != 0, last_tx, now_s, run.mss_bytes, run.rto_min_s)
         if fl.monitor >= 0:
             monitor_ack(a, run, sources, fl, now_s)
         if fl.hold_window_s > 0.0:
             adjust_hold(fl, now_s)
-        if acked_bytes > 0.0:
-            call_2(a.sender_calls[fl.sender_index, ON_ACK], state_at, run.ack_at)
+        if acked_bytes > 0.0 and on_ack != 0:
+            call_2(on_ack, state_at, run.ack_at)
             take_cca(run, fl, a.states[i])
         if fl.loss_scan < fl.ack_next_tx:
             lost_bytes = find_losses(fl, a.losses[0], False, now_s, run.mss_bytes)
@@ -202,8 +207,10 @@ def take_feedback(a, run, sources, i, now_s):
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
     if lost_bytes > 0.0:
-        call_2(a.sender_calls[fl.sender_index, ON_LOSS], state_at, run.loss_at)
-        take_cca(run, fl, a.states[i])
+        on_loss = a.sender_calls[fl.sender_index, ON_LOSS]
+        if on_loss != 0:
+            call_2(on_loss, state_at, run.loss_at)
+            take_cca(run, fl, a.states[i])
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
 
@@ -258,16 +265,20 @@ def open_box(a, run, sources, row, now_s):
 
 @njit(cache=True, inline="always")
 def step_grid(a, run, sources, row, now_s):
-    """Take a step of the grid of a belief program or policy."""
+    """Take a step of the grid of a belief program or policy; return whether a choice inside a contract is awaited."""
     grid = a.grids[row]
     fl, state = a.flows[grid.flow], a.states[grid.flow]
     call_3(grid.step_at, run.grids_at + row * GRID_BYTES, grid.beliefs_at, grid.flow_at)
-    if grid.watches == 0:
+    waits = a.beliefs[row].choice_due == 1 and a.monitors[fl.monitor].over == 0
+    if waits:
+        ask_monitor(a, run, fl.monitor, now_s)
+    elif grid.watches == 0:
         state.cwnd_bytes = np.inf
         state.pacing_rate_Bps = grid.rate_Bps
         pace_on(fl, grid.rate_Bps, now_s)
         take_cca(run, fl, state)
     set_source(run.tree_at, run.tree_leaves, sources.grids + row, grid.next_s)
+    return waits
 
 
 @njit(cache=True, inline="always")
@@ -277,11 +288,12 @@ def tick_flows(a, run, sources, now_s):
     tick.now_s = now_s
     for i in range(run.n_flows):
         fl = a.flows[i]
-        if fl.started == 1 and now_s < fl.stop_s:
+        on_tick = a.sender_calls[fl.sender_index, ON_TICK]
+        if on_tick != 0 and fl.started == 1 and now_s < fl.stop_s:
             tick.inflight_bytes = fl.inflight_bytes
             tick.delivered_bytes = fl.delivered_bytes
             tick.min_rtt_s = fl.min_rtt_s
-            call_2(a.sender_calls[fl.sender_index, ON_TICK], run.states_at + i * STATE_BYTES, run.tick_at)
+            call_2(on_tick, run.states_at + i * STATE_BYTES, run.tick_at)
             take_cca(run, fl, a.states[i])
     run.ticks += 1
     set_source(run.tree_at, run.tree_leaves, sources.tick, run.ticks * run.tick_s)
@@ -318,7 +330,7 @@ def write_log(a, run, sources, now_s):
         entry.dropped_bytes = ln.dropped_bytes
         entry.marked_bytes = ln.marked_bytes
         entry.served_bytes = ln.served_bytes
-        entry.rate_Bps = ln.rate_Bps
+        entry.rate_Bps = shown_rate_Bps(ln, now_s, run.log_s)
     run.log_rows = row + 1
     next_s = (row + 1) * run.log_s if row + 1 < a.flow_log.shape[0] else np.inf
     set_source(run.tree_at, run.tree_leaves, sources.log, next_s)

@@ -130,8 +130,8 @@ def advance(which, arrays, until_s, max_events):
                 open_box(a, run, sources, source - sources.boxes, now_s)
             elif sources.grids <= source < sources.monitors:
                 row = source - sources.grids
-                step_grid(a, run, sources, row, now_s)
-                first_sender = last_sender = a.grids[row].flow
+                if not step_grid(a, run, sources, row, now_s):
+                    first_sender = last_sender = a.grids[row].flow
             elif sources.monitors <= source < sources.tick:
                 first_sender, last_sender = wake_monitor(a, run, sources, source - sources.monitors, now_s)
             elif source == sources.tick:
@@ -140,7 +140,7 @@ def advance(which, arrays, until_s, max_events):
             elif source == sources.log:
                 write_log(a, run, sources, now_s)
             else:
-                change_rate(a, run, now_s)
+                change_rate(a, run, sources, now_s)
 
 
 @njit(cache=True, error_model="numpy", nogil=True, parallel=True)

@@ -152,6 +152,24 @@ LINK_DTYPE = np.dtype(
         ("dropped_bytes", "<f8"),
         ("marked_bytes", "<f8"),
         ("served_bytes", "<f8"),
+        # a varying rate (traces): which trace, or the generator of one
+        ("trace_index", "<i8"),  # among those of the batch; -1: none
+        ("trace_kind", "<i8"),
+        ("trace_at", "<i8"),
+        ("trace_rows", "<i8"),
+        ("trace_length_s", "<f8"),
+        ("trace_bytes", "<f8"),  # that one length carries
+        ("peak_Bps", "<f8"),
+        ("generator", "<i8"),  # 0: none
+        ("generator_mean_Bps", "<f8"),
+        ("generator_a", "<f8"),
+        ("generator_b", "<f8"),
+        ("generator_c", "<f8"),
+        ("generator_d", "<f8"),
+        ("trace_row", "<i8"),  # in which the newest service ends
+        ("trace_begin_s", "<f8"),  # of the repetition that it lies in
+        ("trace_left_bytes", "<f8"),  # of its opportunity
+        ("last_arrival_s", "<f8"),  # behind it, of the packets so far
     ]
 )
 
@@ -300,9 +318,10 @@ GRID_DTYPE = np.dtype(
 # Those from fq_codel on have several queues (aqm.lists).
 DISCIPLINES = {"drop_tail": 0, "red": 1, "ecn": 2, "codel": 3, "pie": 4, "fq_codel": 5, "dualpi2": 6}
 CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
+TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
-WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5}
+WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
 
 # Errors that end a run.
 ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3
@@ -341,4 +360,5 @@ JITTER_COUNTER = 2.0**40
 LOSS_COUNTER = 2.0**41
 WORKLOAD_COUNTER = 2.0**42
 ACK_COUNTER = 2.0**43
+TRACE_COUNTER = 2.0**45
 LINK_KEY = 2.0**20  # links draw as flows LINK_KEY + index

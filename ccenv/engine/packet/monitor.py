@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
+from ccenv.engine.packet.traces.service import capacity_bytes
 from ccenv.engine.packet.transport import pace_on, rto_s
 from ccenv.engine.packet.workload import UNLIMITED
 from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
@@ -31,8 +32,10 @@ from ccenv.network.sender import ClassicSender
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
 _SRTT, _RTT, _SECONDS, _ACKS, _MIN_RTT = CLOCKS.values()
-SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3}  # what an action is for; nothing: a flow that is only watched
-NOTHING, RATE, CWND, INNER = SETS.values()
+BY_GRID = len(CLOCKS)  # clock of a flow inside a contract: the grid of its beliefs lets it decide
+# What an action is for; nothing: a flow that is only watched; position: where in a contract's interval the rate is.
+SETS = {"nothing": 0, "rate": 1, "cwnd": 2, "inner": 3, "position": 4}
+NOTHING, RATE, CWND, INNER, POSITION = SETS.values()
 SHORTEST_INTERVAL_S = 1e-5
 
 # Entry of a flow in the table at shares_at: its smoothed share, and what it had delivered at the monitor's last decision.
@@ -126,7 +129,9 @@ class Decider:
         made["clock"], made["clock_count"], made["common"] = CLOCKS[clock.every], clock.count, clock.common
         if self.interface is not None:
             row = action(self.interface.action)
-            made["sets"] = INNER if row.needs == "inner" else SETS[row.sets]
+            made["sets"] = {"inner": INNER, "contract": POSITION}.get(row.needs, SETS[row.sets])
+            if row.needs == "contract":
+                made["clock"] = BY_GRID
             made["start_segments"] = 1.0 if row.needs == "beliefs" else START_SEGMENTS  # 1: the first C_L
             made["action_number"], made["action_first"], made["action_second"] = self.interface.action_row
         return made
@@ -155,12 +160,6 @@ def count_ack(monitor, fl, now_s):
 def may_send(fl, now_s):
     """Tell whether a flow may send: it has begun, its time is not over, its transfer is not done."""
     return fl.started == 1 and now_s < fl.stop_s and fl.finished_s == np.inf
-
-
-@njit(cache=True, error_model="numpy", inline="always")
-def capacity_bytes(ln, now_s):
-    """Return the bytes that a link could have carried since the start of the run."""
-    return ln.capacity_bytes + ln.rate_Bps * (now_s - ln.capacity_s)
 
 
 @njit(cache=True, error_model="numpy")
@@ -287,6 +286,8 @@ def _copy_beliefs(beliefs, m):
     m.qdel_L_s = beliefs.qdel_L_s
     m.qdel_U_s = beliefs.qdel_U_s
     m.utilised = beliefs.utilised
+    m.contract_low_Bps = beliefs.lo_Bps
+    m.contract_high_Bps = beliefs.hi_Bps
 
 
 @njit(cache=True, error_model="numpy")
@@ -339,6 +340,8 @@ def next_decision_s(monitor, fl, now_s, rto_min_s):
     """
     if not may_send(fl, now_s):
         monitor.over = 1
+        return np.inf
+    if monitor.clock == BY_GRID:
         return np.inf
     if monitor.clock == _ACKS:
         monitor.acks_left = monitor.clock_count

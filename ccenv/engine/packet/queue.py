@@ -21,6 +21,7 @@ from ccenv.engine.packet.layout import (
     Q_TX,
     QUEUE_STRIDE,
 )
+from ccenv.engine.packet.traces.service import service_end_s
 
 _RED, _ECN, _PIE, _FQ = (DISCIPLINES[k] for k in ("red", "ecn", "pie", "fq_codel"))
 TOKEN_ROUNDING_BYTES = 1e-6
@@ -108,15 +109,21 @@ def append(ln, flow, tx, hop, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def serve_head(ln, now_s, mss_bytes):
-    """Take the head of the queue into service."""
+def take_head(ln):
+    """Take the head out of the queue: it is the packet in service, or one to drop."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
     ln.serving_flow = int(load(ln.queue_at, at + Q_FLOW))
     ln.serving_tx = int(load(ln.queue_at, at + Q_TX))
     ln.serving_hop = int(load(ln.queue_at, at + Q_HOP))
     ln.head += 1
+
+
+@njit(cache=True, error_model="numpy")
+def serve_head(ln, now_s, mss_bytes):
+    """Take the head of the queue into service."""
+    take_head(ln)
     ln.busy = 1
-    ln.finish_s = now_s + mss_bytes / ln.rate_Bps
+    ln.finish_s = service_end_s(ln, now_s, mss_bytes)
 
 
 @njit(cache=True, error_model="numpy")

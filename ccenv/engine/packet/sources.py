@@ -14,6 +14,7 @@ from ccenv.engine.packet.layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_T
 from ccenv.engine.packet.log import note
 from ccenv.engine.packet.queue import append, count_queue, serve_head, verdict
 from ccenv.engine.packet.receiver import receive
+from ccenv.engine.packet.traces.service import service_end_s
 
 
 class Sources(NamedTuple):
@@ -124,7 +125,7 @@ def serve_next(run, flows, ln, now_s):
     count_queue(ln, now_s, run.mss_bytes)
     if take_out(run, flows, ln, now_s):
         ln.busy = 1
-        ln.finish_s = now_s + run.mss_bytes / ln.rate_Bps
+        ln.finish_s = service_end_s(ln, now_s, run.mss_bytes)
     else:
         ln.busy = 0
         ln.finish_s = np.inf
@@ -161,7 +162,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
         ln.serving_flow = fl.index
         ln.serving_tx = tx
         ln.serving_hop = hop
-        ln.finish_s = now_s + mss_bytes / ln.rate_Bps
+        ln.finish_s = service_end_s(ln, now_s, mss_bytes)
         set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel
 from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer
 from ccenv.engine.packet.layout import MAX_HOPS
-from ccenv.errors import did_you_mean
+from ccenv.engine.packet.traces.spec import PEAK, Generator, Leo
+from ccenv.errors import InputError, did_you_mean
 from ccenv.network.path import DEFAULT_MSS_BYTES
+from ccenv.paths import load_trace
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -22,6 +24,29 @@ SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
 MAX_DELAYS = 1_000_000  # of a replay
 LONGEST_BURST_S = 0.1  # of pacing
 L4S_SENDERS = ("prague",)  # which reduce in proportion to the marks
+
+
+def with_mean_rate(link: dict[str, Any]) -> dict[str, Any]:
+    """Return a link as data with the mean of its trace or generator as its rate, where it has one.
+
+    Raises:
+        InputError: where it has another rate, or its trace cannot be read.
+    """
+    generator = link.get("generator")
+    mean: Any = None
+    if link.get("trace"):
+        mean = load_trace(str(link["trace"])).mean_Bps
+    elif isinstance(generator, dict):
+        mean = generator.get("mean_Bps")
+    elif generator is not None:
+        mean = getattr(generator, "mean_Bps", None)
+    if not isinstance(mean, int | float):
+        return link
+    if not mean > 0:
+        raise InputError(f"generator: a mean_mbps of {mean * 8e-6:g}; it must be above 0")
+    if link.get("rate_Bps", mean) != mean:
+        raise InputError("a link has a rate, or a trace or generator, not both")
+    return {**link, "rate_Bps": mean}
 
 
 class Red(StrictModel):
@@ -49,10 +74,10 @@ class Red(StrictModel):
 
 
 class RateStep(StrictModel):
-    """From time_s on the link serves at rate_Bps."""
+    """From time_s on the link serves at rate_Bps; 0: an outage."""
 
     time_s: Positive
-    rate_Bps: Positive
+    rate_Bps: NotNegative
 
 
 class LinkSpec(StrictModel):
@@ -70,6 +95,8 @@ class LinkSpec(StrictModel):
         policer: a token bucket before the queue.
         threshold_packets: for ecn: packets that wait when an arriving one is marked.
         rate_steps: ascending in time.
+        trace: its rate over time instead: a shipped trace or a file (``ccenv.paths``). ``rate_Bps`` is then the mean.
+        generator: the same, made from the seed (``ccenv.engine.packet.traces.spec``).
     """
 
     name: str = "bottleneck"
@@ -85,6 +112,40 @@ class LinkSpec(StrictModel):
     policer: Policer | None = None
     threshold_packets: NotNegative = 0.0
     rate_steps: tuple[RateStep, ...] = ()
+    trace: str = ""
+    generator: Generator | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mean_rate(cls, data: Any) -> Any:
+        return with_mean_rate(data) if isinstance(data, dict) else data
+
+    @property
+    def peak_Bps(self) -> float:
+        """Return the largest rate that it has for any length of time."""
+        if self.trace:
+            return load_trace(self.trace).peak_Bps
+        if self.generator is not None:
+            return PEAK * self.generator.mean_Bps
+        return max(self.rate_Bps, *(step.rate_Bps for step in self.rate_steps), 0.0)
+
+    @property
+    def adds_delays(self) -> bool:
+        """Return whether a trace or generator changes its delay."""
+        return (bool(self.trace) and load_trace(self.trace).has_delays) or (
+            isinstance(self.generator, Leo) and self.generator.delay_s > 0
+        )
+
+    @model_validator(mode="after")
+    def _varies_in_one_way(self) -> LinkSpec:
+        given = [name for name in ("trace", "generator", "rate_steps") if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"link {self.name!r} has {' and '.join(given)}; one of them is allowed")
+        if self.rate_steps and self.rate_steps[-1].rate_Bps == 0:
+            raise ValueError(f"link {self.name!r}: its rate is 0 for ever after {self.rate_steps[-1].time_s:g} s")
+        if self.discipline == "pie" and any(step.rate_Bps == 0 for step in self.rate_steps):
+            raise ValueError(f"link {self.name!r}: pie divides by the rate; its rate_steps must be above 0")
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> LinkSpec:
@@ -178,7 +239,8 @@ class WorkloadSpec(StrictModel):
 
     Attributes:
         kind: bulk; rate (rate_Bps); on_off (bulk for on_s, nothing for off_s); finite (size_bytes); batches (size_bytes every
-            every_s); web (objects of mean size_bytes, Pareto with shape 1.2, at exponential gaps of mean every_s).
+            every_s); web (objects of mean size_bytes, Pareto with shape 1.2, at exponential gaps of mean every_s); asked (what
+            an application of the scenario asks for).
         rate_Bps: for rate.
         on_s: for on_off.
         off_s: for on_off.
@@ -186,7 +248,7 @@ class WorkloadSpec(StrictModel):
         every_s: for batches, web.
     """
 
-    kind: Literal["bulk", "rate", "on_off", "finite", "batches", "web"] = "bulk"
+    kind: Literal["bulk", "rate", "on_off", "finite", "batches", "web", "asked"] = "bulk"
     rate_Bps: NotNegative = 0.0
     on_s: NotNegative = 0.0
     off_s: NotNegative = 0.0
@@ -313,6 +375,8 @@ class NetworkSpec(StrictModel):
             route = self.route_of(index)
             if len(set(route)) < len(route) or len(route) > MAX_HOPS:
                 raise ValueError(f"flow {index}: a route has at most {MAX_HOPS} links, each once, not {list(flow.route)}")
+            if flow.jitter.kind == "adversary" and self.links[route[-1]].adds_delays:
+                raise ValueError(f"flow {index}: an adversary's jitter box cannot stand behind a link whose delay changes")
             if self.return_s(index) < 0:
                 raise ValueError(f"flow {index}: access and links take longer than its rtt_s of {flow.rtt_s:g}")
         return self

@@ -10,7 +10,6 @@ from gymnasium import spaces
 
 from ccenv.config import validate
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.engine.curve.watch import limits
 from ccenv.envs.core import Core
 from ccenv.envs.network import DEFAULTS, NetworkAction
 from ccenv.envs.network_observation import network_limits, observe_network
@@ -74,7 +73,7 @@ class DuelTask:
         chosen = DEFAULTS["reward"] if network_reward is None else network_reward
         self._network_weights = None if game == "zero_sum" else validate(RewardWeights, chosen, "network_reward").vector()
         levels = settings.n_actions if settings.is_discrete else 0
-        low, high = (OBSERVATION_LOW, OBSERVATION_HIGH) if interface is None else limits(interface)
+        low, high = (OBSERVATION_LOW, OBSERVATION_HIGH) if interface is None else interface.limits()
         self.observation_spaces: dict[str, spaces.Box] = {name: spaces.Box(low, high, dtype=np.float32) for name in self._flows}
         self.action_spaces: dict[str, Any] = {name: action_space(1, levels) for name in self._flows}
         if self._moves is not None:

@@ -16,6 +16,7 @@ from ccenv.envs.batches.actor_critic import ActorCritic
 from ccenv.envs.batches.memory import Memory, decide, judge_end, share
 from ccenv.envs.packet.core import MAX_EVENTS
 from ccenv.envs.packet.kernel import observe
+from ccenv.envs.packet.link_rate import RateCore, move_link
 from ccenv.envs.packet.task import PacketNetworkTask, PacketTask
 from ccenv.envs.task import episode_metrics
 from ccenv.errors import InputError
@@ -28,11 +29,13 @@ class PacketGame(NamedTuple):
         values: of a discrete action, evenly spaced; two entries, the limits, of a continuous one.
         boxes: (B, boxes, words) states of the jitter boxes that it plays; (B, 0, 1) for an agent that controls flows.
         rows: (1,) int64 rows of each network.
+        least_share: (1,) of the link's rate, which it moves after the boxes; (0,) where the rate stays.
     """
 
     values: np.ndarray
     boxes: np.ndarray
     rows: np.ndarray
+    least_share: np.ndarray
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -54,7 +57,9 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
                 for place in range(n_actions):
                     drawn = memory.actions[t, env * n_rows + r, place]
                     number = game.values[np.int64(drawn)] if discrete else min(high, max(low, np.float64(drawn)))
-                    if game.boxes.shape[1] > 0:
+                    if game.boxes.shape[1] > 0 and place == n_actions - len(game.least_share):
+                        move_link(a, env, number, game.least_share[0])
+                    elif game.boxes.shape[1] > 0:
                         game.boxes[env, place, 0] = number
                     else:
                         a.monitors[env, r * per_row + place].asked = number
@@ -104,13 +109,17 @@ class PacketRollouts:
         core = task.core
         if core.tells_time:
             raise InputError("raw asks for every step's info, which rollouts in the kernel do not have: leave it out")
+        if core.own_reward is not None:
+            raise InputError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")
         self.task = task
         self.num_envs, self.rows_per_env = core.num_envs, task.rows_per_env
         plays_boxes = isinstance(task, PacketNetworkTask)
-        self.levels, self.n_actions = task.levels or 0, core.n_boxes if plays_boxes else len(core.flows) // self.rows_per_env
+        per_row = task.n_moves if isinstance(task, PacketNetworkTask) else len(core.flows) // self.rows_per_env
+        self.levels, self.n_actions = task.levels or 0, per_row
         low = 0.0 if plays_boxes else -1.0
+        least = np.array([core.least_share]) if isinstance(core, RateCore) else np.zeros(0)
         boxes = core.batch.box_words if plays_boxes else np.zeros((core.num_envs, 0, 1))
-        self._game = PacketGame(np.linspace(low, 1.0, self.levels or 2), boxes, np.array([self.rows_per_env]))
+        self._game = PacketGame(np.linspace(low, 1.0, self.levels or 2), boxes, np.array([self.rows_per_env]), least)
 
     def play(self, networks: ActorCritic, memory: Memory, key: int) -> None:
         """See ``RolloutCore``."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.engine.compiled.python_calls import extras_of
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form
 from ccenv.engine.packet.batch.policies import policy_deciders
@@ -26,7 +27,8 @@ from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
-from ccenv.interface.rewards import N_TERMS, TERM_NUMBERS, TERMS
+from ccenv.interface.own_reward import OwnReward
+from ccenv.interface.rewards import N_TERMS, TERMS
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import Sender
@@ -52,6 +54,7 @@ class PacketCore:
         deciders: by flow, who decides, at the caller's hand: M of them.
         interface: what is seen of the monitored flows.
         weights: of the reward's terms.
+        own_reward: a reward in Python in place of their weighted sum; None: there is none.
         adversaries: by name, those of jitter boxes.
         episode_decisions: steps of an episode.
         staggered: let the first episodes end at random times.
@@ -87,6 +90,7 @@ class PacketCore:
         record: bool = False,
         per_flow: bool = False,
         patterns: np.ndarray | None = None,
+        own_reward: OwnReward | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
@@ -94,17 +98,15 @@ class PacketCore:
             **{"distribution": distribution, "senders": senders, "deciders": deciders, "interface": interface},
             **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
             **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
-            **{"num_envs": num_envs, "per_flow": per_flow, "patterns": patterns},
+            **{"num_envs": num_envs, "per_flow": per_flow, "patterns": patterns, "own_reward": own_reward},
         }
         self._patterns, self._pattern_rows = patterns, pattern_rows(distribution.largest)
-        self.per_flow, self.tells_time = per_flow, False
+        self.per_flow, self.tells_time, self.own_reward = per_flow, False, own_reward
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
         self.interface, self._staggered, self._recording = interface, staggered, record
         self._numbers = interface.numbers
-        self._weights = np.zeros(N_TERMS)
-        for name, weight in weights.items():
-            self._weights[TERM_NUMBERS[name]] = weight
+        self._weights = np.array([weights.get(term.name, 0.0) for term in TERMS])
         self._build(senders, deciders, adversaries or {}, start_rate_share, threads)
         M = len(self.flows)
         self._seed, self._lane = np.zeros(num_envs, np.int64), np.arange(num_envs)
@@ -136,8 +138,8 @@ class PacketCore:
     ) -> None:
         network = self.distribution.largest
         names = list(senders)
-        for name in names:
-            if bridge_of(senders[name]) is not None:
+        for name, sender in senders.items():
+            if bridge_of(sender) is not None or extras_of([sender]):
                 raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
         choices: dict[int, tuple[str, ...]] = {
             int(leaf.place[1]): leaf.choices for leaf in self.distribution.leaves if leaf.place[-1] == "sender"
@@ -157,9 +159,9 @@ class PacketCore:
             for index, flow in enumerate(network.flows)
             if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
         ]
-        form = Form(network, table, {**policies, **deciders}, adversaries, gridded)
-        monitors = len(form.deciders)
+        monitors = len({**policies, **deciders})
         self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), monitors, start_rate_share)
+        form = Form(network, table, {**policies, **deciders}, adversaries, gridded, self._source.traces)
         words = needed_words(form, self._source.corners())
         log = LOG_ROWS if self._recording else 0
         self.batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
@@ -173,8 +175,7 @@ class PacketCore:
         Args:
             mask: (B,) bool, which environments; None: all.
             seed: None: go on with each environment's sequence of episodes (of a random seed, if none was ever given). A number:
-                key all of them by (seed, environment, episode), from episode 0. One number per environment: environment b then
-                plays what a single environment reset with that number plays (None: goes on).
+                key all by (seed, environment, episode), from episode 0. One per environment: each plays as a single one does.
         """
         which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         self._episode[which] += 1
@@ -262,6 +263,9 @@ class PacketCore:
             self.batch.box_words[:, : services.shape[1], 0] = services
         self._run()
         self.elapsed += 1
+        if self.own_reward is not None:
+            measured = self._decides & (self.batch.arrays.monitors["decisions"][:, : len(self.flows)] > 0)
+            self.rewards[measured] = self.own_reward.values(self.terms[measured])
         return self.rewards
 
     def truncated(self) -> np.ndarray:
@@ -306,8 +310,8 @@ class PacketCore:
         return self._decides.copy()
 
     def observations(self) -> np.ndarray:
-        """Return what is seen of the monitored flows: a new (B, M, history * signals) float32 array."""
-        return self._seen.reshape(self.num_envs, len(self.flows), -1).copy()
+        """Return what is seen of the monitored flows: a new (B, M, width of the interface) float32 array."""
+        return self.interface.with_extra(self._seen.reshape(self.num_envs, len(self.flows), -1).copy())
 
     def signals(self, numbers: np.ndarray) -> np.ndarray:
         """Return other signals of the newest decision of each monitored flow: (B, M, n) float32.
@@ -322,24 +326,20 @@ class PacketCore:
     @property
     def measures(self) -> np.ndarray:
         """Measures of the newest decision of each monitored flow: a new (B, M) MEASURES array."""
-        copied: np.ndarray = self.batch.arrays.measures[:, : len(self.flows)].copy()
-        return copied
+        return np.copy(self.batch.arrays.measures[:, : len(self.flows)])
 
     def flow(self, name: str) -> np.ndarray:
         """Return a copy of a field of all flows, (B, flows)."""
-        copied: np.ndarray = self.batch.arrays.flows[name].copy()
-        return copied
+        return np.copy(self.batch.arrays.flows[name])
 
     def link(self, name: str) -> np.ndarray:
         """Return a copy of a field of all links, (B, links)."""
-        copied: np.ndarray = self.batch.arrays.links[name].copy()
-        return copied
+        return np.copy(self.batch.arrays.links[name])
 
     @property
     def now_s(self) -> np.ndarray:
         """Simulated time of each network, (B,)."""
-        copied: np.ndarray = self.batch.arrays.run["now_s"][:, 0].copy()
-        return copied
+        return np.copy(self.batch.arrays.run["now_s"][:, 0])
 
     @property
     def n_boxes(self) -> int:
@@ -356,13 +356,14 @@ class PacketCore:
 
         Needs ``record=True`` and one drop-tail link.
         """
+        return packet_trace(self.played(env), ordered(self.batch.packet_log(env), float(self.now_s[env])))
+
+    def played(self, env: int) -> Scenario:
+        """Return what was drawn for an environment's episode, as long as it has been played. Needs ``record=True``."""
         scenario = self._scenarios[env]
         if scenario is None:
             raise InputError("the environment was built without record: there is no trace")
-        now_s = float(self.batch.arrays.run["now_s"][env, 0])
-        rows = self.batch.packet_log(env)
-        played = scenario.model_copy(update={"duration_s": max(now_s, 1e-9)})
-        return packet_trace(played, ordered(rows, now_s))
+        return scenario.model_copy(update={"duration_s": max(float(self.now_s[env]), 1e-9)})
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

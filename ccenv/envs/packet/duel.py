@@ -92,6 +92,8 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
             )
         if not checked.clock.common:
             raise InputError(f"{_ID}: the clock must be common: all agents act at the same time")
+        if checked.link_rate_min_share is not None:
+            raise InputError(f"{_ID}: link_rate_min_share is for ccenv/PacketNetwork-v0")
         check_interface(interface, distribution, flows)
         self.render_mode = render_mode
         record = check_render_mode(render_mode)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccenv.engine.packet.batch.arrays import Beginnings
-from ccenv.engine.packet.batch.form import beginning
+from ccenv.engine.packet.batch.form import beginning, trace_fields, trace_names
 from ccenv.engine.packet.layout import CHANGE_LINK, CHANGE_RATE, CHANGE_TIME
 from ccenv.engine.packet.spec import WorkloadSpec
+from ccenv.engine.packet.traces.spec import PEAK, parameter_field
 from ccenv.envs.distribution import draw_numbers
 from ccenv.errors import InputError
 from ccenv.simulation.ranges import Leaf, Place, ScenarioDistribution, inside_units
@@ -25,6 +26,7 @@ _LINK_FIELDS = {
     **{"red.max_probability": "red_max_probability", "codel.target_s": "codel_target_s"},
     **{"codel.interval_s": "codel_interval_s", "rate_Bps": "rate_Bps", "delay_s": "delay_s", "buffer_bytes": "buffer_bytes"},
     "threshold_packets": "threshold_packets",
+    "generator.length_s": "trace_length_s",
 }
 _FLOW_FIELDS = {
     **{name: name for name in ("access_s", "start_s", "stop_s", "loss_rate", "told_rtt_s")},
@@ -78,6 +80,7 @@ class EpisodeSource:
         start_share: tuple[float, float] | None,
     ) -> None:
         self.distribution, self._start_share = distribution, start_share
+        self.traces = _traces(distribution)
         self._rows, self._controlled, self._n_monitors = sender_rows, list(controlled), n_monitors
         base = distribution.largest
         self._base = self.one(base)
@@ -92,7 +95,7 @@ class EpisodeSource:
     def one(self, scenario: Scenario) -> Beginnings:
         """Return what a network of this scenario begins with, as one row."""
         rows = [self._rows[flow.sender] for flow in scenario.flows]
-        return beginning(scenario, rows, float(scenario.seed), self._n_monitors)
+        return beginning(scenario, rows, float(scenario.seed), self._n_monitors, self.traces)
 
     def corners(self) -> Beginnings:
         """Return what networks at the extremes of the distribution begin with, one row each."""
@@ -136,12 +139,28 @@ class EpisodeSource:
     def _put_link(self, leaf: Leaf, given: np.ndarray, links: np.ndarray, changes: np.ndarray) -> None:
         index, keys = int(leaf.place[1]), leaf.place[2:]
         name, factor = inside_units(str(keys[-1]))
-        if keys[0] == "rate_steps":
+        if name == "trace":
+            for field in trace_fields(self.traces[0], self.traces):
+                of_trace = {trace: trace_fields(trace, self.traces)[field] for trace in self.traces}
+                links[field][:, index] = [of_trace[trace] for trace in given.tolist()]
+        elif keys[0] == "generator":
+            self._put_generator(leaf, name, given * factor, links)
+        elif keys[0] == "rate_steps":
             row = self._steps.index((index, int(keys[1])))
             changes[:, row, CHANGE_TIME if name == "time_s" else CHANGE_RATE] = given * factor
             changes[:, row, CHANGE_LINK] = index
         elif name not in ("buffer_packets", "buffer_bdp"):  # those two depend on others: ``_finish``
             links[_field(_LINK_FIELDS, (*keys[:-1], name), leaf)][:, index] = given * factor
+
+    def _put_generator(self, leaf: Leaf, name: str, given: np.ndarray, links: np.ndarray) -> None:
+        index = int(leaf.place[1])
+        generator = self.distribution.largest.links[index].generator
+        field = parameter_field(generator.kind, name) if generator is not None else ""
+        if name == "mean_Bps":
+            links["generator_mean_Bps"][:, index] = links["rate_Bps"][:, index] = given
+            links["peak_Bps"][:, index] = PEAK * given
+        else:
+            links[field or _field(_LINK_FIELDS, ("generator", name), leaf)][:, index] = given
 
     def _put_flow(self, leaf: Leaf, given: np.ndarray, flows: np.ndarray) -> None:
         index, keys = int(leaf.place[1]), leaf.place[2:]
@@ -172,6 +191,12 @@ class EpisodeSource:
                 links["buffer_bytes"][:, index] = number * links["rate_Bps"][:, index] * flows["path_rtt_s"].min(axis=1)
             elif unit == "buffer_packets":
                 links["buffer_bytes"][:, index] = number * base.mss_bytes
+
+
+def _traces(distribution: ScenarioDistribution) -> tuple[str, ...]:
+    """Return the names of all traces that links of a distribution may have."""
+    names = [name for scenario in distribution.corners for name in trace_names(scenario)]
+    return tuple(dict.fromkeys(names))
 
 
 def _field(fields: dict[str, str], keys: Sequence[str | int], leaf: Leaf) -> str:

@@ -8,8 +8,10 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.compiled.observation import N_OBSERVATION, fill_observation
+from ccenv.engine.packet.monitor import POSITION
 from ccenv.interface.rewards import N_TERMS, fill_terms
-from ccenv.interface.signals import N_SIGNALS, fill_signals
+from ccenv.interface.signals import FIRST_BELIEF, N_SIGNALS, fill_signals
 
 
 class CoreArrays(NamedTuple):
@@ -66,6 +68,9 @@ def observe(arrays, rows, core):
                 continue
             m = a.measures[b, row]
             fill_signals(m, signals)
+            if monitor.sets == POSITION:  # what the chooser of a contract sees (``ccenv.engine.packet.beliefs.step_contract``)
+                beliefs = a.beliefs[b, monitor.grid]
+                fill_observation(beliefs, beliefs, signals[FIRST_BELIEF : FIRST_BELIEF + N_OBSERVATION])
             first = 0 if monitor.decisions == 0 else history - 1  # a flow that begins has been idle before
             if first > 0:
                 for k in range(history - 1):

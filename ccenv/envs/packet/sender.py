@@ -83,7 +83,8 @@ class PacketEnv(InfoEnv):
     ## Action Space
     `Box(-1, 1, (n,), float32)` for n controlled flows: what the named ``action`` makes of it (docs/packet-env.md has the table).
     Values outside the box are clipped into it. With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several flows),
-    evenly spaced over the box. A flow begins with ten segments per Rm, or with ``start_rate_share``.
+    evenly spaced over the box. A flow begins with ten segments per Rm, or with ``start_rate_share``. Inside a ``contract`` the
+    action is the position u = (a + 1) / 2 in the interval of rates that it allows.
 
     ## Rewards
     The weighted sum of named terms (``reward``) of the interval that ended, 0 for a flow's first decision; with several flows the
@@ -101,8 +102,8 @@ class PacketEnv(InfoEnv):
 
     ## Arguments
     The fields of ``ccenv.envs.packet.settings.PacketSettings``: ``scenario``, ``signals``, ``history``, ``action``,
-    ``action_parameters``, ``inner``, ``n_actions``, ``clock``, ``reward``, ``start_rate_share``, ``episode_decisions``,
-    ``staggered``, ``raw``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
+    ``action_parameters``, ``inner``, ``n_actions``, ``contract``, ``clock``, ``reward``, ``start_rate_share``,
+    ``episode_decisions``, ``staggered``, ``raw``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History
     * v0: initial version (interface version 1).

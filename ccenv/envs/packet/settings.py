@@ -6,17 +6,22 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
 from ccenv.config import StrictModel, validate
 from ccenv.envs.distribution import LogRange
-from ccenv.envs.settings import require_arguments
+from ccenv.envs.settings import TableReward, as_contract, require_arguments
 from ccenv.errors import InputError
-from ccenv.interface.interface import Clock, Interface, Weights
+from ccenv.interface.interface import SENDER_V0, Clock, Interface, as_weights, read_interface
+from ccenv.interface.own_reward import OwnReward, is_own_reward, own_reward
+from ccenv.interface.own_signals import OwnSignals, as_signals
 from ccenv.interface.rewards import REWARDS
 from ccenv.interface.signals import signal
+from ccenv.programs import Program, parse_program
 from ccenv.simulation.ranges import ScenarioDistribution, load_distribution, read_distribution
 from ccenv.simulation.scenario import Scenario
+
+_INSIDE = "rate_between"
 
 
 def _as_distribution(value: Any) -> Any:
@@ -33,13 +38,23 @@ def _known_signal(name: str) -> str:
     return signal(name).name
 
 
+def _as_reward(value: Any) -> Any:
+    """Let a reward be the name of a set, weights of terms, or one's own."""
+    if is_own_reward(value):
+        return own_reward(value)
+    if not isinstance(value, str | Mapping):
+        raise ValueError("neither the name of a reward, nor weights of its terms, a Python file or a function")
+    return validate(TableReward, {"weights": as_weights(value)}, "reward").weights
+
+
 class PacketSettings(StrictModel):
     """Settings of the packet environments.
 
     Attributes:
         scenario: a scenario distribution (``ccenv.simulation.ranges``): a name, a file or a mapping. ``sender: external`` marks
             a controlled flow.
-        signals: names of signals, or of a set of them (``ccenv.interface.signals``).
+        signals: names of signals, or of a set of them (``ccenv.interface.signals``); in a list also functions of one's own of the
+            signals beside them: functions, or Python files (``FILE.py``, ``FILE.py:NAME``; ``ccenv.interface.own_signals``).
         critic_signals: further signals that only a critic sees, of the newest interval; ``truth`` ones are allowed. For flows
             that share a policy in training; no card has them.
         history: intervals that an observation holds; None: what the set of signals was published with, else 1.
@@ -47,10 +62,18 @@ class PacketSettings(StrictModel):
         action_parameters: of the action.
         inner: the CCA inside, for actions that build on one.
         n_actions: discrete values of each action, evenly spaced over [-1, 1]; None: any number in between.
+        contract: None, or a contract (a file, the name of an agent that runs inside one, a ``Program`` or its document):
+            controlled flows run inside it. Their action is ``rate_between``: a is the position u = (a + 1) / 2 in the interval of
+            rates that the contract allows at the flow's beliefs. They decide when the contract does, once per propagation RTT, or
+            as its leaves say. With it signals are ``beliefs`` by default.
         clock: when flows decide.
-        reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``).
+        reward: name of a reward, or weights of its terms (``ccenv.interface.rewards``). Or a reward of one's own, slow: a
+            function of ``ccenv.interface.own_reward.StepTerms``, called once per decision, or a Python file (``FILE.py``,
+            ``FILE.py:NAME``).
         start_rate_share: the rate (or a window of as much per Rm) with which controlled flows begin, as a share of the link
             rate, drawn uniform in the logarithm; None: ten segments per Rm.
+        link_rate_min_share: of ``ccenv/PacketNetwork-v0``: the agent moves the link's rate as well, between this share of the
+            drawn rate and that rate (the ``strong`` model). None: it stays.
         episode_decisions: steps of an episode.
         staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
         raw: put the measures behind the signals into each step's info.
@@ -58,20 +81,45 @@ class PacketSettings(StrictModel):
     """
 
     scenario: Annotated[Any, BeforeValidator(_as_distribution)] = "single"
-    signals: str | tuple[str, ...] = "aurora"
+    signals: Annotated[str | tuple[str | InstanceOf[OwnSignals], ...], BeforeValidator(as_signals)] = "aurora"
     critic_signals: tuple[Annotated[str, AfterValidator(_known_signal)], ...] = Field(default=(), max_length=32)
     history: int | None = None
     action: str = "rate_delta"
     action_parameters: dict[str, float] = Field(default_factory=dict)
     inner: str = ""
     n_actions: int | None = Field(default=None, ge=2, le=1001)
+    contract: Annotated[Any, BeforeValidator(as_contract)] = None
     clock: Clock = Clock()
-    reward: Weights = Field(default_factory=lambda: dict(REWARDS["default"]))
+    reward: Annotated[Any, BeforeValidator(_as_reward)] = Field(default_factory=lambda: dict(REWARDS["default"]))
     start_rate_share: LogRange | None = None
+    link_rate_min_share: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
     episode_decisions: int = Field(default=400, ge=2, le=10_000_000)
     staggered: bool = False
     raw: bool = False
     threads: int = Field(default=1, ge=1, le=1024)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inside(cls, data: Any) -> Any:
+        """Let flows inside a contract see beliefs by default, and act and decide as the contract wants it."""
+        if isinstance(data, Mapping) and data.get("contract") is not None:
+            return {"signals": "beliefs", "action": _INSIDE, "clock": {"every": "rtt"}, **data}
+        return data
+
+    @model_validator(mode="after")
+    def _decides_as_the_contract_does(self) -> PacketSettings:
+        if (self.action == _INSIDE) != (self.contract is not None):
+            needed = f"action {_INSIDE!r} needs a contract" if self.contract is None else f"inside one the action is {_INSIDE!r}"
+            raise ValueError(f"contract: {needed} (got action {self.action!r})")
+        if self.contract is not None and self.clock != Clock(every="rtt"):
+            raise ValueError("contract: its flows decide when the contract does, once per propagation RTT; leave clock out")
+        if self.contract is not None and self.start_rate_share is not None:
+            raise ValueError("contract: its flows begin with the contract's first rate; leave start_rate_share out")
+        return self
+
+    def contract_program(self) -> Program | None:
+        """Return the contract of the controlled flows; None where there is none."""
+        return None if self.contract is None else parse_program(self.contract, "contract")
 
     @property
     def distribution(self) -> ScenarioDistribution:
@@ -79,15 +127,31 @@ class PacketSettings(StrictModel):
         found: ScenarioDistribution = _as_distribution(self.scenario)
         return found
 
+    @property
+    def own_reward(self) -> OwnReward | None:
+        """The reward in Python; None: it is a weighted sum of terms."""
+        return self.reward if isinstance(self.reward, OwnReward) else None
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of the reward's terms by name; none of a reward in Python."""
+        found: dict[str, float] = {} if self.own_reward is not None else self.reward
+        return found
+
     def interface(self) -> Interface:
         """Return what the controlled flows see and set, and when. Raises InputError."""
         given: dict[str, Any] = {"signals": self.signals, "action": self.action, "parameters": self.action_parameters}
         if self.history is not None:
             given["history"] = self.history
-        return validate(Interface, {**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
+        return read_interface({**given, "inner": self.inner, "clock": self.clock.model_dump()}, "interface")
 
     def policy_interface(self) -> Interface:
-        """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do."""
+        """Return the interface of a policy that was trained here: a sender decides for itself, whatever the others do.
+
+        Inside a contract it is that of beliefs, which a chooser has.
+        """
+        if self.contract is not None:
+            return SENDER_V0
         sees = self.interface()
         return sees.model_copy(update={"clock": sees.clock.model_copy(update={"common": False})})
 
@@ -106,6 +170,8 @@ def read_packet_settings(given: dict[str, Any], where: str, defaults: dict[str, 
     """
     require_arguments(PacketSettings, given, where)
     given = dict(given)
+    if given.get("contract") is not None and (defaults or {}).get("clock", {}).get("common"):
+        raise InputError(f"{where}: flows inside a contract decide at their own times; a contract is for ccenv/Packet-v0")
     steps = given.pop("max_episode_steps", None)
     if steps is not None:
         if "episode_decisions" in given:

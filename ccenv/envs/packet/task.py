@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,16 @@ from gymnasium import spaces
 from ccenv.engine.compiled.signals import ADVERSARY_STATE
 from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.packet.core import PacketCore
+from ccenv.envs.packet.link_rate import RateCore
 from ccenv.envs.packet.settings import PacketSettings
 from ccenv.envs.settings import EXTERNAL
 from ccenv.envs.task import level_of
 from ccenv.errors import InputError
-from ccenv.interface.actions import action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.signals import PACKET, SIGNAL_NUMBERS, signal
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.sender import ClassicSender, ExternalSender, Sender, bare
+from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
+from ccenv.programs import Program
 from ccenv.registry import load_target
 from ccenv.simulation.boxes import PATTERN
 from ccenv.simulation.ranges import ScenarioDistribution
@@ -41,14 +43,15 @@ def play(state: Any, view: Any, move: Any) -> None:
 OUTSIDE_BOX = ScriptedAdversary(EXTERNAL, ADVERSARY_STATE, init, play, {"s0": 1.0})
 
 
-def make_senders(distribution: ScenarioDistribution) -> dict[str, Sender]:
-    """Return all senders that a distribution may draw, by the name that it gives."""
+def make_senders(distribution: ScenarioDistribution, contract: Program | None = None) -> dict[str, Sender]:
+    """Return all senders that a distribution may draw, by the name that it gives; inside a contract are those from outside."""
     names = [flow.sender for flow in distribution.largest.flows]
     for leaf in distribution.leaves:
         if leaf.place[-1] == "sender":
             names += leaf.choices
     load = load_target(_LOAD_SENDER)
-    return {name: ExternalSender() if name == EXTERNAL else load(name) for name in dict.fromkeys(names)}
+    outside: Sender = ExternalSender() if contract is None else ContractSender(contract.name, contract, EXTERNAL)
+    return {name: outside if name == EXTERNAL else load(name) for name in dict.fromkeys(names)}
 
 
 def controlled_flows(distribution: ScenarioDistribution) -> list[int]:
@@ -84,8 +87,6 @@ def check_interface(interface: Interface, distribution: ScenarioDistribution, fl
             bulk = [flow for flow in flows if distribution.largest.flows[flow].workload.kind == "bulk"]
             if bulk:
                 raise InputError(f"signal {row.name!r} needs an application that ends; flow {bulk[0]} is bulk")
-    if action(interface.action).needs == "contract":
-        raise InputError(f"action {interface.action!r} needs a contract, which an environment has not")
 
 
 def decider_of(interface: Interface) -> Decider:
@@ -111,13 +112,16 @@ def make_core(
     """Return the core of some settings."""
     distribution = settings.distribution
     adversaries = make_boxes(distribution) | ({} if patterns is None else {EXTERNAL: PATTERN})
-    return PacketCore(
+    least = settings.link_rate_min_share
+    make = PacketCore if least is None else partial(RateCore, least_share=least)
+    return make(
         num_envs,
         distribution=distribution,
-        senders=make_senders(distribution),
+        senders=make_senders(distribution, settings.contract_program()),
         deciders=deciders,
         interface=interface,
-        weights=settings.reward,
+        weights=settings.weights,
+        own_reward=settings.own_reward,
         adversaries=adversaries,
         episode_decisions=settings.episode_decisions,
         staggered=settings.staggered,
@@ -131,9 +135,8 @@ def make_core(
 
 def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and highest values of an observation of some flows, float32."""
-    low = np.array([row.low for row in interface.rows], np.float32)
-    high = np.array([row.high for row in interface.rows], np.float32)
-    return np.tile(low, interface.history * flows), np.tile(high, interface.history * flows)
+    low, high = interface.limits()
+    return np.tile(low, flows), np.tile(high, flows)
 
 
 class FlowActions:
@@ -196,6 +199,8 @@ class PacketTask:
             raise InputError(
                 "critic_signals are for the critic of flows that share a policy: use make_sb3(..., shared_policy=True)"
             )
+        if settings.link_rate_min_share is not None:
+            raise InputError("link_rate_min_share is a move of the network's agent: it is for ccenv/PacketNetwork-v0")
         critic = [signal(name) for name in settings.critic_signals]
         self._critic = np.array([SIGNAL_NUMBERS[row.name] for row in critic], np.int64)
         decider = decider_of(self.interface)
@@ -273,11 +278,12 @@ class PacketNetworkTask:
         self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(range(n), watched), record)
         self.levels, self.rows_per_env = settings.n_actions, 1
         self.single_observation_space = spaces.Box(*limits(self.interface, n), dtype=np.float32)
-        self.single_action_space = service_space(len(boxes), self.levels)
+        self.n_moves = len(boxes) + (settings.link_rate_min_share is not None)
+        self.single_action_space = service_space(self.n_moves, self.levels)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Set the shares that the boxes let go and run to the next decision; return the mean of the flows' rewards (B,)."""
-        rewards = self.core.advance(services=services_of(actions, (self.core.num_envs, self.core.n_boxes), self.levels))
+        """Set the shares that the boxes let go, and the link's rate; run to the next decision; return the mean reward (B,)."""
+        rewards = self.core.advance(services=services_of(actions, (self.core.num_envs, self.n_moves), self.levels))
         mean: np.ndarray = rewards.sum(axis=1) / rewards.shape[1]
         return mean
 
@@ -290,15 +296,15 @@ class PacketNetworkTask:
         return {"rewards": self.core.rewards.copy()}
 
 
-def service_space(boxes: int, levels: int | None) -> spaces.Space[Any]:
-    """Return the space of an agent that plays jitter boxes."""
+def service_space(moves: int, levels: int | None) -> spaces.Space[Any]:
+    """Return the space of an agent that plays jitter boxes, and perhaps the link's rate."""
     if levels is None:
-        return spaces.Box(0.0, 1.0, (boxes,), np.float32)
-    return spaces.Discrete(levels) if boxes == 1 else spaces.MultiDiscrete(np.full(boxes, levels))
+        return spaces.Box(0.0, 1.0, (moves,), np.float32)
+    return spaces.Discrete(levels) if moves == 1 else spaces.MultiDiscrete(np.full(moves, levels))
 
 
 def services_of(actions: np.ndarray, shape: tuple[int, int], levels: int | None) -> np.ndarray:
-    """Return the share that each box lets go, (B, boxes) in [0, 1]; numbers outside are clipped.
+    """Return what an agent of the network does, (B, moves) in [0, 1]; numbers outside are clipped.
 
     Raises:
         InputError: for actions of a wrong shape, not a number, or no index of a value.

@@ -10,6 +10,7 @@ import numpy as np
 from ccenv.benchmarks.statistics.comparison import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite.base import SuiteBase
 from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
+from ccenv.leaderboard.site.theorems import Certified, Theorem
 from ccenv.leaderboard.store.records import (
     BenchRecord,
     CellRecord,
@@ -94,6 +95,7 @@ class Entry:
         verifications: what solvers said about exactly this sender.
         submission: what was handed in, or None where the records come from folders.
         envelope: what was proved about it within a budget, or None.
+        theorems: promises of endless runs whose certificates were checked.
     """
 
     player: PlayerRecord
@@ -103,13 +105,14 @@ class Entry:
     verifications: list[VerificationRecord]
     submission: SubmissionRecord | None
     envelope: EnvelopeRecord | None
+    theorems: list[Theorem]
 
     @property
     def verdicts(self) -> list[str]:
         """The kinds of answers that there are about it: verified, refuted, unknown; none where nobody asked."""
         seen = {record.result.verdict for record in self.verifications}
         rows = self.envelope.envelope.rows if self.envelope is not None else ()
-        seen |= {row.verdict for row in rows}
+        seen |= {row.verdict for row in rows} | ({"verified"} if self.theorems else set())
         return sorted(seen) or ["none"]
 
 
@@ -157,10 +160,17 @@ class Board:
         return self.entries[player.label, player.sha256]
 
 
-def make_board(records: Records) -> Board:
+def make_board(records: Records, certified: Certified) -> Board:
     """Arrange the records.
 
     Where several runs of a suite hold the same sender, the newest counts.
+
+    Args:
+        records: everything.
+        certified: certificates of theorems; those about a sender of the records are checked.
+
+    Raises:
+        InputError: if the checker refuses a certificate.
     """
     benches = sorted(records.benches, key=lambda b: b.order)
     tables = [_table(benches, name) for name in sorted({(b.suite.name, b.suite_sha256) for b in benches})]
@@ -183,6 +193,7 @@ def make_board(records: Records) -> Board:
             _about(own[0].player, records.verifications),
             handed_in.get(own[0].record.submission),
             envelopes.get(own[0].record.submission),
+            certified.theorems(records.players.get(own[0].record.submission, key[1]), slug(*key)),
         )
         for key, own in sorted(results.items())
     }

@@ -5,41 +5,46 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.certificates.library import shipped_folder, stored
 from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.foreign import resolve_inside
 from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, Finding, make_board
 from ccenv.leaderboard.site.sources import Records
+from ccenv.leaderboard.site.theorems import FOLDER, Certified
 from ccenv.version import VERSION
 
 DATA = "board.json"
 FORMAT = Format("ccenv-board", 2, "the data of a board's pages", "format_version", sort_keys=True)
 _STATIC = ("board.js", "style.css")
-_FOLDERS = ("entries", "suites", "traces", "submissions")
+_FOLDERS = ("entries", "suites", "traces", "submissions", FOLDER)
 
 
-def build_site(records: Records, out: FilePath) -> dict[str, Any]:
+def build_site(records: Records, out: FilePath, certificates: Sequence[FilePath] = ()) -> dict[str, Any]:
     """Build the site from records.
 
     Args:
         records: of a database or of folders.
         out: folder of the site; an older board there is replaced, anything else is not touched.
+        certificates: folders of certificates beside the shipped ones. Those about a sender of the records are checked.
 
     Returns:
-        dict: ``index`` (path of the page), numbers of suites, senders, adversaries and verifications.
+        dict: ``index`` (path of the page), numbers of suites, senders, adversaries, verifications and theorems.
 
     Raises:
         MissingExtraError: without Jinja2.
-        InputError: for damaged records, or an ``out`` that holds something else.
+        InputError: for damaged records, a certificate that is refused, or an ``out`` that holds something else.
         CcenvError: if the site cannot be written.
     """
     require_extra("jinja2", "board")
-    board = make_board(records)
+    certified = Certified([one for folder in (shipped_folder(), *certificates) for one in stored(folder)])
+    board = make_board(records, certified)
     _replace(out, _pages(board) | _copies(board))
     return {
         "index": out / "index.html",
@@ -47,6 +52,7 @@ def build_site(records: Records, out: FilePath) -> dict[str, Any]:
         "senders": len(board.entries),
         "adversaries": len(board.damages),
         "verifications": len(records.verifications) + len(records.envelopes),
+        "theorems": sum(len(entry.theorems) for entry in board.entries.values()),
     }
 
 
@@ -130,6 +136,7 @@ def _data(board: Board, damages: list[dict[str, Any]]) -> dict[str, Any]:
             "worst_case": None if entry.worst is None else _worst(entry.worst),
             "verifications": [v.result.model_dump() for v in entry.verifications],
             "envelope": None if entry.envelope is None else entry.envelope.envelope.model_dump(),
+            "theorems": [theorem.to_dict() for theorem in entry.theorems],
         }
         for entry in board.entries.values()
     ]
@@ -157,9 +164,10 @@ def _worst(found: Finding) -> dict[str, Any]:
 
 
 def _copies(board: Board) -> dict[str, bytes]:
-    """Return file name -> content of the traces, plots and submissions that the pages link."""
+    """Return file name -> content of the traces, plots, certificates and submissions that the pages link."""
     out: dict[str, bytes] = {}
     for entry in board.entries.values():
+        out |= {theorem.link: theorem.content for theorem in entry.theorems}
         if entry.worst is not None:
             for suffix, name in (("npz", entry.worst.case.trace), ("png", entry.worst.case.plot)):
                 link = views.trace_link(entry.worst, suffix)

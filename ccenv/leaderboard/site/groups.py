@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ccenv.benchmarks.suite.base import Quantity, SuiteBase
 from ccenv.benchmarks.suite.references import value_of

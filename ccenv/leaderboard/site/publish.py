@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any
@@ -39,7 +40,9 @@ show: a sender that changed has a page of its own.</p></body></html>
 """
 
 
-def publish(store: BoardStore, folder: FilePath, *, records: bool = True) -> dict[str, Any]:
+def publish(
+    store: BoardStore, folder: FilePath, *, records: bool = True, certificates: Sequence[FilePath] = ()
+) -> dict[str, Any]:
     """Bring a folder up to date with a board.
 
     Only files that differ are written, each at once, the front page last. Files of an earlier publication that the board no
@@ -50,6 +53,7 @@ def publish(store: BoardStore, folder: FilePath, *, records: bool = True) -> dic
         store: of the board.
         folder: to be served.
         records: put the export and its head beside the pages, so that everybody can audit the board.
+        certificates: folders of certificates beside the shipped ones.
 
     Returns:
         dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
@@ -64,7 +68,7 @@ def publish(store: BoardStore, folder: FilePath, *, records: bool = True) -> dic
     before = _read_sums(folder / SUMS)
     with tempfile.TemporaryDirectory() as scratch:
         made = FilePath(scratch) / "site"
-        build_site(from_store(store), made)
+        build_site(from_store(store), made, certificates)
         if records:
             (made / "records").mkdir()
             export_board(store, made / RECORDS)

@@ -78,6 +78,7 @@ def index_rows(board: Board) -> list[dict[str, Any]]:
             "worst": board.entry(result.player).worst,
             "proof": headline(board.entry(result.player)),
             "verdicts": board.entry(result.player).verdicts,
+            "theorem": next(iter(board.entry(result.player).theorems), None),
             "raw": [(metric, result.summary.against[table.suite.score.adversary].get(metric.name)) for metric in raw],
         }
         for place, (first, last, result) in enumerate(table.rows, start=1)

@@ -38,6 +38,8 @@ from ccenv.live.emulator.layout import (
     SCRIPTED,
     SERVICE_DTYPE,
     SLOT_BYTES,
+    STALL_DTYPE,
+    STALLS,
     Memory,
 )
 from ccenv.live.emulator.loop import CHUNK_BYTES
@@ -95,6 +97,8 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
         zeros=zeros,
         changes=changes,
         errors=np.zeros(ERROR_BINS, np.int64),
+        stalls=np.zeros(len(STALLS), STALL_DTYPE),
+        schedule=np.zeros(64, np.uint8),
         flow_log=np.zeros((rows, n), [(name, "<f8") for name in FLOW_LOG]),
         link_log=np.zeros((rows, 1), [(name, "<f8") for name in LINK_LOG]),
         events=np.zeros((_event_rows(scenario), EVENT_STRIDE)),
@@ -119,11 +123,19 @@ def memory_for(scenario: LiveScenario, near: int, far: int, header_bytes: int, v
     run["near_fd"], run["far_fd"], run["header_bytes"], run["virtual"] = near, far, header_bytes, int(virtual)
     run["step_s"], run["end_s"], run["log_s"] = step_s, scenario.duration_s, scenario.log_s
     run["n_free"], run["busy_until_s"] = slots, -math.inf
-    for name, array in (("slab", m.slab), ("clock", m.clock), ("wait", m.wait), ("poll", m.polls), ("info", m.info)):
+    for name, array in (
+        ("slab", m.slab),
+        ("clock", m.clock),
+        ("wait", m.wait),
+        ("poll", m.polls),
+        ("info", m.info),
+        ("schedule", m.schedule),
+    ):
         run[f"{name}_at"] = array.ctypes.data
     run["zeros_at"], run["words_at"], run["words_bytes"] = zeros.ctypes.data, words.ctypes.data, words.strides[0]
     run["view_at"], run["view_bytes"] = views.ctypes.data, VIEW.itemsize
     run["move_at"], run["move_bytes"], run["ring_at"] = moves.ctypes.data, MOVE.itemsize, tokens.ctypes.data
+    run["stall_s"], run["schedule_fd"], run["queued_s"], run["expected_s"] = scenario.limit_s / 2, -1, -1.0, math.inf
     m.polls["fd"] = -1
     m.polls["fd"][:2] = near, far
     _fill_curve(scenario, m)
@@ -154,7 +166,7 @@ def fastest_Bps(scenario: LiveScenario) -> float:
 
 def most_in_flight_bytes(scenario: LiveScenario) -> float:
     """Return what all flows together can have on their way."""
-    longest_s = max(f.rtt_s + f.jitter.max_s + f.receiver.aggregate_s for f in scenario.flows)
+    longest_s = max(f.rtt_s + f.jitter.max_s + f.receiver.longest_wait_s for f in scenario.flows)
     return _buffer_bytes(scenario) + fastest_Bps(scenario) * longest_s
 
 
@@ -186,7 +198,8 @@ def _flows(scenario: LiveScenario) -> np.ndarray:
         flow["return_s"] = scenario.return_s(index) + (link.delay_s if at_link_end else 0.0)
         flow["forward_s"] = 0.0 if at_link_end else link.delay_s
         flow["boxed"], flow["first_seq"], flow["finished_s"] = int(boxed), -1, math.inf
-        flow["sender_fd"] = flow["sink_fd"] = -1
+        flow["sender_fd"] = flow["sink_fd"] = flow["kept_slot"] = flow["acked"] = -1
+        flow["ack_every"], flow["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
     return flows
 
 
@@ -203,7 +216,8 @@ def _paths(scenario: LiveScenario) -> np.ndarray:
         path["ack_aggregation"], path["ack_merge"] = AGGREGATIONS[spec.receiver.aggregation], spec.receiver.merge
         path["ack_aggregate_s"] = spec.receiver.aggregate_s
         path["told_rtt_s"], path["path_rtt_s"], path["rtt_known"] = spec.sender_rtt_s, spec.rtt_s, spec.rtt_known
-        path["start_s"], path["ack_every"], path["min_rtt_s"] = spec.start_s, spec.receiver.ack_every, math.inf
+        path["start_s"], path["min_rtt_s"] = spec.start_s, math.inf
+        path["ack_every"], path["ack_timeout_s"] = spec.receiver.ack_every, spec.receiver.ack_timeout_s
     return paths
 
 
@@ -275,7 +289,7 @@ def _with_recorded(scenario: LiveScenario, m: Memory) -> Memory:
     if not isinstance(player, RecordedAdversary):
         raise InputError(f"adversary {player.name!r} has no moves")
     n = len(scenario.flows)
-    moves = np.ascontiguousarray(player.moves, dtype=np.float64)
+    moves = np.array(player.moves, dtype=np.float64, order="C")  # a copy: of a read-only array all would be compiled again
     if moves.shape[1] == moves_width(1) and n > 1:  # found against one flow: the same for each
         moves = np.hstack([moves[:, :2], np.repeat(moves[:, 2:3], n, axis=1), np.repeat(moves[:, 3:4], n, axis=1)])
     return m._replace(recorded=moves)

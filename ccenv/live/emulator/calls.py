@@ -9,8 +9,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-NAMES = ("read", "write", "send", "recv", "ppoll", "clock_gettime", "getsockopt", "close")
-READ, WRITE, SEND, RECV, PPOLL, CLOCK, GETSOCKOPT, CLOSE = range(len(NAMES))
+NAMES = ("read", "write", "send", "recv", "ppoll", "clock_gettime", "getsockopt", "close", "pread")
+READ, WRITE, SEND, RECV, PPOLL, CLOCK, GETSOCKOPT, CLOSE, PREAD = range(len(NAMES))
 CLOCK_MONOTONIC = 1
 POLLIN, POLLOUT = 1, 4
 

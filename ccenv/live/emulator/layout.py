@@ -41,6 +41,15 @@ RUN_DTYPE = np.dtype(
         ("overruns", "<i8"),  # packets that found no room in a ring
         ("written", "<i8"),
         ("late_max_s", "<f8"),
+        # punctuality
+        ("stall_s", "<f8"),  # a turn that is later is a stall
+        ("turn_late_s", "<f8"),  # the largest release error of this turn
+        ("expected_s", "<f8"),  # when the clock should be read next: after the wait that was asked for
+        ("jump_s", "<f8"),  # the longest time between two readings, waits that were asked for not counted
+        ("schedule_fd", "<i8"),  # schedstat of the loop's thread; -1: none
+        ("schedule_at", "<i8"),
+        ("queued_s", "<f8"),  # for how long the thread had waited for a core, by the newest reading; negative: not known
+        ("next_reading_s", "<f8"),
         # link
         ("busy_until_s", "<f8"),
         ("accepted", "<i8"),
@@ -79,6 +88,10 @@ RUN_DTYPE = np.dtype(
     ]
 )
 
+HOST, MACHINE, BACKLOG, UNKNOWN = range(4)  # who made the emulator late
+STALLS = ("host", "machine", "emulator", "unknown")
+STALL_DTYPE = np.dtype([("count", "<i8"), ("longest_s", "<f8")])
+
 FLOW_DTYPE = np.dtype(
     [
         ("sender_fd", "<i8"),
@@ -91,6 +104,8 @@ FLOW_DTYPE = np.dtype(
         ("forward_s", "<f8"),  # between the link and the box
         ("loss_rate", "<f8"),
         ("boxed", "<i8"),  # an adversary holds its packets
+        ("ack_every", "<i8"),  # packets that an ACK stands for
+        ("ack_timeout_s", "<f8"),
         # state
         ("open", "<i8"),
         ("offered_bytes", "<f8"),
@@ -109,6 +124,12 @@ FLOW_DTYPE = np.dtype(
         ("back_head", "<i8"),
         ("back_tail", "<i8"),
         ("finished_s", "<f8"),
+        # ACKs that the receiver keeps
+        ("kept_slot", "<i8"),  # the newest one; -1: none
+        ("kept_packets", "<f8"),  # that it acknowledges
+        ("kept_until_s", "<f8"),
+        ("acked", "<i8"),  # the newest acknowledgement number; -1: none yet
+        ("had_gap", "<i8"),  # the ACK before reported packets beyond a gap
         # counts
         ("payload_bytes", "<f8"),  # newly received in order
         ("segment_bytes", "<f8"),  # payload of a full packet
@@ -150,6 +171,8 @@ class Memory(NamedTuple):
         zeros: what applications write.
         changes: (n, 2) time and rate of the link.
         errors: (ERROR_BINS,) packets by release error.
+        stalls: (len(STALLS),) STALL_DTYPE: turns that were late, by who made them so.
+        schedule: bytes of schedstat.
         flow_log: (rows, N) records of the packet engine's FLOW_LOG.
         link_log: (rows, 1) records of its LINK_LOG.
         events: (rows, EVENT_STRIDE) packet log.
@@ -182,6 +205,8 @@ class Memory(NamedTuple):
     zeros: np.ndarray
     changes: np.ndarray
     errors: np.ndarray
+    stalls: np.ndarray
+    schedule: np.ndarray
     flow_log: np.ndarray
     link_log: np.ndarray
     events: np.ndarray

@@ -10,12 +10,9 @@ import math
 import numpy as np
 from numba import njit
 
-from ccenv.engine.packet.layout import ACK_EVENT, AGGREGATIONS
-from ccenv.engine.packet.receiver import ack_arrival_s
+from ccenv.engine.packet.layout import ACK_EVENT
 from ccenv.live.emulator.box import play_network
 from ccenv.live.emulator.calls import (
-    CLOCK,
-    CLOCK_MONOTONIC,
     CLOSE,
     GETSOCKOPT,
     POLLIN,
@@ -28,13 +25,13 @@ from ccenv.live.emulator.calls import (
     as_int,
     call_c,
 )
-from ccenv.live.emulator.layout import ERROR_BINS, FIRST_PORT, INFO_BYTES, SLOT_BYTES
+from ccenv.live.emulator.layout import FIRST_PORT, INFO_BYTES, SLOT_BYTES
 from ccenv.live.emulator.learned import note_ack
 from ccenv.live.emulator.link import count_services, give_back, leave_access, note, put, send
+from ccenv.live.emulator.punctual import clock_s, judge_turn, note_error, read_queued_s
+from ccenv.live.emulator.receiver import SYN, acknowledge, end_waits, send_back, word_at
 
-NO_AGGREGATION = AGGREGATIONS["none"]
 IPV4, TCP = 4, 6
-SYN = 2
 CHUNK_BYTES = 16_384  # that an application writes at a time
 SINK_BYTES = 1 << 20
 QUIET = 0x4000 | 0x40  # MSG_NOSIGNAL, MSG_DONTWAIT
@@ -46,23 +43,6 @@ LONGEST_WAIT_S = 0.1
 INFO_RTT, INFO_CWND, INFO_RETRANSMITTED = 17, 20, 25
 INFO_UNACKED, INFO_SACKED, INFO_LOST, INFO_RESENT = 6, 7, 8, 9
 INFO_PACING, INFO_SEGMENTS_OUT, INFO_TIMEOUTS = 26, 39, 60
-
-
-@njit(cache=True, error_model="numpy")
-def clock_s(m):
-    """Return the time of the run."""
-    run = m.run[0]
-    call_c(m.calls[CLOCK], CLOCK_MONOTONIC, run.clock_at, 0, 0, 0)
-    return (m.clock[0] * 1_000_000_000 + m.clock[1] - run.base_ns) * 1e-9
-
-
-@njit(cache=True, error_model="numpy")
-def word_at(m, slot, at, n_bytes):
-    """Return a number of a packet, most significant byte first."""
-    value = 0
-    for j in range(n_bytes):
-        value = (value << 8) | m.slab[slot, at + j]
-    return value
 
 
 @njit(cache=True, error_model="numpy")
@@ -126,14 +106,14 @@ def order_room(m):
 
 @njit(cache=True, error_model="numpy")
 def take_back(m, slot, length, now_s):
-    """Take a packet that a receiver has sent: it comes to the sender after the return path and what collects ACKs there."""
+    """Take a packet that a receiver has sent: count what it says, and let the receiver acknowledge."""
     run = m.run[0]
     i = flow_of(m, slot, length, 2)
     if i < 0:
         give_back(m, slot)
         return
-    fl, path = m.flows[i], m.paths[i]
-    if fl.back_tail - fl.back_head >= m.back.shape[1]:
+    fl = m.flows[i]
+    if fl.back_tail - fl.back_head + 1 >= m.back.shape[1]:  # one more may be kept
         run.overruns += 1
         give_back(m, slot)
         return
@@ -144,18 +124,10 @@ def take_back(m, slot, length, now_s):
         grown = (received - np.int64(fl.payload_bytes)) & 0xFFFFFFFF
         if grown < 0x80000000:
             fl.payload_bytes += grown
-    due_s = now_s + fl.return_s
-    if path.ack_aggregation != NO_AGGREGATION and due_s >= 0.0:
-        due_s = ack_arrival_s(path, due_s, run.seed)
-        newest = m.back[i, (fl.back_tail - 1) & (m.back.shape[1] - 1)]
-        if path.ack_merge == 1 and fl.back_head < fl.back_tail and newest.due_s == due_s:
-            give_back(m, newest.slot)
-            fl.back_tail -= 1
-    put(m.back[i], fl.back_tail, fl.last_sent_s, now_s, due_s, slot, fl.last_delivered)
-    m.back[i, fl.back_tail & (m.back.shape[1] - 1)].count = fl.delivered
-    fl.back_tail += 1
-    if fl.size_bytes < math.inf and fl.payload_bytes >= fl.size_bytes and fl.finished_s == math.inf:
-        fl.finished_s = due_s
+    if fl.ack_every > 1:
+        acknowledge(m, i, slot, tcp, now_s)
+    else:
+        send_back(m, i, slot, now_s)
 
 
 @njit(cache=True, error_model="numpy")
@@ -187,10 +159,7 @@ def write_packet(m, fd, slot, due_s, now_s):
     at_s = now_s if run.virtual == 1 else clock_s(m)
     length = run.header_bytes + word_at(m, slot, run.header_bytes + 2, 2)
     call_c(m.calls[WRITE], fd, run.slab_at + slot * SLOT_BYTES, length, 0, 0)
-    late_s = at_s - due_s
-    run.late_max_s = max(run.late_max_s, late_s)
-    m.errors[min(ERROR_BINS - 1, max(0, int(late_s * 1e6)))] += 1
-    run.written += 1
+    note_error(m, at_s - due_s)
     give_back(m, slot)
 
 
@@ -324,8 +293,9 @@ def write_logs(m, now_s):
 @njit(cache=True, error_model="numpy")
 def turn(m, now_s):
     """Do once everything that can be done now; return when there is something to do next."""
+    next_s = end_waits(m, now_s)
     read_devices(m, now_s)
-    next_s = leave_access(m, now_s)
+    next_s = min(next_s, leave_access(m, now_s))
     next_s = min(next_s, play_network(m, now_s))
     next_s = min(next_s, write_due(m, now_s))
     next_s = min(next_s, write_logs(m, now_s))
@@ -336,6 +306,8 @@ def turn(m, now_s):
 def run_until(m, until_s):
     """Run in real time; return when the time has come."""
     run = m.run[0]
+    run.expected_s = np.inf  # whatever came before this call is not the loop's time
+    run.queued_s = read_queued_s(m)
     m.polls[0].events = POLLIN
     m.polls[1].events = POLLIN
     for i in range(run.n_flows):
@@ -346,8 +318,11 @@ def run_until(m, until_s):
             play_network(m, until_s)
             write_logs(m, until_s)
             return
-        wait_s = min(turn(m, now_s), until_s) - clock_s(m)
-        wait_s = min(LONGEST_WAIT_S, max(0.0, wait_s))
+        next_s = min(turn(m, now_s), until_s)
+        judge_turn(m, now_s)
+        done_s = clock_s(m)
+        wait_s = min(LONGEST_WAIT_S, max(0.0, next_s - done_s))
+        run.expected_s = done_s + wait_s
         m.wait[0] = 0
         m.wait[1] = np.int64(wait_s * 1e9)
         call_c(m.calls[PPOLL], run.poll_at, m.polls.shape[0], run.wait_at, 0, 0)

@@ -22,16 +22,17 @@ def delivered_windows(v: View, t: int) -> Iterator[tuple[int, Term]]:
 
 def lower_window_rates(v: View, t: int) -> list[Term]:
     """Return the lower bounds on C from the windows that end at t: delivered / (length + D) (5.2)."""
-    return [delivered * Fraction(1, length + v.setting.jitter_steps) for length, delivered in delivered_windows(v, t)]
+    k, d = v.setting.steps_per_rtt, v.setting.jitter_steps
+    return [delivered * Fraction(k, length + d) for length, delivered in delivered_windows(v, t)]
 
 
 def upper_window_rates(v: View, t: int) -> list[tuple[Formula, Term]]:
     """Return (whether the window counts, delivered / (length - D)) for windows longer than D that end at t (5.2)."""
-    d = v.setting.jitter_steps
+    k, d = v.setting.steps_per_rtt, v.setting.jitter_steps
     rates = []
     for length, delivered in delivered_windows(v, t):
         if length > d:
-            rates.append((_window_utilised(v, t - length, t), delivered * Fraction(1, length - d)))
+            rates.append((_window_utilised(v, t - length, t), delivered * Fraction(k, length - d)))
     return rates
 
 
@@ -64,7 +65,7 @@ def sent_window_rates(v: View, t: int, window: int) -> list[tuple[Formula, Term]
         start = end - window
         sent = sum((v.sent[x] for x in range(start + 1, end + 1)), start=0)
         calm = [negate(any_of([_shows_delay(v, x, slack + 1), v.loss_seen[x]])) for x in range(start + 1, t + 1)]
-        rates.append((all_of([v.E[end] <= v.S[t], *calm]), sent * Fraction(1, window + slack)))
+        rates.append((all_of([v.E[end] <= v.S[t], *calm]), sent * Fraction(v.setting.steps_per_rtt, window + slack)))
     return rates
 
 
@@ -135,10 +136,10 @@ def sent_lower_bound(v: View, window: int) -> Iterator[Formula]:
 
 
 def queue_bound(v: View) -> Iterator[Formula]:
-    """q_U(t) = max(0, q_U(t-1) + sent - C_L_lambda(t)*Rm), at most what is in flight (s.6.2.1)."""
+    """q_U(t) = max(0, q_U(t-1) + sent - C_L_lambda(t) dt), at most what is in flight (s.6.2.1)."""
     queue, rate = known(v.q_U, "q_U"), known(v.C_L_lambda, "C_L_lambda")
     for t in range(1, v.setting.samples):
-        drained = larger(0, queue[t - 1] + v.sent[t] - rate[t])
+        drained = larger(0, queue[t - 1] + v.sent[t] - (rate[t] if v.setting.plain_grid else v.setting.step * rate[t]))
         yield queue[t] == smaller(inflight_seen(v, t), drained)
 
 

@@ -235,7 +235,7 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, co
     first_delays = _first_delays(setting, wanted)
     look_back = setting.past_steps + max([0, *wanted.delays, *first_delays])
     if setting.sent_before_at_most is not None and not setting.past_steps:
-        look_back = max(look_back + 1, HISTORY_STEPS)
+        look_back = max(look_back + 1, HISTORY_STEPS * setting.steps_per_rtt)
     before = range(setting.past_steps)
     view = View(
         setting=setting,
@@ -310,7 +310,12 @@ def _declare_losses(view: View, make: Variables) -> None:
         view.lost = [None] + [Fraction(0)] * (n - 1)
         return
     view.lost = [None] + [view.E[t - 1] + view.sent[t] - view.E[t] for t in range(1, n)]
-    view.loss_seen = [make.boolean("loss_seen_at_0"), view.lost_at_0, *(view.lost[t - 1] > 0 for t in range(2, n))]
+    rtt = view.setting.steps_per_rtt
+    seen = make.boolean("loss_seen_at_0")
+    others = [k for k in view.setting.losses_before if k not in (0, rtt)]
+    view.lost_before = {k: make.boolean(f"lost_before_{k}") for k in others}
+    known = [seen, *(view.lost_before[k] for k in range(rtt - 1, 0, -1)), view.lost_at_0]
+    view.loss_seen = [*known, *(view.lost[t - rtt] > 0 for t in range(rtt + 1, n))]
 
 
 def _moving_bounds(view: View, wanted: Needs) -> Iterator[tuple[str, Formula]]:

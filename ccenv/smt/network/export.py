@@ -37,7 +37,7 @@ def as_trace(view: View, sender: str, notes: str = "") -> Trace:
     A = _columns(view, lambda flow: _bytes([flow.enqueued(t) - origin for t in times], bdp_bytes)) + lost
     share = np.divide(lost, A, out=np.zeros_like(lost), where=lost > 0).max(axis=0)
     budgets = [{"loss_budget": min(float(most) * (1 + 1e-12), 1 - 1e-12)} if view.flows else {} for most in share]
-    delays = {"rtt_s": RTT_S, "jitter_s": RTT_S * view.setting.jitter_steps}
+    delays = {"rtt_s": RTT_S, "jitter_s": RTT_S * float(view.setting.jitter)}
     path = Path.from_dict(
         {
             "link_rate_Bps": link_rate_Bps,
@@ -49,8 +49,8 @@ def as_trace(view: View, sender: str, notes: str = "") -> Trace:
         path=path,
         model=view.setting.model,
         timing="smt",
-        steps_per_rtt=1,
-        dt_s=RTT_S,
+        steps_per_rtt=view.setting.steps_per_rtt,
+        dt_s=RTT_S / view.setting.steps_per_rtt,
         history="empty" if view.setting.past_start == "empty" else "free",
         past_rows=view.setting.past_steps,
         senders=(sender,) * len(view.each),
@@ -87,7 +87,8 @@ def _rates(flow: View) -> list[Fraction]:
     steps = flow.setting.past_steps
     if not steps:
         return flow.rate
-    sent = [flow.enqueued(t) - flow.enqueued(t - 1) + past_lost(flow, t) for t in flow.setting.times[1 : steps + 1]]
+    step = flow.setting.step
+    sent = [(flow.enqueued(t) - flow.enqueued(t - 1) + past_lost(flow, t)) / step for t in flow.setting.times[1 : steps + 1]]
     return [*sent[:1], *sent, *flow.rate[1:]]
 
 
@@ -103,15 +104,16 @@ def _windows(flow: View, bdp_bytes: float) -> np.ndarray:
 def past_lost(view: View, t: int) -> Fraction:
     """Return bytes lost in the step that ended at sample t <= 0 of the known past.
 
-    The solver says only whether each of the last two steps lost bytes. What is written is one MSS, or less where the sender's
+    The solver says only whether each of the last steps lost bytes. What is written is one MSS, or less where the sender's
     largest rate allows no more.
     """
-    if not (view.lost_at_0 if t == 0 else t == -1 and view.loss_seen[0]):
+    if -t not in view.setting.losses_before or not view.lost_in_past(-t):
         return Fraction(0)
     limit = view.setting.sent_before_at_most
     if limit is None:
         return Fraction(view.alpha)
-    room = limit[0] + limit[1] * Fraction(view.alpha) - Fraction(view.enqueued(t) - view.enqueued(t - 1))
+    most = (limit[0] + limit[1] * Fraction(view.alpha)) * view.setting.step
+    room = most - Fraction(view.enqueued(t) - view.enqueued(t - 1))
     return min(Fraction(view.alpha), room)
 
 

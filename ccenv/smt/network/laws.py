@@ -30,7 +30,7 @@ def buffer_size(v: View) -> Iterator[Formula]:
     if buffer == "small":
         yield v.beta == SMALL_BUFFER
     elif buffer == "large":
-        yield v.beta >= LARGE_BUFFER_RTTS * (1 + v.setting.jitter_steps)
+        yield v.beta >= LARGE_BUFFER_RTTS * (1 + v.setting.jitter)
     elif buffer == "arbitrary":
         yield v.beta > 0
     else:
@@ -45,7 +45,7 @@ def origin(v: View) -> Iterator[Formula]:
 def token_rate(v: View) -> Iterator[Formula]:
     """At most C tokens are admitted per unit of time (B.4)."""
     for t in v.setting.times[1:]:
-        yield v.admitted(t) <= v.admitted(t - 1) + 1
+        yield v.admitted(t) <= v.admitted(t - 1) + v.setting.step
 
 
 def tokens_monotone(v: View) -> Iterator[Formula]:
@@ -73,16 +73,16 @@ def service_within_arrivals(v: View) -> Iterator[Formula]:
 
 
 def jitter_bound(v: View) -> Iterator[Formula]:
-    """S(t) >= G(t - D) (B.3). Before the first sample the law is loosest if no token was wasted: G falls by C per step."""
+    """S(t) >= G(t - D) (B.3). Before the first sample the law is loosest if no token was wasted: G falls by C per Rm."""
     d, first = v.setting.jitter_steps, v.setting.times[0]
     for t in v.setting.times:
-        yield v.delivered(t) >= (v.admitted(t - d) if t - d >= first else v.admitted(first) - d)
+        yield v.delivered(t) >= (v.admitted(t - d) if t - d >= first else v.admitted(first) - v.setting.jitter)
 
 
 def no_waste_while_queued(v: View) -> Iterator[Formula]:
     """Tokens are wasted only if all bytes have tokens: W(t) > W(t-1) => A - L <= G (B.5, B.6)."""
     for t in v.setting.times[1:]:
-        yield implies(v.admitted(t) < v.admitted(t - 1) + 1, v.enqueued(t) <= v.admitted(t))
+        yield implies(v.admitted(t) < v.admitted(t - 1) + v.setting.step, v.enqueued(t) <= v.admitted(t))
 
 
 def waste_when_empty(v: View) -> Iterator[Formula]:
@@ -93,9 +93,9 @@ def waste_when_empty(v: View) -> Iterator[Formula]:
     first = v.setting.times[0]
     yield v.admitted(first) <= v.enqueued(first)
     for t in range(first + 1, 1):
-        yield v.admitted(t) == smaller(v.admitted(t - 1) + 1, v.enqueued(t))
+        yield v.admitted(t) == smaller(v.admitted(t - 1) + v.setting.step, v.enqueued(t))
     for t in range(1, v.setting.samples):
-        yield v.G[t] == smaller(v.G[t - 1] + 1, v.E[t - 1] + v.sent[t])
+        yield v.G[t] == smaller(v.G[t - 1] + v.setting.step, v.E[t - 1] + v.sent[t])
 
 
 def drop_tail(v: View) -> Iterator[Formula]:
@@ -106,9 +106,8 @@ def drop_tail(v: View) -> Iterator[Formula]:
         return
     for t in range(v.setting.times[0], 1):
         yield v.enqueued(t) <= v.admitted(t) + v.beta
-    yield implies(v.lost_at_0, v.E[0] == v.G[0] + v.beta)
-    if v.setting.past_steps:
-        yield implies(v.loss_seen[0], v.enqueued(-1) == v.admitted(-1) + v.beta)
+    for k in v.setting.losses_before if v.setting.past_steps else (0,):
+        yield implies(v.lost_in_past(k), v.enqueued(-k) == v.admitted(-k) + v.beta)
     for t in range(1, v.setting.samples):
         yield v.E[t] == smaller(v.E[t - 1] + v.sent[t], v.G[t] + v.beta)
 
@@ -124,10 +123,10 @@ def past_sending(v: View) -> Iterator[Formula]:
     for k, (now, before) in enumerate(pairwise(earlier)):
         yield before <= now
         if limit is not None and (k < setting.past_steps or not setting.past_steps):
-            most = limit[0] + limit[1] * v.alpha
+            most = limit[0] * setting.step + limit[1] * setting.step * v.alpha
             yield now - before <= most
-            if setting.has_loss and k < setting.past_steps and k < 2:
-                yield implies(v.lost_at_0 if k == 0 else v.loss_seen[0], now - before < most)
+            if setting.has_loss and k < setting.past_steps and k in setting.losses_before:
+                yield implies(v.lost_in_past(k), now - before < most)
         if setting.past_start == "empty" and k >= setting.past_steps:
             yield before == now
 

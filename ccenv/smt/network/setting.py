@@ -21,6 +21,9 @@ LARGE_BUFFER_RTTS = Fraction(3)
 """beta >= 3*C*(Rm + D) ([CCmatic] s.6.1)."""
 
 LONGEST_TRACE = 40
+"""In samples one Rm apart."""
+
+MOST_STEPS_PER_RTT = 8
 LONGEST_PAST = 64
 
 
@@ -93,6 +96,8 @@ class Setting:
             so that what is in flight when the counting starts is what it would have sent.
         past_start: the sample at which the known past begins: ``any`` state that the laws of one sample allow, or ``empty``:
             nothing was sent before.
+        steps_per_rtt: K, samples per Rm. The network acts in every step; the sender decides every K steps, from sample 0 on.
+        jitter_rtts: D in Rm, a whole number of steps; None: Rm, and 0 on ``ideal``.
     """
 
     model: str = "ccac"
@@ -106,6 +111,8 @@ class Setting:
     past_steps: int = 0
     settle_steps: int = 0
     past_start: Literal["any", "empty"] = "any"
+    steps_per_rtt: int = 1
+    jitter_rtts: Fraction | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no encoding exists for."""
@@ -117,8 +124,9 @@ class Setting:
             raise InputError(f"buffer is {self.buffer} C*Rm; it must be above 0")
         if self.loss_detection not in LOSS_DETECTIONS:
             raise unknown_name("loss detection", self.loss_detection, LOSS_DETECTIONS)
-        if not 3 <= self.samples <= LONGEST_TRACE:
+        if not 3 <= self.samples <= LONGEST_TRACE * self.steps_per_rtt:
             raise InputError(f"T is {self.samples}; it must be 3 to {LONGEST_TRACE} samples")
+        self._check_grid()
         if not 0 <= self.settle_steps <= self.samples - 3:
             raise InputError(f"settle_steps is {self.settle_steps}; it must be 0 to T - 3 = {self.samples - 3}")
         if not 0 <= self.past_steps <= LONGEST_PAST:
@@ -128,10 +136,49 @@ class Setting:
         if self.past_start == "empty" and not self.past_steps:
             raise InputError("past_start 'empty' needs past_steps of 1 or more")
 
+    def _check_grid(self) -> None:
+        if not 1 <= self.steps_per_rtt <= MOST_STEPS_PER_RTT:
+            raise InputError(f"steps_per_rtt is {self.steps_per_rtt}; it must be 1 to {MOST_STEPS_PER_RTT}")
+        if self.plain_grid:
+            return
+        if (self.samples - 1) % self.steps_per_rtt:
+            raise InputError(f"{self.samples} samples are no whole Rm of {self.steps_per_rtt} steps")
+        if self.jitter_rtts is not None and (self.jitter_rtts < 0 or (self.jitter_rtts * self.steps_per_rtt).denominator != 1):
+            raise InputError(f"D is {self.jitter_rtts} Rm; it must be a whole number of steps, each 1/{self.steps_per_rtt} Rm")
+        if self.delay_rule == "artefact" or self.loss_detection != "oracle" or self.past_steps < self.jitter_steps:
+            raise InputError("other grids are encoded with the sound delay rule, the oracle's losses, and a past of D or more")
+
+    @property
+    def plain_grid(self) -> bool:
+        """Whether there is one sample per Rm, and D is that of the model."""
+        return self.steps_per_rtt == 1 and self.jitter_rtts is None
+
     @property
     def jitter_steps(self) -> int:
-        """D in steps: 0 on the ideal model, 1 otherwise (D = Rm)."""
-        return 0 if self.model == "ideal" else 1
+        """D in steps; by default D = Rm, and 0 on the ideal model."""
+        if self.jitter_rtts is not None:
+            return int(self.jitter_rtts * self.steps_per_rtt)
+        return 0 if self.model == "ideal" else self.steps_per_rtt
+
+    @property
+    def jitter(self) -> Fraction:
+        """D in Rm."""
+        return Fraction(self.jitter_steps, self.steps_per_rtt)
+
+    @property
+    def step(self) -> Fraction:
+        """Length of a step in Rm, which is also the bytes that the link admits in it."""
+        return Fraction(1, self.steps_per_rtt)
+
+    @property
+    def rtts(self) -> int:
+        """Length of the trace in whole Rm."""
+        return (self.samples - 1) // self.steps_per_rtt
+
+    @property
+    def losses_before(self) -> range:
+        """Steps before the trace, counted back from sample 0, of which it matters whether bytes were lost."""
+        return range(max(self.steps_per_rtt, self.jitter_steps) + 1)
 
     @property
     def has_loss(self) -> bool:

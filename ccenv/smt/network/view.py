@@ -33,6 +33,7 @@ class View:
         rate: sending rate in (t-1, t]; entry 0 is the rate before the trace.
         cwnd: congestion window in (t-1, t], or None for rate-based senders.
         lost_at_0: whether bytes were lost in the step that ended at sample 0.
+        lost_before: k -> the same of the step that ended at sample -k, where ``lost_at_0`` and ``loss_seen`` do not tell it.
         loss_seen: whether a loss became known in (t-1, t]; the oracle reports with one Rm of delay.
         late: per sample, m -> whether the newest byte delivered by then had waited at least m steps (grid reading).
         first_late: the same for the first byte delivered in (t-1, t].
@@ -67,6 +68,7 @@ class View:
     late_before: list[dict[int, Formula]] = field(default_factory=list)
     first_late_before: list[dict[int, Formula]] = field(default_factory=list)
     flows: list[View] = field(default_factory=list)
+    lost_before: dict[int, Formula] = field(default_factory=dict)
 
     @property
     def each(self) -> list[View]:
@@ -118,15 +120,20 @@ class View:
         """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D.
 
         Args:
-            x: step, 0 to T-1-D, or -1 where the past is known. E(x) > S(x+D), or bytes were lost at x.
+            x: step, 0 to T-1-D, or -D to -1 where the past is known. E(x) > S(x+D), or bytes were lost at x.
         """
         from ccenv.smt.solver.algebra import any_of
 
         waiting = self.enqueued(x) > self.S[x + self.setting.jitter_steps]
         if not self.setting.has_loss:
             return waiting
-        lost = self.lost[x] > 0 if x > 0 else self.lost_at_0 if x == 0 else self.loss_seen[0]
-        return any_of([waiting, lost])
+        return any_of([waiting, self.lost[x] > 0 if x > 0 else self.lost_in_past(-x)])
+
+    def lost_in_past(self, k: int) -> Formula:
+        """Return whether bytes were lost in the step that ended at sample -k."""
+        if k == 0:
+            return self.lost_at_0
+        return self.loss_seen[0] if k == self.setting.steps_per_rtt else self.lost_before[k]
 
 
 def flow_prefix(index: int) -> str:

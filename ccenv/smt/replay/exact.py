@@ -83,17 +83,19 @@ def arrive(run: Run, t: int) -> None:
 
 def _check_moves(run: Run, t: int) -> None:
     gained = run.G[t] - run.G[t - 1]
-    law("tokens arrive at most at rate C", t, gained <= 1, gained)
+    whole = run.setting.step
+    law("tokens arrive at most at rate C", t, gained <= whole, gained)
     law("tokens are not taken back", t, gained >= 0, gained)
     if run.setting.model == "ccac":
-        law("no token is wasted while bytes queue", t, gained == 1 or run.E[t] <= run.G[t], gained)
+        law("no token is wasted while bytes queue", t, gained == whole or run.E[t] <= run.G[t], gained)
     else:
         full = run.E[t - 1] + run.sent[t]
-        law("tokens are wasted exactly when the queue is empty", t, run.G[t] == min(run.G[t - 1] + 1, full), run.G[t])
+        law("tokens are wasted exactly when the queue is empty", t, run.G[t] == min(run.G[t - 1] + whole, full), run.G[t])
     law("delivered bytes stay delivered", t, run.S[t] >= run.S[t - 1], run.S[t])
     law("S <= G", t, run.S[t] <= run.G[t], run.S[t])
     law("S <= A - L", t, run.S[t] <= run.E[t], run.S[t])
-    law("S(t) >= G(t - D)", t, run.S[t] >= run.G[t - run.d], run.S[t])
+    admitted = run.G[t - run.d] if t >= run.d else run.G_past[run.d - t - 1]
+    law("S(t) >= G(t - D)", t, run.S[t] >= admitted, run.S[t])
 
 
 def _check_order(run: Run, t: int) -> None:
@@ -109,7 +111,8 @@ def _check_order(run: Run, t: int) -> None:
 def observe(run: Run, t: int) -> None:
     """Append what senders see at sample t: losses and delays, from S, E and the losses of the run so far."""
     for flow in [run, *run.flows]:
-        lost = flow.lost_at_0 if t == 1 else flow.lost[t - 1] > 0
+        known = t - run.setting.steps_per_rtt
+        lost = flow.lost[known] > 0 if known > 0 else flow.lost_in_past(-known)
         flow.loss_seen.append(run.setting.has_loss and lost)
     served = run.S[t] > run.S[t - 1]
     newest, first = {}, {}
@@ -137,7 +140,7 @@ def update_beliefs(run: Run, t: int, probe_window: int) -> None:
     if "q_U" in beliefs:
         unknown = run.lost[t]
         inflight = run.E[t] + unknown - run.S[t]
-        drained = max(Fraction(0), beliefs["q_U"][t - 1] + run.sent[t] - beliefs["C_L_lambda"][t])
+        drained = max(Fraction(0), beliefs["q_U"][t - 1] + run.sent[t] - beliefs["C_L_lambda"][t] * run.setting.step)
         beliefs["q_U"].append(min(inflight, drained))
     rule = run.setting.beliefs.timeout
     if rule is not None and t == run.setting.samples - 1 and "C_L" in beliefs and "C_U" in beliefs:
@@ -145,7 +148,7 @@ def update_beliefs(run: Run, t: int, probe_window: int) -> None:
 
 
 def _delivery_rates(run: Run, t: int) -> list[Fraction]:
-    return [(run.S[t] - run.S[s]) / (t - s + run.d) for s in range(t)]
+    return [(run.S[t] - run.S[s]) / ((t - s + run.d) * run.setting.step) for s in range(t)]
 
 
 def _utilised_rates(run: Run, t: int) -> list[Fraction]:
@@ -156,7 +159,7 @@ def _utilised_rates(run: Run, t: int) -> list[Fraction]:
         else:
             used = all(run.step_utilised(x) for x in range(s + 1, t - run.d + 1))
         if used:
-            rates.append((run.S[t] - run.S[s]) / (t - s - run.d))
+            rates.append((run.S[t] - run.S[s]) / ((t - s - run.d) * run.setting.step))
     return rates
 
 
@@ -170,7 +173,7 @@ def _sending_rates(run: Run, t: int, window: int) -> list[Fraction]:
     for end in range(window, t + 1):
         calm = not any(_late_first(run, x, slack + 1) or run.loss_seen[x] for x in range(end - window + 1, t + 1))
         if calm and run.E[end] <= run.S[t]:
-            rates.append(sum(run.sent[end - window + 1 : end + 1], start=Fraction(0)) / (window + slack))
+            rates.append(sum(run.sent[end - window + 1 : end + 1], start=Fraction(0)) / ((window + slack) * run.setting.step))
     return rates
 
 

@@ -22,7 +22,7 @@ def check_start(run: Run) -> None:
     if run.beta is not None:
         wanted: dict[Any, bool] = {
             "small": run.beta == SMALL_BUFFER,
-            "large": run.beta >= LARGE_BUFFER_RTTS * (1 + run.d),
+            "large": run.beta >= LARGE_BUFFER_RTTS * (1 + run.setting.jitter),
             "arbitrary": run.beta > 0,
         }
         law("buffer size", 0, wanted.get(run.setting.buffer, run.beta == run.setting.buffer), run.beta)
@@ -56,7 +56,7 @@ def _check_states(run: Run) -> None:
         law("S <= A - L", -k, S[k] <= E[k], S[k])
         if run.beta is not None:
             law("drop-tail", -k, E[k] <= G[k] + run.beta, E[k])
-    law("S >= G - C*D at the first sample", -steps, S[steps] >= G[steps] - run.d, S[steps])
+    law("S >= G - C*D at the first sample", -steps, S[steps] >= G[steps] - run.setting.jitter, S[steps])
     if run.setting.model != "ccac":
         law("an empty queue keeps no tokens", -steps, G[steps] <= E[steps], G[steps])
     if run.setting.past_start == "empty":
@@ -66,35 +66,40 @@ def _check_states(run: Run) -> None:
 def _check_steps(run: Run) -> None:
     """Check the network's moves in the steps of the past."""
     E, G, S = [run.E[0], *run.past], [run.G[0], *run.G_past], [run.S[0], *run.S_past]
-    for k in range(run.setting.past_steps):
+    steps, whole = run.setting.past_steps, run.setting.step
+    for k in range(steps):
         gained = G[k] - G[k + 1]
-        law("tokens arrive at most at rate C", -k, 0 <= gained <= 1, gained)
+        law("tokens arrive at most at rate C", -k, 0 <= gained <= whole, gained)
         if run.setting.model == "ccac":
-            law("no token is wasted while bytes queue", -k, gained == 1 or E[k] <= G[k], gained)
+            law("no token is wasted while bytes queue", -k, gained == whole or E[k] <= G[k], gained)
         else:
-            law("tokens are wasted exactly when the queue is empty", -k, G[k] == min(G[k + 1] + 1, E[k]), G[k])
+            law("tokens are wasted exactly when the queue is empty", -k, G[k] == min(G[k + 1] + whole, E[k]), G[k])
         law("delivered bytes stay delivered", -k, S[k] >= S[k + 1], S[k])
-        if run.d:
-            law("S(t) >= G(t - D)", -k, S[k] >= G[k + 1], S[k])
-        else:
-            law("S(t) >= G(t - D)", -k, S[k] >= G[k], S[k])
+        # Further back tokens may have been admitted at full rate.
+        admitted = G[k + run.d] if k + run.d <= steps else G[steps] - run.setting.jitter
+        law("S(t) >= G(t - D)", -k, S[k] >= admitted, S[k])
 
 
 def _check_sending(run: Run) -> None:
     """Check that bytes were sent, at most as many as the setting says, and that a step with loss filled the buffer."""
     limit, steps = run.setting.sent_before_at_most, run.setting.past_steps
     curve = [run.E[0], *run.past]
-    lossy = [run.lost_at_0, run.loss_seen[0]]
+    lossy = [run.lost_in_past(k) for k in run.setting.losses_before]
     for k in range(len(run.past)):
         entered = curve[k] - curve[k + 1]
         law("sending before the trace", -k, entered >= 0, entered)
         if limit is not None and (k < steps or steps == 0):
-            most = limit[0] + limit[1] * run.alpha
+            most = (limit[0] + limit[1] * run.alpha) * run.setting.step
             law("largest rate before the trace", -k, entered <= most, entered)
-            if k < min(steps, 2):
+            if k < min(steps, len(lossy)):
                 law("what was lost was sent too", -k, entered < most or not lossy[k], entered)
-    if steps and run.beta is not None and run.loss_seen[0]:
-        law("loss at sample -1 needs a full buffer", -1, run.past[0] == run.G_past[0] + run.beta, run.past[0])
+    for k in range(1, len(lossy) if steps and run.beta is not None else 0):
+        law(
+            "loss in the past needs a full buffer",
+            -k,
+            not lossy[k] or run.past[k - 1] == run.G_past[k - 1] + run.beta,
+            run.past[k - 1],
+        )
 
 
 def _check_delays(run: Run) -> None:

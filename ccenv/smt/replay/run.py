@@ -59,6 +59,8 @@ class Run:
         self.lost: list[Any] = [None]
         self.lost_at_0 = bool(values.get("lost_at_0", False))
         self.loss_seen = [bool(values.get("loss_seen_at_0", False))]
+        others = [k for k in setting.losses_before if k not in (0, setting.steps_per_rtt)]
+        self.lost_before = {k: bool(values.get(f"lost_before_{k}", False)) for k in others}
         self.late = [flags(values, "late", 0)]
         self.first_late = [flags(values, "first_late", 0)]
         self.extra: dict[str, list[Fraction]] = {}
@@ -92,10 +94,16 @@ class Run:
         """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D."""
         if x < 0:
             if self.setting.past_steps:
-                return self.enqueued(x) > self.S[x + self.d] or self.loss_seen[0]
+                return self.enqueued(x) > self.S[x + self.d] or self.lost_in_past(-x)
             return bool(self.values.get("utilised_before", False))
         lost = self.lost_at_0 if x == 0 else self.lost[x] > 0
         return self.E[x] > self.S[x + self.d] or lost
+
+    def lost_in_past(self, k: int) -> bool:
+        """Return whether bytes were lost in the step that ended at sample -k."""
+        if k == 0:
+            return self.lost_at_0
+        return self.loss_seen[0] if k == self.setting.steps_per_rtt else self.lost_before[k]
 
     def delay(self, t: int) -> int:
         """Return the longest delay, in whole steps, that the newest byte at a sample is known to have had."""
@@ -125,6 +133,7 @@ class Run:
             late_before=self.late_past,
             first_late_before=self.first_late_past,
             flows=[flow.view() for flow in self.flows],
+            lost_before=dict(self.lost_before),
         )
         for name, series in self.beliefs.items():
             setattr(view, name, series)

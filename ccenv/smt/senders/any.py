@@ -16,7 +16,10 @@ from ccenv.smt.solver.algebra import Formula
 
 @dataclass(frozen=True)
 class AnySender:
-    """A sender that may send anything, at least one MSS per Rm (line 7 of Listing 1): for claims about the network alone."""
+    """A sender that may send anything, at least one MSS per Rm (line 7 of Listing 1): for claims about the network alone.
+
+    Its rate is bytes per step.
+    """
 
     name: str = "any"
 
@@ -32,14 +35,14 @@ class AnySender:
     def sends(self, view: View) -> Iterator[Formula]:
         """Yield rate >= MSS/Rm."""
         for rate in view.rate:
-            yield rate >= view.alpha
+            yield rate >= (view.alpha if view.setting.plain_grid else view.setting.step * view.alpha)
 
     def decider(self) -> DecideStep:
         """Return a step that sends what the solver chose, at least one MSS per Rm."""
 
         def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
             rate = number(run.values, f"rate_{t}")
-            law("at least one MSS per Rm", t, rate >= run.alpha, rate)
+            law("at least one MSS per Rm", t, rate >= run.alpha * run.setting.step, rate)
             return Decision(rate, rate, {})
 
         return step

@@ -40,17 +40,19 @@ class ProgramSmtSender:
         bounds: set[str] = {name for name in ("C_L", "C_U", "C_L_lambda") if name in inputs}
         if inputs & {"q_U", "q_U/Rm"}:
             bounds.add("q_U")
-        delays = delay_thresholds(self.program, setting.jitter_steps)
-        return Needs(frozenset(bounds), frozenset(delays), self.program.probe_window_rtts)
+        if not setting.plain_grid and "loss" in inputs:
+            raise ProgramError(f"{self.name!r} reads losses of an interval, which other grids do not encode")
+        delays = delay_thresholds(self.program, setting.jitter_steps, setting.steps_per_rtt)
+        return Needs(frozenset(bounds), frozenset(delays), self.program.probe_window_rtts * setting.steps_per_rtt)
 
     def declare(self, view: View, make: Variables) -> None:
         """Declare the rate, what is left of a held decision, and what was seen before the trace."""
         n = view.setting.samples
         view.rate = make.series("rate", n)
-        view.sent = [None, *view.rate[1:]]
+        view.sent = [None, *(view.rate[1:] if view.setting.steps_per_rtt == 1 else make.series("sent", n)[1:])]
         if longest_hold(self.program) > 1:
             view.extra["held"] = make.series("held", n)
-        if "utilised" in self.program.inputs() and view.setting.jitter_steps:
+        if "utilised" in self.program.inputs() and view.setting.plain_grid and view.setting.jitter_steps:
             view.extra["utilised_before"] = [make.boolean("utilised_before")]
 
     def sends(self, view: View) -> Iterator[Formula]:
@@ -67,24 +69,28 @@ class ProgramSmtSender:
 
 
 def delay_value(name: str, steps: int, jitter_steps: int) -> int:
-    """Return qdel_L or qdel_U in units of Rm where the newest byte waited ``steps`` whole steps: [steps, steps + 1).
+    """Return qdel_L or qdel_U in steps where the newest byte waited ``steps`` whole steps: [steps, steps + 1).
 
     qdel_L = max(0, RTT - Rm - D), qdel_U = RTT - Rm (5.1), read outward on the grid.
     """
     return max(0, steps - jitter_steps) if name == "qdel_L" else steps + 1
 
 
-def time_condition(expression: Expression, jitter_steps: int) -> tuple[bool, dict[int, bool]]:
-    """Reduce a condition on times to whole steps of delay.
+def time_condition(expression: Expression, jitter_steps: int, steps_per_rtt: int = 1) -> tuple[bool, dict[int, bool]]:
+    """Reduce a condition on times to whole steps of delay, of which Rm has ``steps_per_rtt``.
 
     Returns:
         tuple: its truth at delay 0, and for each delay m at which the truth changes the truth from m on.
     """
     slope = expression.coefficient("qdel_L") + expression.coefficient("qdel_U")
-    offset = expression.coefficient("Rm")
+    offset = expression.coefficient("Rm") * steps_per_rtt
     far = jitter_steps + 2 + (int(abs(offset + _spread(expression)) / abs(slope)) + 1 if slope else 0)
     truths = [
-        sum((c * (1 if n == "Rm" else delay_value(n, d, jitter_steps)) for n, c in expression.terms), start=Fraction(0)) > 0
+        sum(
+            (c * (steps_per_rtt if n == "Rm" else delay_value(n, d, jitter_steps)) for n, c in expression.terms),
+            start=Fraction(0),
+        )
+        > 0
         for d in range(far + 1)
     ]
     changes = {m: truths[m] for m in range(1, far + 1) if truths[m] != truths[m - 1]}
@@ -95,12 +101,12 @@ def _spread(expression: Expression) -> Fraction:
     return abs(expression.coefficient("qdel_L")) + abs(expression.coefficient("qdel_U"))
 
 
-def delay_thresholds(program: Program, jitter_steps: int) -> set[int]:
+def delay_thresholds(program: Program, jitter_steps: int, steps_per_rtt: int = 1) -> set[int]:
     """Return the delays (in steps) that the program's conditions tell apart."""
     found: set[int] = set()
     for rule in program.rules():
         if isinstance(rule, Branch) and isinstance(rule.condition, Expression) and rule.condition.unit == "s":
-            found |= set(time_condition(rule.condition, jitter_steps)[1])
+            found |= set(time_condition(rule.condition, jitter_steps, steps_per_rtt)[1])
     return found
 
 
@@ -112,6 +118,7 @@ def longest_hold(program: Program) -> int:
 def sends(v: View, program: Program) -> Iterator[Formula]:
     """Yield the formulas of a program sender: rate by the rule, at least MSS/Rm (line 7), and the bytes of a step.
 
+    It decides once per Rm, on the beliefs at the sample before.
     Of a contract the rate lies between the two ends, which line 7 raises alike.
     """
     longest, ends = longest_hold(program), (0, 1) if program.is_contract else (0,)
@@ -119,7 +126,15 @@ def sends(v: View, program: Program) -> Iterator[Formula]:
     yield v.rate[0] >= v.alpha
     if v.setting.past_steps and "utilised_before" in v.extra:
         yield same_truth(v.extra["utilised_before"][0], v.step_utilised(-1))
+    rtt = v.setting.steps_per_rtt
     for t in range(1, v.setting.samples):
+        if rtt > 1:
+            yield v.sent[t] == v.setting.step * v.rate[t]
+        if (t - 1) % rtt:
+            yield v.rate[t] == v.rate[t - 1]
+            if held is not None:
+                yield held[t] == held[t - 1]
+            continue
         bounds = [larger(rule_rate(program.rule, v, t - 1, end), v.alpha) for end in ends]
         if held is not None:
             waits = held[t - 1] > 0
@@ -131,7 +146,8 @@ def sends(v: View, program: Program) -> Iterator[Formula]:
             yield v.rate[t] <= bounds[1]
         if held is not None:
             yield held[t] == choose(waits, held[t - 1] - 1, _hold(program.rule, v, t - 1) - 1)
-        yield v.sent[t] == v.rate[t]
+        if rtt == 1:
+            yield v.sent[t] == v.rate[t]
     if held is not None:
         yield any_of(held[0] == steps for steps in range(longest))
 
@@ -156,12 +172,12 @@ def _condition(condition: Expression | str, v: View, t: int) -> Formula:
         return v.loss_seen[t]
     if condition == "utilised":
         x = t - v.setting.jitter_steps
-        return v.extra["utilised_before"][0] if x < 0 else v.step_utilised(x)
+        return v.extra["utilised_before"][0] if x < 0 and v.setting.plain_grid else v.step_utilised(x)
     if isinstance(condition, str):
         raise ProgramError(f"condition {condition!r} has no encoding")
     if condition.unit != "s":
         return _linear(condition, v, t) > 0
-    truth, changes = time_condition(condition, v.setting.jitter_steps)
+    truth, changes = time_condition(condition, v.setting.jitter_steps, v.setting.steps_per_rtt)
     formula: Formula = truth
     longest = v.setting.samples
     if v.setting.delay_rule == "artefact" and max(changes, default=0) > longest:
@@ -223,18 +239,21 @@ def program_decider(program: Program) -> DecideStep:
     """
 
     def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
+        if (t - 1) % run.setting.steps_per_rtt:
+            return Decision(run.rate[t - 1], run.rate[t - 1] * run.setting.step, state)
         held = state.get("held", int(number(run.values, "held_0")))
         if held > 0:
-            return Decision(run.rate[t - 1], run.rate[t - 1], {"held": held - 1})
-        lo, hi, hold_rtts = interval(program, _program_inputs(run, t - 1))
+            return Decision(run.rate[t - 1], run.rate[t - 1] * run.setting.step, {"held": held - 1})
+        lo, hi, hold_rtts = interval(program, program_inputs(run, t - 1))
         rate = number(run.values, f"rate_{t}") if program.is_contract else Fraction(lo)
         law(f"rate within [{lo}, {hi}]", t, lo <= rate <= hi, rate)
-        return Decision(rate, rate, {"held": hold_rtts - 1})
+        return Decision(rate, rate * run.setting.step, {"held": hold_rtts - 1})
 
     return step
 
 
-def _program_inputs(run: Run, t: int) -> dict[str, Any]:
+def program_inputs(run: Run, t: int) -> dict[str, Any]:
+    """Return what a program reads at sample t of a replay, in exact numbers."""
     steps = run.delay(t)
     # Only the delays that the query tells apart are known; the smallest delay of that class decides like every other one.
     inputs: dict[str, Any] = {
@@ -242,8 +261,8 @@ def _program_inputs(run: Run, t: int) -> dict[str, Any]:
         "MSS": run.alpha,
         "Rm": Fraction(1),
         "rate": run.rate[t],
-        "qdel_L": Fraction(max(0, steps - run.d)),
-        "qdel_U": Fraction(steps + 1),
+        "qdel_L": max(0, steps - run.d) * run.setting.step,
+        "qdel_U": (steps + 1) * run.setting.step,
         "loss": run.loss_seen[t],
         "utilised": run.step_utilised(t - run.d),
     }

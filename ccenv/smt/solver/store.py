@@ -49,7 +49,7 @@ class Store:
         file = self._answer_file(text, solver)
         try:
             data = read_json(file)
-            model = {name: _read(value) for name, value in data["model"].items()}
+            model = {name: read_value(value) for name, value in data["model"].items()}
             if data["status"] not in ("sat", "unsat") or data["solver"] != solver:
                 return None
             return Answer(data["status"], float_of(str(data["seconds"]), "seconds"), data["solver"], "", model)
@@ -60,7 +60,7 @@ class Store:
         """Store the text, and the answer with what the query was about."""
         write_atomic(self.query_file(text), text.encode())
         record = asdict(answer) | {"sha256": query_hash(text), "about": about}
-        record["model"] = {name: _plain(value) for name, value in answer.model.items()}
+        record["model"] = {name: plain_value(value) for name, value in answer.model.items()}
         data = json.dumps(record, indent=1, sort_keys=True).encode()
         write_atomic(self._answer_file(text, answer.solver), data)
 
@@ -72,12 +72,13 @@ class Store:
         return self.folder / f"{query_hash(text)[:32]}.{solver.replace(' ', '-')}.json"
 
 
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Fraction) else value
+def plain_value(value: Any) -> bool | str:
+    """Return a value of a model for a JSON file: a truth value, or an exact number as text."""
+    return value if isinstance(value, bool) else str(value)
 
 
-def _read(value: Any) -> Any:
-    """Read what ``_plain`` wrote; anything else is damage. Exponents would be computed digit by digit."""
+def read_value(value: Any) -> Any:
+    """Read what :func:`plain_value` wrote; anything else is damage. Exponents would be computed digit by digit."""
     if isinstance(value, bool):
         return value
     over, _, under = value.partition("/")

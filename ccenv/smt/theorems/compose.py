@@ -15,6 +15,8 @@ from ccenv.smt.network.setting import LARGE_BUFFER_RTTS, LARGEST_ALPHA, SMALL_BU
 from ccenv.smt.theorems.language import BELIEFS, GROWN, START, Comparison, Joined, Linear, Node, conjuncts, features_of
 from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim, ReadRank
 
+KEPT = "the invariant is kept"
+
 
 @dataclass(frozen=True)
 class Implication:
@@ -90,13 +92,13 @@ def plain_facts(loaded: LoadedTheorem) -> tuple[Node, ...]:
     facts: list[Node] = [below(number(0), feature("MSS")), below(feature("MSS"), number(LARGEST_ALPHA))]
     setting = loaded.setting
     if setting.has_loss:
-        rtts = setting.samples - 1
+        rtts = setting.rtts
         facts += [at_most(number(0), feature("lost")), at_most(feature("lost"), feature("peak_loss", rtts))]
         buffer = setting.buffer
         if buffer == "arbitrary":
             facts.append(below(number(0), feature("buffer")))
         elif buffer == "large":
-            facts.append(at_most(number(LARGE_BUFFER_RTTS * (1 + setting.jitter_steps)), feature("buffer")))
+            facts.append(at_most(number(LARGE_BUFFER_RTTS * (1 + setting.jitter)), feature("buffer")))
         else:
             size = SMALL_BUFFER if buffer == "small" else Fraction(buffer)
             facts += [at_most(number(size), feature("buffer")), at_most(feature("buffer"), number(size))]
@@ -107,7 +109,7 @@ def plain_facts(loaded: LoadedTheorem) -> tuple[Node, ...]:
 
 def good(claim: ReadClaim, loaded: LoadedTheorem) -> Node:
     """Return what a claim says of a trace in which no rank moves."""
-    rtts, bdp = loaded.setting.samples - 1, 1 + loaded.setting.jitter_steps
+    rtts, bdp = loaded.setting.rtts, 1 + loaded.setting.jitter
     rise = primed_linear(claim.potential).plus(claim.potential, Fraction(-1))
     if claim.name == "utilisation":
         return at_most(number(claim.bound * rtts), feature("served").plus(rise))
@@ -154,7 +156,7 @@ def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
         yield Implication(f"the start is covered ({k})", (*plain, loaded.start), part)
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
-        yield Implication(f"the invariant is kept ({k})", known, primed(part))
+        yield Implication(f"{KEPT} ({k})", known, primed(part))
     for claim in loaded.claims:
         told = (*known, claim.when)
         for rank in claim.ranks:

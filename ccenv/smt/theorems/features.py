@@ -15,9 +15,16 @@ _SAMPLES: dict[str, Callable[[View, int], Term]] = {
     "inflight": lambda v, t: v.inflight(t),
     "peak_inflight": lambda v, t: v.inflight(t),
     "peak_queue": lambda v, t: v.queue(t),
-    "peak_loss": lambda v, t: v.lost[t],
-    "peak_sent": lambda v, t: v.sent[t],
+    "peak_loss": lambda v, t: _in_rtt(v, v.lost, t),
+    "peak_sent": lambda v, t: _in_rtt(v, v.sent, t),
 }
+PER_RTT = frozenset({"peak_loss", "peak_sent"})
+"""Peaks of what happens in a Rm: read at its end."""
+
+
+def _in_rtt(v: View, series: list[Any], t: int) -> Term:
+    """Return the sum of a quantity of steps over the Rm that ends at sample t."""
+    return sum(series[t - v.setting.steps_per_rtt + 2 : t + 1], start=series[t - v.setting.steps_per_rtt + 1])
 
 
 def feature(v: View, name: str, t: int) -> Term:
@@ -51,10 +58,11 @@ def feature(v: View, name: str, t: int) -> Term:
 
 
 def on_trace(node: Node, v: View) -> Formula:
-    """Return a formula's truth on a trace; a comparison with a peak must hold at every sample from 1 on."""
+    """Return a formula's truth on a trace; a comparison with a peak must hold at every sample from 1 on, or in every Rm."""
     if isinstance(node, Comparison):
-        peaks = any(name in PEAKS for name, _ in node.left.terms)
-        times = range(1, v.setting.samples) if peaks else (0,)
+        read = {name for name, _ in node.left.terms} & set(PEAKS)
+        rtt = v.setting.steps_per_rtt
+        times = range(rtt, v.setting.samples, rtt) if read & PER_RTT else range(1, v.setting.samples) if read else (0,)
         return all_of(_truth(node, node.left.value(lambda name, t=t: feature(v, name, t))) for t in times)  # type: ignore[misc]
     parts = [on_trace(part, v) for part in node.parts]
     return all_of(parts) if node.how == "all" else any_of(parts) if node.how == "any" else negate(parts[0])

@@ -12,7 +12,7 @@ from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
 from ccenv.smt.solver.store import Store, query_hash
 from ccenv.smt.theorems.compose import Implication, implications, settling, variables_of
 from ccenv.smt.theorems.features import on_states
-from ccenv.smt.theorems.lasso import lasso_query
+from ccenv.smt.theorems.lasso import lasso
 from ccenv.smt.theorems.queries import LemmaQuery, lemma_queries
 from ccenv.smt.theorems.theorem import LoadedTheorem
 
@@ -33,6 +33,7 @@ class Decided:
         twin_answer: with a model.
         reason: for ``unknown``.
         view: the counterexample in exact numbers, for ``refuted``.
+        views: of a lasso all its traces, the first one included.
     """
 
     lemma: str
@@ -44,6 +45,7 @@ class Decided:
     twin_answer: Answer | None = None
     reason: str = ""
     view: View | None = None
+    views: tuple[View, ...] = ()
 
 
 @dataclass
@@ -141,18 +143,22 @@ class Prover:
             proof.lassos = list(self.lassos(loaded))
         return proof
 
-    def lassos(self, loaded: LoadedTheorem) -> Iterator[Decided]:
-        """Look for endless misbehaviour, claim by claim: ``refuted`` with the trace to repeat, ``verified`` if there is none.
+    def lassos(self, loaded: LoadedTheorem, periods: int = 1) -> Iterator[Decided]:
+        """Look for endless misbehaviour, claim by claim: ``refuted`` with the traces to repeat, ``verified`` if there are none.
 
-        That no trace of T samples returns to its state and breaks a claim does not prove the claim.
+        That no so many traces return to their state and break a claim does not prove the claim.
+
+        Args:
+            loaded: the theorem.
+            periods: traces that join end to end.
         """
         for claim in loaded.claims:
-            query = lasso_query(loaded, claim)
-            encoding = query.encoding()
-            text = encoding.smtlib(*_written(query.claim.violation(encoding.view)))
-            answer = self._ask(text, "z3", query.name)
-            view = confirm(query, encoding, answer) if answer.status == "sat" else None
-            yield Decided(claim.name, 1, _VERDICTS.get(answer.status, "unknown"), text, answer, reason=answer.reason, view=view)
+            question = lasso(loaded, claim, periods)
+            text = question.text()
+            answer = self._ask(text, "z3", question.name)
+            views = tuple(question.confirm(answer)) if answer.status == "sat" else ()
+            verdict = _VERDICTS.get(answer.status, "unknown")
+            yield Decided(claim.name, 1, verdict, text, answer, reason=answer.reason, view=next(iter(views), None), views=views)
 
     def imply(self, step: Implication) -> Step:
         """Decide an implication of the composition."""

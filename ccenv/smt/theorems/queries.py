@@ -38,7 +38,7 @@ def all_lemmas(loaded: LoadedTheorem) -> tuple[ReadLemma, ...]:
         return loaded.lemmas
     kept = at_most(feature("peak_sent"), number(limit[0]).plus(feature("MSS", limit[1])))
     text = "a sender that was within its largest rate before the trace is within it in the trace"
-    return (*loaded.lemmas, ReadLemma(HISTORY, text, loaded.invariant, (), (kept,)))
+    return (*loaded.lemmas, ReadLemma(HISTORY, text, loaded.invariant, loaded.history_granted, (kept,)))
 
 
 def lemma_queries(loaded: LoadedTheorem) -> Iterator[LemmaQuery]:

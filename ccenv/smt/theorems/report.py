@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -9,7 +11,9 @@ from ccenv.certificates.statement import assumptions, figures, sentence, times_t
 from ccenv.errors import CcenvError
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.theorems.certificate import data_of, settles_of, write_certificate
-from ccenv.smt.theorems.prove import Decided, Proof
+from ccenv.smt.theorems.grid import Cell
+from ccenv.smt.theorems.prove import Decided, Proof, hash_of
+from ccenv.smt.theorems.theorem import LoadedTheorem
 from ccenv.version import VERSION
 
 _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown"}
@@ -78,18 +82,91 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
     return None
 
 
+def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
+    """Return what became of a theorem on another grid, and write the traces that break its lemmas.
+
+    Args:
+        cell: as decided.
+        folder: where the traces go.
+
+    Returns:
+        dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict`` and ``lacks`` (lemmas, each with its verdict
+            and trace or reason), ``lemmas`` and ``seconds``.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    loaded = cell.loaded
+    name = f"K{loaded.setting.steps_per_rtt}-D{_stem(str(loaded.setting.jitter))}"
+    files = {
+        (one.lemma, one.part): _write(one, loaded, folder, f"{loaded.theorem.name}-{name}-{one.part}-{_stem(one.lemma)}")
+        for one in cell.decided
+        if one.view is not None
+    }
+    claims = {}
+    for claim in loaded.claims:
+        carried = cell.claims[claim.name]
+        lacks = [
+            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)}
+            | ({"trace": str(files[one.lemma, one.part])} if one.view is not None else {"reason": one.reason})
+            for one in carried.lemmas
+        ]
+        claims[claim.name] = {"bound": float(claim.bound), "verdict": carried.verdict, "lacks": lacks}
+    return {
+        "steps_per_rtt": loaded.setting.steps_per_rtt,
+        "jitter_rtts": float(loaded.setting.jitter),
+        "claims": claims,
+        "lemmas": [{"name": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)} for one in cell.decided],
+        "seconds": round(cell.seconds, 3),
+    }
+
+
+def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
+    """Return what a search for endless misbehaviour found, and write the traces that can be repeated for ever.
+
+    Args:
+        loaded: the theorem, with the bounds that were asked about.
+        found: per claim.
+        periods: traces that join end to end.
+        folder: where the traces go.
+
+    Returns:
+        dict: ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found``
+            (yes, none, unknown), ``traces`` in the order in which they repeat, and ``reason``.
+
+    Raises:
+        CcenvError: if the folder cannot be written.
+    """
+    claims = {}
+    for claim, one in zip(loaded.claims, found, strict=True):
+        stem = f"{loaded.theorem.name}-lasso-{claim.name}-{_stem(str(claim.bound))}-{periods}"
+        files = [str(_write(replace(one, view=v), loaded, folder, f"{stem}-{k}")) for k, v in enumerate(one.views, start=1)]
+        told = {"refuted": "yes", "verified": "none"}.get(one.verdict, "unknown")
+        claims[claim.name] = {"bound": float(claim.bound), "found": told, "traces": files, "reason": one.reason}
+        claims[claim.name] |= {"seconds": round(one.answer.seconds, 3), "sha256": hash_of(one)}
+    seen = {one.verdict for one in found}
+    verdict = "refuted" if "refuted" in seen else "unknown" if "unknown" in seen else "none found"
+    about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict, "traces_joined": periods}
+    return about | {"claims": claims, "ccenv_version": VERSION}
+
+
 def _broken(one: Decided, proof: Proof, folder: FilePath) -> str:
     """Write the counterexample of a lemma and return where it is."""
+    stem = f"{proof.loaded.program.name}-{one.part}-{_stem(one.lemma)}"
+    return f"trace {_write(one, proof.loaded, folder, stem)}"
+
+
+def _write(one: Decided, loaded: LoadedTheorem, folder: FilePath, stem: str) -> FilePath:
     if one.view is None:
         raise CcenvError(f"{one.lemma}: no counterexample to write")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CcenvError(f"{folder}: cannot be created ({error.strerror})") from None
-    trace = as_trace(one.view, proof.loaded.program.name, f"breaks lemma {one.lemma} ({one.part}) of {proof.loaded.theorem.name}")
-    file = folder / f"{proof.loaded.program.name}-{one.part}-{_stem(one.lemma)}.npz"
+    trace = as_trace(one.view, loaded.program.name, f"breaks lemma {one.lemma} ({one.part}) of {loaded.theorem.name}")
+    file = folder / f"{stem}.npz"
     trace.save(file)
-    return f"trace {file}"
+    return file
 
 
 def _stem(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -104,6 +104,7 @@ class Theorem(StrictModel):
         start: what is assumed of the start of the run; an empty list is any state.
         invariant: what holds at the start and end of each trace.
         lemmas: about traces.
+        history_given: lemmas whose conclusions are assumed of a trace when its past is carried on to the next one.
         claims: ``utilisation``, ``inflight_bdp``, ``loss_per_rtt``.
     """
 
@@ -120,6 +121,7 @@ class Theorem(StrictModel):
     start: Any
     invariant: Any
     lemmas: list[Lemma] = Field(min_length=1, max_length=40)
+    history_given: tuple[str, ...] = ()
     claims: dict[Literal["utilisation", "inflight_bdp", "loss_per_rtt"], Claim] = Field(min_length=1)
 
 
@@ -169,6 +171,7 @@ class LoadedTheorem:
         invariant: formula.
         lemmas: in order.
         claims: in order.
+        history_granted: what is assumed when the past is carried on.
     """
 
     theorem: Theorem
@@ -178,6 +181,7 @@ class LoadedTheorem:
     invariant: Node
     lemmas: tuple[ReadLemma, ...]
     claims: tuple[ReadClaim, ...]
+    history_granted: tuple[Node, ...] = ()
 
     @property
     def sender(self) -> SmtSender:
@@ -224,7 +228,7 @@ def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheore
             raise InputError(f"{where}: two lemmas are called {lemma.name!r}")
         premise = formula(lemma.if_, place)
         _only_states(premise, f"{where}: {place}: if")
-        granted = _granted(lemma, premise, lemmas, f"{where}: {place}", theorem)
+        granted = _granted(lemma.given, premise, lemmas, f"{where}: {place}", theorem)
         then = tuple(formula(part, place) for part in lemma.then)
         lemmas[lemma.name] = ReadLemma(lemma.name, lemma.text, premise, granted, then)
     claims = []
@@ -243,7 +247,8 @@ def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheore
         low, high = (number(value, f"{place}: potential_range") for value in claim.potential_range)
         claims.append(ReadClaim(name, bound, ranks, when, potential, (low, high)))
     setting = _setting(theorem, program, where)
-    return LoadedTheorem(theorem, program, setting, start, invariant, tuple(lemmas.values()), tuple(claims))
+    carried = _granted(theorem.history_given, invariant, lemmas, f"{where}: {HISTORY}", theorem)
+    return LoadedTheorem(theorem, program, setting, start, invariant, tuple(lemmas.values()), tuple(claims), carried)
 
 
 def _only_states(node: Node, where: str) -> None:
@@ -252,11 +257,13 @@ def _only_states(node: Node, where: str) -> None:
         raise InputError(f"{where}: speaks of {', '.join(wrong)}; only what holds at one sample is allowed here")
 
 
-def _granted(lemma: Lemma, premise: Node, earlier: Mapping[str, ReadLemma], where: str, theorem: Theorem) -> tuple[Node, ...]:
+def _granted(
+    given: Sequence[str], premise: Node, earlier: Mapping[str, ReadLemma], where: str, theorem: Theorem
+) -> tuple[Node, ...]:
     """Return what the given lemmas conclude: they stand earlier, and their premises are parts of this one's."""
     own = set(conjuncts(premise))
     granted: list[Node] = []
-    for name in lemma.given:
+    for name in given:
         if name not in earlier:
             raise InputError(f"{where}: given: {unknown_name('earlier lemma', name, earlier)}")
         if not set(conjuncts(earlier[name].premise)) <= own:

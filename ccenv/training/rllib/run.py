@@ -168,7 +168,7 @@ def _evaluate(config: RllibConfig, folder: FilePath) -> tuple[Evaluation, Evalua
     from ccenv.agents.learned import load_policy
 
     sender = load_policy(folder)
-    if config.is_packet and isinstance(sender, PolicySender):
+    if config.is_packet:
         return evaluate_packet(config.packet_settings(), sender, config.n_paths), None, None
     world = config.settings()
     own = evaluate_in_world(world, sender, config.n_paths)
@@ -295,7 +295,7 @@ def _players(config: RllibConfig, algorithm: Any) -> tuple[PolicySender | Contra
     weights, biases = mean_layers(algorithm.get_module(module).get_state(), 1)
     sees = config.packet_settings().policy_interface() if config.is_packet else config.settings().interface or SENDER_V0
     policy = PolicySender(config.name, weights, biases, "tanh", sees, inner=inner_cca(sees, config.name))
-    contract = None if config.is_packet else config.settings().contract_program()
+    contract = (config.packet_settings() if config.is_packet else config.settings()).contract_program()
     sender = policy if contract is None else ContractSender(config.name, contract, "policy", policy)
     if config.plays != "duel":
         return sender, None

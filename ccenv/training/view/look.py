@@ -15,8 +15,9 @@ from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import CcenvError, InputError
+from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
-from ccenv.network.sender import PolicySender
+from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.config import TrainConfig
 from ccenv.training.evaluation import Evaluation, evaluate_in_world
 from ccenv.training.packet_evaluation import cold_task, kind_boxes
@@ -78,7 +79,7 @@ def look_at(config: TrainConfig, player: LearnedPlayer, evaluation: Evaluation) 
         by the checker) and ``exploitability/gap`` (that below the utilisation against ``kind``).
     """
     values = _numbers("evaluation", evaluation)
-    if isinstance(player, PolicySender):
+    if not isinstance(player, MlpAdversary):
         for name in config.log.networks:
             network, n_paths = make_adversary(name), config.evaluation.n_paths_during
             found = evaluate_in_world(config.environment, player, n_paths, path_set=PathSet.SELECT, adversary=network)
@@ -95,7 +96,7 @@ def _numbers(group: str, evaluation: Evaluation) -> dict[str, float]:
     return {f"{group}/{name}": float(getattr(evaluation, name)) for name in names}
 
 
-def _exploited(config: TrainConfig, player: PolicySender) -> dict[str, float]:
+def _exploited(config: TrainConfig, player: PolicySender | ContractSender) -> dict[str, float]:
     result = attack(
         player,
         path=SCENE,
@@ -125,11 +126,11 @@ def _check_picture(config: TrainConfig) -> None:
 
 def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
     """Return one episode of the config's world, the same in every video of a run, as the pictures of ``rgb_array``."""
-    if config.packet is not None and isinstance(player, PolicySender):
+    if config.packet is not None and not isinstance(player, MlpAdversary):
         return _gif(_packet_frames(config, player))
     world = config.environment
     senders = world.build_senders()
-    if isinstance(player, PolicySender):
+    if not isinstance(player, MlpAdversary):
         senders[world.senders.index(EXTERNAL)] = player
         adversary = world.build_adversary()
     else:
@@ -140,7 +141,7 @@ def _video(config: TrainConfig, player: LearnedPlayer) -> bytes:
     return _gif(_frames(core, last, core.advance))
 
 
-def _packet_frames(config: TrainConfig, player: PolicySender) -> Iterator[np.ndarray]:
+def _packet_frames(config: TrainConfig, player: PolicySender | ContractSender) -> Iterator[np.ndarray]:
     task, batch = cold_task(config.packet_settings(), player, 1, record=True)
     task.core.reset(seed=path_seed(PathSet.SELECT, config.seed))
     return _frames(task.core, task.core.episode_steps, lambda: task.step(batch.actions(task.observe())[:, None]))

@@ -20,6 +20,7 @@ class Tables(NamedTuple):
         box_words: (boxes, ADVERSARY_SLOTS) states of their adversaries.
         policies: (monitors, bytes) uint8: records of the policies, as they begin.
         delay_tables: (flows,) addresses of replayed delays.
+        traces: (n, 2) address and number of rows of the traces of links.
         grid_flows: (n,) flow of each grid.
         senders: (senders,) SENDER_DTYPE.
         beliefs: (senders,) BELIEFS_DTYPE templates.
@@ -32,6 +33,7 @@ class Tables(NamedTuple):
     box_words: np.ndarray
     policies: np.ndarray
     delay_tables: np.ndarray
+    traces: np.ndarray
     grid_flows: np.ndarray
     senders: np.ndarray
     beliefs: np.ndarray

@@ -23,13 +23,16 @@ from ccenv.engine.packet.layout import (
     MAX_HOPS,
     PIPE_DTYPE,
     RUN_DTYPE,
+    TRACE_KINDS,
     WORKLOADS,
 )
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
 from ccenv.engine.packet.sources import sources_of
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
+from ccenv.engine.packet.traces.made import generator_record
 from ccenv.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
+from ccenv.paths import load_trace
 
 
 class Form:
@@ -49,6 +52,7 @@ class Form:
         deciders: Mapping[int, Decider],
         adversaries: Mapping[str, ScriptedAdversary],
         gridded: Sequence[int],
+        traces: Sequence[str] = (),
     ) -> None:
         """Build it.
 
@@ -58,6 +62,7 @@ class Form:
             deciders: by flow, of those that are monitored.
             adversaries: by name, those that jitter boxes name.
             gridded: flows that may have beliefs.
+            traces: names of all traces that links of the batch may have; those of the network by default.
         """
         # Those that are asked from outside first: their rows are what a caller sees.
         ordered = sorted(deciders.items(), key=lambda item: (item[1].decide_at != 0, item[0]))
@@ -89,6 +94,7 @@ class Form:
             box_words=box_words,
             policies=self._policies(),
             delay_tables=delays,
+            traces=self._traces(traces or trace_names(network)),
             grid_flows=np.array(gridded or [0], np.int64),
             senders=table.rows,
             beliefs=table.beliefs,
@@ -99,6 +105,11 @@ class Form:
         run["n_grids"], run["n_monitors"] = len(gridded), len(monitors)
         counts = [int(run[name][0]) for name in ("n_links", "n_flows", "n_pipes", "n_boxes", "n_grids", "n_monitors")]
         run["tree_leaves"] = 1 << math.ceil(math.log2(sources_of.py_func(*counts).log + 1))
+
+    def _traces(self, names: Sequence[str]) -> np.ndarray:
+        kept = [load_trace(name) for name in names]
+        self._keep.append(kept)
+        return np.array([(t.rows.ctypes.data, len(t.rows)) for t in kept] or [(0, 0)], np.int64)
 
     def _boxes(self, adversaries: Mapping[str, ScriptedAdversary]) -> tuple[np.ndarray, np.ndarray]:
         boxed = [i for i, flow in enumerate(self.network.flows) if flow.jitter.kind == "adversary"]
@@ -128,8 +139,37 @@ class Form:
         return policies
 
 
-def link_record(spec: LinkSpec, index: int) -> np.ndarray:
-    """Return a link as it begins: (1,) LINK_DTYPE."""
+def trace_names(network: NetworkSpec) -> tuple[str, ...]:
+    """Return the names of the traces of a network's links, each once."""
+    return tuple(dict.fromkeys(link.trace for link in network.links if link.trace))
+
+
+def trace_fields(name: str, names: Sequence[str]) -> dict[str, float]:
+    """Return what the record of a link with a trace holds of it, by field.
+
+    Args:
+        name: of the trace.
+        names: of all traces of the batch.
+    """
+    trace = load_trace(name)
+    return {
+        "trace_index": names.index(name),
+        "trace_kind": TRACE_KINDS[trace.kind],
+        "trace_length_s": trace.length_s,
+        "trace_bytes": trace.total_bytes,
+        "rate_Bps": trace.mean_Bps,
+        "peak_Bps": trace.peak_Bps,
+    }
+
+
+def link_record(spec: LinkSpec, index: int, traces: Sequence[str] = ()) -> np.ndarray:
+    """Return a link as it begins: (1,) LINK_DTYPE.
+
+    Args:
+        spec: the link.
+        index: its place.
+        traces: names of all traces of the batch; needed where it has one.
+    """
     link = np.zeros(1, LINK_DTYPE)
     link["rate_Bps"], link["delay_s"], link["buffer_bytes"] = spec.rate_Bps, spec.delay_s, spec.buffer_bytes
     link["discipline"] = DISCIPLINES[spec.discipline]
@@ -153,6 +193,12 @@ def link_record(spec: LinkSpec, index: int) -> np.ndarray:
         link["policer_Bps"] = spec.policer.rate_Bps
         link["policer_bytes"] = link["tokens_bytes"] = spec.policer.burst_bytes
     link["index"], link["finish_s"], link["red_count"] = index, np.inf, -1.0
+    link["trace_index"] = -1
+    if spec.trace:
+        for field, value in trace_fields(spec.trace, traces).items():
+            link[field] = value
+    if spec.generator is not None:
+        generator_record(spec.generator, link)
     return link
 
 
@@ -184,7 +230,9 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     return flow
 
 
-def beginning(network: NetworkSpec, sender_rows: Sequence[int], key: float, n_monitors: int) -> Beginnings:
+def beginning(
+    network: NetworkSpec, sender_rows: Sequence[int], key: float, n_monitors: int, traces: Sequence[str] = ()
+) -> Beginnings:
     """Return what a network begins with, as one row.
 
     Args:
@@ -192,8 +240,10 @@ def beginning(network: NetworkSpec, sender_rows: Sequence[int], key: float, n_mo
         sender_rows: rows of the flows' senders.
         key: what its random numbers depend on.
         n_monitors: that it has.
+        traces: names of all traces of the batch; those of the network by default.
     """
-    links = [link_record(spec, index) for index, spec in enumerate(network.links)]
+    traces = traces or trace_names(network)
+    links = [link_record(spec, index, traces) for index, spec in enumerate(network.links)]
     flows = [
         flow_record(spec, index, len(network.route_of(index)), row)
         for index, (spec, row) in enumerate(zip(network.flows, sender_rows, strict=True))

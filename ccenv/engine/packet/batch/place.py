@@ -27,7 +27,10 @@ from ccenv.engine.packet.layout import (
     SEGMENT_STRIDE,
     TICK_S,
 )
+from ccenv.engine.packet.monitor import BY_GRID
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
+from ccenv.engine.packet.traces.generate import generate
+from ccenv.engine.packet.traces.service import NO_TRACE, begin_trace
 
 _DROP_TAIL, _ADVERSARY = DISCIPLINES["drop_tail"], JITTERS["adversary"]
 _WHOLE = 1e-9  # packets: buffers of whole packets up to rounding are
@@ -45,7 +48,7 @@ def ring_length(entries):
 @njit(cache=True, error_model="numpy")
 def fastest_Bps(ln, changes):
     """Return the largest rate that a link ever has."""
-    fastest = ln.rate_Bps
+    fastest = max(ln.rate_Bps, ln.peak_Bps)
     for row in range(changes.shape[0]):
         if changes[row, CHANGE_LINK] == ln.index and changes[row, CHANGE_TIME] < np.inf:
             fastest = max(fastest, changes[row, CHANGE_RATE])
@@ -54,10 +57,10 @@ def fastest_Bps(ln, changes):
 
 @njit(cache=True, error_model="numpy")
 def slowest_Bps(ln, changes):
-    """Return the smallest rate that a link ever has."""
+    """Return the smallest rate that a link ever has, outages left out."""
     slowest = ln.rate_Bps
     for row in range(changes.shape[0]):
-        if changes[row, CHANGE_LINK] == ln.index and changes[row, CHANGE_TIME] < np.inf:
+        if changes[row, CHANGE_LINK] == ln.index and changes[row, CHANGE_TIME] < np.inf and changes[row, CHANGE_RATE] > 0.0:
             slowest = min(slowest, changes[row, CHANGE_RATE])
     return slowest
 
@@ -169,7 +172,8 @@ def _begin_tree(a, run, tree):
     for row in range(run.n_grids):
         tree[leaves + sources.grids + row] = a.grids[row].next_s
     for row in range(run.n_monitors):
-        tree[leaves + sources.monitors + row] = a.flows[a.monitors[row].flow].start_s
+        monitor = a.monitors[row]
+        tree[leaves + sources.monitors + row] = np.inf if monitor.clock == BY_GRID else a.flows[monitor.flow].start_s
     tree[leaves + sources.tick] = TICK_S
     if a.flow_log.shape[0] > 0:
         tree[leaves + sources.log] = 0.0
@@ -252,6 +256,11 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
         if run.error != 0:
             continue
         _clear(a, run)
+        for index in range(run.n_links):
+            if a.links[index].generator > 0:
+                generate(a.links[index], run.seed)
+            if a.links[index].trace_kind != NO_TRACE:
+                begin_trace(a.links[index])
         _begin_tree(a, run, memory.trees[b])
     return most
 

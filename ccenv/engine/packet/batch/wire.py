@@ -16,6 +16,8 @@ from ccenv.engine.compiled.policies import SCRATCH_ROWS
 from ccenv.engine.packet.aqm.lists import class_words
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, TX_STRIDE
+from ccenv.engine.packet.traces.generate import generated_rows
+from ccenv.paths.table import ROW_WIDTH
 from ccenv.programs import INPUTS
 
 BELIEF_RINGS = 4  # S twice, E, L (ccenv.engine.compiled.rings)
@@ -66,6 +68,12 @@ def wire(a, tables, memory, b):
         at += (a.links[index].mask + 1) * QUEUE_STRIDE
         a.links[index].classes_at = begin + at * word
         at += class_words(a.links[index], run.n_flows)
+        if a.links[index].generator > 0:
+            a.links[index].trace_at = begin + at * word
+            at += generated_rows(a.links[index]) * ROW_WIDTH
+        elif a.links[index].trace_index >= 0:
+            a.links[index].trace_at = tables.traces[a.links[index].trace_index, 0]
+            a.links[index].trace_rows = tables.traces[a.links[index].trace_index, 1]
     for p in range(run.n_pipes):
         a.pipes[p].ring_at = begin + at * word
         at += (a.pipes[p].mask + 1) * PIPE_STRIDE

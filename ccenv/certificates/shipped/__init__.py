@@ -1,0 +1,1 @@
+"""Certificates of the shipped theorems: data only, ``NAME.certificate.json.xz``."""

@@ -1,0 +1,1 @@
+"""Criteria of reports about senders: data only."""

@@ -1,0 +1,94 @@
+"""Theorems of senders on the board: a certificate stands with its program's sender, once the checker confirmed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccenv.certificates.library import Stored
+from ccenv.errors import CcenvError
+from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.network.identity import sender_hash
+from ccenv.network.sender import ProgramSender
+from ccenv.programs import parse_program
+
+FOLDER = "certificates"
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """A theorem with its certificate, which the checker confirmed without solving.
+
+    Attributes:
+        statement: the sentence.
+        figures: utilisation, inflight_bdp, loss_per_rtt; None for what is not claimed.
+        assumptions: what the sentence takes for granted.
+        link: the certificate in the site.
+        content: the certificate.
+        queries: how many the certificate holds.
+        solver: that answered them.
+    """
+
+    statement: str
+    figures: Mapping[str, float | None]
+    assumptions: Sequence[str]
+    link: str
+    content: bytes
+    queries: int
+    solver: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``board.json`` holds of it."""
+        about = {"statement": self.statement, **self.figures, "assumptions": list(self.assumptions)}
+        return {**about, "certificate": self.link, "checked": "without solving"}
+
+
+class Certified:
+    """Certificates by the programs that they are about."""
+
+    def __init__(self, certificates: Sequence[Stored]) -> None:
+        """Sort certificates by program.
+
+        Args:
+            certificates: as read, not yet checked.
+        """
+        self._about: dict[str, list[Stored]] = {}
+        for stored in certificates:
+            for digest in _hashes(stored):
+                self._about.setdefault(digest, []).append(stored)
+
+    def theorems(self, played: str, slug: str) -> list[Theorem]:
+        """Check the certificates about a program, and return what they say.
+
+        Args:
+            played: hash of the sender as a run records it, or of its canonical form.
+            slug: file name of the sender's page.
+
+        Raises:
+            InputError: if the checker refuses one of them.
+        """
+        return [_shown(stored, f"{slug}-{place}") for place, stored in enumerate(self._about.get(played, ()), start=1)]
+
+
+def _hashes(stored: Stored) -> set[str]:
+    """Return the hashes that a sender of the certificate's program has; a contract plays nothing by itself and has none."""
+    try:
+        sender = ProgramSender(stored.certificate.theorem.sender, parse_program(stored.certificate.program))
+    except CcenvError:
+        return set()
+    return {sender_hash(sender), canonical_hash(sender)}
+
+
+def _shown(stored: Stored, name: str) -> Theorem:
+    stored.confirm()
+    certificate = stored.certificate
+    return Theorem(
+        certificate.statement,
+        certificate.figures,
+        certificate.assumptions,
+        f"{FOLDER}/{name}.certificate.json",
+        stored.content,
+        len(certificate.queries),
+        certificate.made_with.get("solver", ""),
+    )
