@@ -16,6 +16,7 @@ from ccenv.engine.compiled.beliefs import MOVED_RATIO, BeliefSettings, belief_se
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
+from ccenv.interface.measures import UNKNOWN_RTT_S
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.path import make_path
 from ccenv.network.sender import ExternalSender
@@ -159,6 +160,92 @@ def test_unknown_rtt_is_sound():
             assert (engine.flow("C_U_Bps")[:, 0] >= paths.link_rate_Bps * (1 - ROUND_OFF)).all()
             found |= bool((engine.flow("C_U_Bps") < np.inf).any())
         assert found
+
+
+UNTOLD = belief_settings("untold")
+
+
+@pytest.mark.parametrize("name", ["reno", "cc_qdel", "cc_probe_drain"])
+@pytest.mark.parametrize("model", ["cbr_delay", "ccac"])
+def test_a_sender_that_is_told_nothing_has_sound_bounds(model, name):
+    """With Rm and D estimated, C stays inside the bounds of every path with D <= Rm, and what the sender goes by is no less."""
+    rng = np.random.default_rng(len(model) + len(name))
+    K, B, steps = 8, 96, 400
+    paths = random_batch(rng, B, K, model)
+    moves = random_moves(rng, B, steps)
+    moves[: B // 4, :40] = 0.0  # the first ones are late, so that the smallest RTT holds all of D at first
+    engine = CurveEngine(
+        paths,
+        model=model,
+        senders=[make_sender(name)],
+        adversary=[RecordedAdversary("random", m) for m in moves],
+        beliefs=UNTOLD,
+    )
+    found, longer = np.zeros(B, bool), 0
+    for _ in range(steps):
+        engine.advance(1)
+        assert (engine.flow("C_L_Bps")[:, 0] <= paths.link_rate_Bps * (1 + ROUND_OFF)).all()
+        assert (engine.flow("C_U_Bps")[:, 0] >= paths.link_rate_Bps * (1 - ROUND_OFF)).all()
+        assert (engine.flow("rtt_steps")[:, 0] >= K).all()
+        longer += int((engine.flow("rtt_steps")[:, 0] > K).sum())
+        found |= (engine.flow("C_U_Bps") < np.inf)[:, 0]
+    assert found.any() and longer
+
+
+def untold_bounds(trace, K):
+    """Yield C_L and C_U after each step from 0.1 s on, by plain loops over the whole history; without time-outs."""
+    S, E, L, dt_s = trace.S[:, 0], trace.A[:, 0] - trace.L[:, 0], trace.L[:, 0], trace.header.dt_s
+    rtts, mss_bytes = trace.beliefs["rtt_s"][:, 0] / dt_s, 1500
+    smallest, rtt, judged, late = np.inf, None, 0, {}
+    C_L, C_U = mss_bytes / UNKNOWN_RTT_S, np.inf
+    for k in range(1, len(S)):
+        n = k - K
+        if n >= 1 and S[n] > S[n - 1]:
+            smallest = min(smallest, rtts[k])
+        if n < 1 or not np.isfinite(smallest):
+            yield C_L, C_U
+            continue
+        C_L = mss_bytes / (np.ceil(smallest - 1e-9) * dt_s) if rtt is None else C_L
+        rtt = int(np.ceil(smallest - 1e-9))
+        judge = rtt + int(np.ceil(max(0.0, smallest - K)))
+        while judged < n - judge:
+            judged += 1
+            late[judged] = E[judged] > S[judged + judge] + 1e-12 * E[k] or L[judged] > L[judged - 1]
+        oldest = min(10 * rtt, n)
+        C_L = max(C_L, max((S[n] - S[n - lag]) / (lag + rtt) for lag in range(1, oldest + 1)) / dt_s)
+        run = next((j for j in range(judged) if not late[judged - j]), judged)
+        if run and judged == n - judge:
+            lags = range(2 * rtt + 2, min(oldest, rtt + run) + 1)
+            C_U = min(C_U, min(((S[n] - S[n - lag]) / (lag - 2 * rtt - 1) for lag in lags), default=np.inf) / dt_s)
+        yield C_L, C_U
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["reno", "cc_qdel"])
+def test_untold_bounds_are_those_of_plain_loops(name, seed):
+    """The kernel goes by 0.1 s, then by the smallest RTT; D is that RTT, and counts twice where Rm matters."""
+    rng = np.random.default_rng(seed)
+    path = make_path(link_rate_mbps=float(rng.uniform(6, 40)), rtt_ms=40, jitter_ms=40, buffer_bdp=2)
+    moves = random_moves(rng, 4, 400)[seed % 4]
+    moves[:30] = 0.0
+    engine = CurveEngine(
+        [path], model="ccac", senders=[make_sender(name)], adversary=RecordedAdversary("random", moves), record=True,
+        beliefs=BeliefSettings(rtt_known=False, jitter_known=False, period_rtts=np.inf),
+    )  # fmt: skip
+    engine.advance(1)
+    assert engine.flow("rtt_steps")[0, 0] == round(UNKNOWN_RTT_S / RTT_S * 8)
+    engine.advance(399)
+    trace = engine.trace(0)
+    assert engine.flow("rtt_steps")[0, 0] >= 8
+    expected = np.array(list(untold_bounds(trace, 8)))
+    assert np.isfinite(expected[-1]).all()
+    np.testing.assert_allclose(trace.beliefs["C_L"][1:, 0], expected[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(trace.beliefs["C_U"][1:, 0], expected[:, 1], rtol=1e-9)
+
+
+def test_who_must_estimate_D_must_estimate_Rm():
+    with pytest.raises(InputError, match="rtt_known=False"):
+        BeliefSettings(jitter_known=False)
 
 
 def test_unknown_rtt_leaves_room_for_jitter_in_the_smallest_rtt():

@@ -69,6 +69,7 @@ def evaluate_sender(
     warmup_rtts: int = WARMUP_RTTS,
     measure_rtts: int = MEASURE_RTTS,
     steps_per_rtt: int = 8,
+    beliefs: str = "artefact",
     threads: int = 1,
 ) -> Evaluation:
     """Score a sender that runs alone on each of many paths: by default in the common world, the same for all senders.
@@ -85,6 +86,7 @@ def evaluate_sender(
         warmup_rtts: round trips before the measurement.
         measure_rtts: round trips measured.
         steps_per_rtt: K.
+        beliefs: preset of its belief bounds; ``untold``: it is told neither Rm nor D.
         threads: threads for the engine; results do not depend on it.
 
     Raises:
@@ -96,6 +98,7 @@ def evaluate_sender(
         models=tuple(models),
         reward=weights or RewardWeights(),
         steps_per_rtt=steps_per_rtt,
+        beliefs=beliefs,
         threads=threads,
     )
     return evaluate_in_world(

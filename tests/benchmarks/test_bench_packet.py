@@ -290,6 +290,23 @@ def test_company_and_standard_v2_say_what_they_are_about(tmp_path: Path, capsys:
     assert shown == 0 and "what the suite is about" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("flows", "message"), [([300], "copies is 300"), ([200, 57], "257 flows; the packet engine has room for 256")]
+)
+def test_more_flows_than_there_is_room_for(
+    flows: list[int], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, before any cell is played."""
+    data = small_packets()
+    data["scenarios"][-1]["network"]["flows"] = [{"sender": "$agent", "rtt_ms": 20, "copies": n} for n in flows]
+    file, out = tmp_path / "many.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    assert main(["bench", "run", str(file), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert not out.exists() or not (out / "cells.jsonl").is_file()
+
+
 def test_an_unknown_metric_of_a_table_is_refused() -> None:
     data = {**small_packets(), "table": {"speed": {"metric": "utilisatoin"}}}
     with pytest.raises(InputError, match="utilisatoin"):

@@ -145,3 +145,12 @@ def test_a_world_without_a_place_for_the_sender_is_refused(senders: tuple[str, .
         evaluate_in_world(EnvSettings(senders=senders), make_sender("reno"), 2)
     with pytest.raises(InputError, match="needs no 'external' flow"):
         evaluate_in_world(EnvSettings(), None, 2)
+
+
+def test_what_the_oracle_is_worth() -> None:
+    """A program that is told neither Rm nor D still scores, and no better; a preset that is none is named."""
+    sender = make_sender("learned_nominal_d4")
+    told, untold = evaluate_sender(sender, 64), evaluate_sender(sender, 64, beliefs="untold")
+    assert 0.9 < untold.score < told.score
+    with pytest.raises(InputError, match="untold"):
+        evaluate_sender(sender, 64, beliefs="untolt")

@@ -18,6 +18,7 @@ import re
 from typing import Any
 
 from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.packet.spec import MAX_FLOWS
 from ccenv.errors import InputError, did_you_mean
 
 PARETO_SHAPE = 1.2
@@ -93,6 +94,8 @@ def expand(network: dict[str, Any], duration_s: float, key: int) -> tuple[dict[s
         else:
             made = _copies(given)
         flows += [_in_seconds(one) for one in made]
+    if len(flows) > MAX_FLOWS:
+        raise InputError(f"{len(flows)} flows; the packet engine has room for {MAX_FLOWS} at most: lower copies")
     return {**network, "links": links, "flows": flows}, windows
 
 
@@ -117,8 +120,8 @@ def _copies(flow: dict[str, Any]) -> list[dict[str, Any]]:
     copies = flow.pop("copies", 1)
     if isinstance(copies, float) and copies == int(copies):
         copies = int(copies)
-    if not isinstance(copies, int) or isinstance(copies, bool) or not 0 <= copies <= 256:
-        raise InputError(f"copies is {copies!r}; it must be a whole number of 0 to 256")
+    if not isinstance(copies, int) or isinstance(copies, bool) or not 0 <= copies <= MAX_FLOWS:
+        raise InputError(f"copies is {copies!r}; it must be a whole number of 0 to {MAX_FLOWS}, the flows of a network")
     every_s = _number(flow.pop("start_every_s", 0.0), "start_every_s")
     every_s += _number(flow.pop("start_every_rtts", 0.0), "start_every_rtts") * _rtt_s(flow)
     if copies == 1 and every_s == 0:

@@ -29,9 +29,11 @@ from numba import njit
 from ccenv.engine.compiled.calls import fast_max, fast_min, load
 from ccenv.engine.compiled.rings import at
 from ccenv.errors import InputError, unknown_name
+from ccenv.interface.measures import UNKNOWN_RTT_S
 
 MARGIN = 1.0 + 1e-9  # bounds that differ by less differ by round-off
 MOVED_RATIO = 1.1  # a bound that moved by more than this factor in a period is large news
+ROUNDING = 1e-9  # steps: times that are whole steps up to rounding are
 TIE = 1e-12  # cumulative curves of all flows together round off by less than this share of their value
 
 
@@ -45,6 +47,8 @@ class BeliefSettings:
         period_rtts: length of a period in Rm; at its end, or once C_L > C_U, :func:`timed_out` decides; infinite: no periods.
         window_rtts: longest window of C_L and C_U, in Rm.
         rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
+        jitter_known: the sender knows D; otherwise, and then it knows no Rm either, it takes D to be at most the smallest RTT
+            seen, goes by that RTT in all that it does, and by UNKNOWN_RTT_S before the first sample.
     """
 
     tight_ratio: float = 2.0
@@ -52,9 +56,12 @@ class BeliefSettings:
     period_rtts: float = 10.0
     window_rtts: int = 10
     rtt_known: bool = True
+    jitter_known: bool = True
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
+        """Check the ranges, and that a sender that is told Rm is told D."""
+        if self.rtt_known and not self.jitter_known:
+            raise InputError(f"belief settings {self}: a sender that must estimate D must estimate Rm; set rtt_known=False")
         if self.tight_ratio < 1 or self.expand_ratio < 1 or self.period_rtts <= 0 or self.window_rtts < 2:
             raise InputError(
                 f"belief settings {self}: tight_ratio and expand_ratio must be >= 1, period_rtts > 0, window_rtts >= 2"
@@ -65,11 +72,12 @@ PRESETS = {
     "artefact": BeliefSettings(tight_ratio=2.0, expand_ratio=1.5),
     "paper": BeliefSettings(tight_ratio=1.1, expand_ratio=2.0),
     "no_timeout": BeliefSettings(period_rtts=math.inf),
+    "untold": BeliefSettings(rtt_known=False, jitter_known=False),
 }
 
 
 def belief_settings(preset: str) -> BeliefSettings:
-    """Return a preset: ``artefact`` (default, the published code's constants), ``paper`` or ``no_timeout``."""
+    """Return a preset: ``artefact`` (default, the published code's constants), ``paper``, ``no_timeout`` or ``untold``."""
     if preset not in PRESETS:
         raise unknown_name("belief preset", preset, PRESETS)
     return PRESETS[preset]
@@ -106,14 +114,22 @@ def reciprocal_table() -> np.ndarray:
 
 # The settings as the kernel takes them.
 SETTINGS_DTYPE = np.dtype(
-    [("tight_ratio", "<f8"), ("expand_ratio", "<f8"), ("period_rtts", "<f8"), ("window_rtts", "<i8"), ("rtt_known", "<i8")]
+    [
+        ("tight_ratio", "<f8"),
+        ("expand_ratio", "<f8"),
+        ("period_rtts", "<f8"),
+        ("window_rtts", "<i8"),
+        ("rtt_known", "<i8"),
+        ("jitter_known", "<i8"),
+    ]
 )
 
 
 def settings_record(settings: BeliefSettings) -> np.ndarray:
     """Return the settings as a record array of length 1."""
     s = settings
-    return np.array([(s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, int(s.rtt_known))], dtype=SETTINGS_DTYPE)
+    row = (s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, int(s.rtt_known), int(s.jitter_known))
+    return np.array([row], dtype=SETTINGS_DTYPE)
 
 
 @njit(cache=True, error_model="numpy")
@@ -157,6 +173,38 @@ def reset_beliefs(fl, mss_bytes):
     fl.utilised_run_steps = 0
     fl.idle_run_steps = 0
     fl.utilised = 0
+
+
+@njit(cache=True, error_model="numpy")
+def begin_untold(fl, dt_s):
+    """Let a flow that is told nothing go by UNKNOWN_RTT_S until its first RTT sample."""
+    go_by_rtt(fl, max(np.int64(1), np.int64(math.ceil(UNKNOWN_RTT_S / dt_s))), dt_s)
+
+
+@njit(cache=True, error_model="numpy")
+def go_by_rtt(fl, rtt_steps, dt_s):
+    """Let a flow take an Rm: its probe windows keep their length in Rm."""
+    fl.probe_window_steps = fl.probe_window_steps // fl.rtt_steps * rtt_steps
+    fl.rtt_steps = rtt_steps
+    fl.rtt_s = rtt_steps * dt_s
+
+
+@njit(cache=True, error_model="numpy")
+def go_by_smallest_rtt(fl, n, mask, dt_s, mss_bytes):
+    """Let a flow that is told nothing take the smallest RTT seen for its Rm, or as much of it as the rings reach back.
+
+    A new one is at once the time to the next decision.
+    """
+    probe_rtts = fl.probe_window_steps // fl.rtt_steps
+    longest = (mask - fl.lag_steps) // (3 + probe_rtts)
+    rtt_steps = min(max(np.int64(1), np.int64(math.ceil(fl.rtt_min_steps - ROUNDING))), longest)
+    if rtt_steps == fl.rtt_steps:
+        return
+    go_by_rtt(fl, rtt_steps, dt_s)
+    fl.decision_step = min(fl.decision_step, n + fl.lag_steps + rtt_steps)
+    if fl.judged_step == fl.start_step and fl.fresh_C_L_Bps == 0.0:  # nothing was proved yet
+        fl.C_L_Bps = max(fl.initial_C_L_Bps, mss_bytes / fl.rtt_s)
+        fl.C_L_lambda_Bps = fl.period_C_L_Bps = fl.C_L_Bps
 
 
 @njit(cache=True, error_model="numpy")
@@ -209,22 +257,29 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
         reciprocals: address of ``reciprocal_table()``.
     """
     ring, mask, s_at, e_at, l_at = rings.ring, rings.mask, rings.s_at, rings.e_at, rings.l_at
-    rtt = fl.rtt_steps
-    jitter = fl.jitter_steps
     rtt_extra = 0.0  # what the sender's Rm exceeds the true one by
     if settings.rtt_known == 0:
         if not np.isfinite(fl.rtt_min_steps):
             return  # nothing was acknowledged yet: no RTT, no bound
         rtt_extra = max(0.0, fl.rtt_min_steps - fl.lag_steps)
-        jitter += np.int64(math.ceil(rtt_extra))
+    told = fl.jitter_steps  # D as the sender takes it
+    if settings.jitter_known == 0:
+        go_by_smallest_rtt(fl, n, mask, dt_s, mss_bytes)
+        told = fl.rtt_steps
+    rtt = fl.rtt_steps
+    # Three times D: in differences of S alone; in what is sent and delivered, where Rm may be too long; from a step to its judge.
+    judge = told + np.int64(math.ceil(rtt_extra))
+    jitter, loose = judge, judge
+    if settings.jitter_known == 0:  # by how much Rm is too long is unknown then: by D and a step's own burst at most
+        jitter, loose = told, 2 * told + 1
     served = load(ring, at(s_at, n, mask))
     newest = at(s_at, n, mask) + mask + 1
     window = min(settings.window_rtts * rtt, mask - fl.lag_steps)
 
     # Which steps were utilised: judge all steps that S(n) can judge.
-    while fl.judged_step < n - jitter:
+    while fl.judged_step < n - judge:
         x = fl.judged_step + 1
-        judged_by = at(s_at, x + jitter, mask)
+        judged_by = at(s_at, x + judge, mask)
         lost = load(ring, at(l_at, x, mask)) > load(ring, at(l_at, x - 1, mask))
         entered = load(ring, at(e_at, x, mask))
         late = entered > load(ring, judged_by) + tie_bytes
@@ -239,10 +294,10 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
         probe = fl.probe_window_steps
         if fl.idle_run_steps > probe and x - probe >= fl.timeout_step:
             sent = entered - load(ring, at(e_at, x - probe, mask))
-            bound = sent * inv_dt * load(reciprocals, RECIPROCALS - probe - jitter)
+            bound = sent * inv_dt * load(reciprocals, RECIPROCALS - probe - loose)
             if bound > fl.C_L_lambda_Bps:
                 fl.C_L_lambda_Bps = bound
-                fl.buffer_line_bytes = bound * (probe + jitter) * dt_s
+                fl.buffer_line_bytes = bound * (probe + loose) * dt_s
             fl.fresh_C_L_lambda_Bps = max(fl.fresh_C_L_lambda_Bps, bound)
 
     # C_L: windows that end at n and start at or after the newest time-out.
@@ -252,19 +307,19 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
     fl.C_L_Bps = max(fl.C_L_Bps, bound)
 
     # C_U: windows (n - lag, n] whose steps up to n - D were all utilised.
-    if fl.utilised_run_steps > 0 and fl.judged_step == n - jitter:
+    if fl.utilised_run_steps > 0 and fl.judged_step == n - judge:
         longest = min(oldest_lag, jitter + fl.utilised_run_steps)
-        if longest > jitter:
-            bound = scan_upper(ring, newest, jitter + 1, longest, served, reciprocals, jitter) * inv_dt
+        if longest > loose:
+            bound = scan_upper(ring, newest, loose + 1, longest, served, reciprocals, loose) * inv_dt
             fl.C_U_Bps = min(fl.C_U_Bps, bound)
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)
     # The smallest RTT, which stands for Rm where Rm is not known, may hold D of jitter and a step's burst of its own.
-    hidden_steps = fl.jitter_steps + 1 if settings.rtt_known == 0 else 0
+    hidden_steps = told + 1 if settings.rtt_known == 0 else 0
     fl.qdel_U_s = (delay_steps + hidden_steps) * dt_s
-    fl.qdel_L_exact_s = max(0.0, delay_steps - fl.jitter_steps) * dt_s
-    fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - fl.jitter_steps) * dt_s
+    fl.qdel_L_exact_s = max(0.0, delay_steps - told) * dt_s
+    fl.qdel_L_s = max(0.0, fl.delay_floor_steps - math.ceil(rtt_extra) - told) * dt_s
 
     empty = fl.C_L_Bps > fl.C_U_Bps * MARGIN
     due = n - fl.timeout_step >= settings.period_rtts * rtt

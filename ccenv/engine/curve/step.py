@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ccenv.engine.compiled.beliefs import TIE, reset_beliefs, update_beliefs, update_queue_bound
+from ccenv.engine.compiled.beliefs import TIE, begin_untold, reset_beliefs, update_beliefs, update_queue_bound
 from ccenv.engine.compiled.calls import call_1, load, store
 from ccenv.engine.compiled.policies import NO_INNER
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
@@ -237,6 +237,8 @@ def begin_cca(a, run, ev, fl, cca, row, flow, k):
 @njit(cache=True, inline="always")
 def start_flow(a, run, ev, fl, here, i, k):
     """Begin flow i in step k: beliefs, the state of its CCA, its first decision."""
+    if run.compute_beliefs == 1 and a.settings[0].jitter_known == 0:
+        begin_untold(fl, here.dt_s)
     reset_beliefs(fl, here.mss_bytes)
     fl.last_ack_step = k - 1
     cca = cca_of(a, fl)

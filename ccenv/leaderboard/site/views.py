@@ -13,6 +13,7 @@ from ccenv.leaderboard.evaluate.damage import WORST_VIEW
 from ccenv.leaderboard.evaluate.stages import VIEW
 from ccenv.leaderboard.site import drawing
 from ccenv.leaderboard.site.board import CLASSIC, CONTRACT, Board, Entry, Finding, Standing, Table, worst_by_adversary
+from ccenv.leaderboard.site.groups import GROUPS, side_by_side
 from ccenv.leaderboard.site.trace_view import view_of
 from ccenv.leaderboard.site.viewer import trace_view
 from ccenv.leaderboard.store.records import VerificationRecord
@@ -214,11 +215,13 @@ def entry_view(board: Board, entry: Entry) -> dict[str, Any]:
                 "columns": [(m, shown_unit(m)) for m in metrics],
                 "rows": _scenario_rows(result, metrics),
                 "strips": _strips(result, table),
+                "groups": side_by_side(suite, result.cells),
                 "seeds": result.record.manifest.suite["seeds"],
             }
         )
     return {
         "suites": suites,
+        "group_titles": list(GROUPS.values()),
         "trace": trace_link(entry.worst, "npz"),
         "plot": trace_link(entry.worst, "png"),
         "viewer": viewer(entry.worst),

@@ -79,6 +79,21 @@ def learned_fair() -> PolicySender:
     return policy("learned_fair")
 
 
+def aurora() -> PolicySender:
+    """Build the policy that the recipe of [Aurora] gives."""
+    return policy("aurora")
+
+
+def orca() -> PolicySender:
+    """Build the policy over CUBIC that the recipe of [Orca] gives."""
+    return policy("orca")
+
+
+def astraea() -> PolicySender:
+    """Build the policy of several flows that the recipe of [Astraea] gives."""
+    return policy("astraea")
+
+
 def learned_nominal_d4() -> ProgramSender:
     """Build the program that scores best, of depth 4."""
     return program("learned_nominal_d4")
