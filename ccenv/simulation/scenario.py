@@ -150,7 +150,9 @@ def _to_si(value: Any, where: str, at: str) -> Any:
 def _set_mean_rates(data: dict[str, Any], where: str) -> None:
     """Give links with a trace or generator their mean rate, of which buffers are told."""
     links = data.get("links")
-    for index, link in enumerate(links if isinstance(links, list) else []):
+    if not isinstance(links, list):
+        return
+    for index, link in enumerate(links):
         if isinstance(link, dict) and isinstance(link.get("trace", ""), str):
             try:
                 links[index] = with_mean_rate(link)
