@@ -18,7 +18,8 @@ from ccenv.version import VERSION
 CELL_SOURCES = (
     "engine/compiled/*.py",
     "engine/curve/*.py",
-    "engine/packet/*.py",
+    "engine/packet/**/*.py",
+    "applications/**/*.py",
     "programs/*.py",
     "agents/classic/*.py",
     "adversaries/**/*.py",

@@ -60,7 +60,6 @@ GROUPS: tuple[Group, ...] = (
     Group("board", "ccenv.cli.board.main", "Submissions, their evaluation, and the leaderboard.", "app"),
     Group("verify", "ccenv.cli.verify", "Prove properties of a sender on a network, or find traces that break them.", "app"),
     Group("certificate", "ccenv.cli.certificate", "Check certificates of theorems, without the prover.", "app"),
-    Group("certificate", "ccenv.cli.certificate", "Check certificates of theorems, without the prover.", "app"),
     Group("contract", "ccenv.cli.contract", "How wide a program's intervals may be while its proofs hold.", "app"),
     Group("synth", "ccenv.cli.synth", "Find all belief programs that provably meet a query, or that there are none."),
     Group("replay", "ccenv.cli.replay", "Run a solver's trace in the curve engine, or its moves against a sender."),

@@ -22,7 +22,7 @@ MOVED = "_moved"
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def move_link(arrays, b, share, least_share):
+def move_link(arrays, b, share, least_share):  # type: ignore[no-untyped-def]
     """Set the rate of the only link of a network; what is left of a packet in service takes longer or shorter by as much.
 
     Args:
