@@ -18,7 +18,7 @@ LAYERS = (
     *("parameters", "page_tables", "cluster", "workers", "plugins"),
     *("interface", "programs", "network", "paths", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
-    *("agents", "adversaries", "simulation", "export", "live"),
+    *("agents", "adversaries", "applications", "simulation", "export", "live"),
     *("certificates", "smt", "synth", "attack", "comparison"),
     *("envs", "training", "league", "distill", "contract"),
     *("benchmarks", "report", "ccenv", "leaderboard", "cli"),

@@ -50,6 +50,7 @@ AGENTS.add(
     tags=("classic",),
     summary="Prague for L4S (draft-briscoe-iccrg-prague-congestion-control-04)",
 )
+AGENTS.add("gcc", _CLASSIC + "gcc:sender", tags=("classic",), summary="GCC for real-time media (draft-ietf-rmcat-gcc-02)")
 AGENTS.add("fourcp_fixed", _CLASSIC + "fourcp_fixed:sender", tags=("classic",), summary="4CP, fixed target loss rate ([4CP])")
 AGENTS.add("fourcp_auto", _CLASSIC + "fourcp_auto:sender", tags=("classic",), summary="4CP, automatic mode ([4CP])")
 AGENTS.add(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
+from ccenv.cli.options import ProcessesOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 from ccenv.errors import InputError
 
 if TYPE_CHECKING:
-    from ccenv.contract.widen import Widening
+    from ccenv.contract.task import Widening
     from ccenv.programs import Program
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def widen(
     ] = None,
     time_limit: TimeLimitOption = 120.0,
     seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    jobs: ProcessesOption = None,
     backend: BackendOption = "processes",
     out: Annotated[Path | None, out_option("Folder for answers and result.")] = None,
     fresh: Annotated[bool, fresh_option("Discard the answers of earlier calls.")] = False,
@@ -82,7 +82,7 @@ def widen(
     if inside is not None:
         task = replace(task, inside=program_of(inside))
     folder = out or Path("runs") / "contract" / f"{task.program.name}-u{utilisation:g}"
-    found = widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=_said(json))
+    found = widen(task, folder, jobs=_jobs(jobs), backend=backend, fresh=fresh, report=_said(json))
     if json:
         print_json(
             {
@@ -115,7 +115,7 @@ def _task(
     seed: int,
 ) -> Widening:
     """Return what to widen; what is not given is that of the suite."""
-    from ccenv.contract.widen import Widening, suite_to_keep
+    from ccenv.contract.task import Widening, suite_to_keep
     from ccenv.distill.claims import SAMPLES
     from ccenv.errors import require_extra
     from ccenv.smt.senders.catalog import program_of
@@ -125,6 +125,12 @@ def _task(
     default = {"settle": 0, "default_T": SAMPLES} if suite is None else suite
     settled, T = (default[name] if own is None else own for name, own in (("settle", settle), ("default_T", samples)))
     return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed)
+
+
+def _jobs(asked: int | None) -> int:
+    from ccenv.provenance import machine
+
+    return int(machine()["cores"]) if asked is None else asked
 
 
 def _numbers(text: str) -> list[float]:
@@ -226,7 +232,7 @@ def frontier(
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = 120.0,
     seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    jobs: ProcessesOption = None,
     backend: BackendOption = "processes",
     n_paths: PathsOption = 1024,
     out: Annotated[Path, out_option("Folder: one of each search, and the report.")] = Path("runs/contract/frontier"),
@@ -237,7 +243,7 @@ def frontier(
 
     A point whose program is not proved at the bound stands in the table as such.
 
-    Example: ccenv contract frontier learned_nominal_u78 --utilisations 0.65,0.7,0.74,0.78 --budget 1200 --jobs 2
+    Example: ccenv contract frontier learned_nominal_u78 --utilisations 0.65,0.7,0.74,0.78 --budget 1200
     """
     from ccenv.contract.widen import widen
 
@@ -247,7 +253,7 @@ def frontier(
     for task, folder in zip(tasks, folders, strict=True):
         if not json:
             print_text(f"{task.program.name} at {task.utilisation:g}")
-        widen(task, folder, jobs=jobs, backend=backend, fresh=fresh, report=_said(json))
+        widen(task, folder, jobs=_jobs(jobs), backend=backend, fresh=fresh, report=_said(json))
     return _report(folders, out, n_paths, json)
 
 

@@ -48,9 +48,9 @@ def make_trace(
 
     Example: ccenv paths make cellular --mean-mbps 20 --seed 1 -o cellular.json
     """
-    from ccenv.engine.packet.traces.made import made_trace
     from ccenv.errors import InputError
     from ccenv.paths import save_trace
+    from ccenv.simulation import made_trace
 
     if not 0 <= seed < 2**53:
         raise InputError(f"seed {seed} is not in [0, 2**53)")

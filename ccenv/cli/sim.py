@@ -54,6 +54,9 @@ def command(
     ]
     columns = ["flow", "throughput (Mbit/s)", "paper (Mbit/s)", "loss", "mean RTT (ms)", "time-outs"]
     print_table(f"{summary['name']}: {summary['duration_s']:g} s", columns, rows)
+    for application in summary.get("applications", ()):
+        about = {name: value for name, value in application.items() if name not in ("kind", "name")}
+        print_table(f"{application['kind']} {application['name']}", list(about), [list(about.values())])
     if summary["ratio"] is not None:
         paper_ratio = f"; paper {reference.ratio:g} ({reference.source})" if reference and reference.ratio else ""
         print_text(f"ratio {summary['ratio']:.3g}{paper_ratio}")

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
-from ccenv.contract.boxes import Levels, below, directions
+from ccenv.contract.boxes import Levels, below, directions, widened
 from ccenv.contract.obstacles import Obstacle, obstacle_around, obstacle_of
 from ccenv.document import Format, hash_of
 from ccenv.errors import CcenvError, InputError
@@ -37,6 +38,7 @@ class Known:
         program: what is widened.
         about: hash of program, constants and network.
         held: query -> levels of which it is proved.
+        refuted: query -> levels of which it is refuted.
         undecided: query -> levels -> the time limit at which the solver gave up.
         obstacles: of each refutation, in the order of the answers.
         answers: how many there are.
@@ -47,6 +49,7 @@ class Known:
     program: Program
     about: str
     held: dict[str, list[Levels]] = field(default_factory=dict)
+    refuted: dict[str, list[Levels]] = field(default_factory=dict)
     undecided: dict[str, dict[Levels, float]] = field(default_factory=dict)
     obstacles: list[Obstacle] = field(default_factory=list)
     answers: int = 0
@@ -79,8 +82,9 @@ class Known:
         head = FORMAT.parse(lines[0], str(file)) if lines else {}
         if head.get("about") != known.about:
             raise InputError(f"{file}: answers about another program or other constants; choose another --out, or --fresh")
+        asked = cache(ask)
         for number, line in enumerate(lines[1:], start=2):
-            known._take(parse_json(line, f"{file}:{number}"), f"{file}:{number}", ask)
+            known._take(parse_json(line, f"{file}:{number}"), f"{file}:{number}", asked)
         if len(whole) < len(content):
             with file.open("r+b") as stream:
                 stream.truncate(len(whole))
@@ -113,7 +117,8 @@ class Known:
         if answer == "proved":
             self.held.setdefault(query.name, []).append(levels)
         elif answer == "refuted":
-            self.obstacles.append(obstacle_of(self.program, query, values))
+            self.refuted.setdefault(query.name, []).append(levels)
+            self.obstacles.append(obstacle_of(self.program, query, widened(self.program, levels, query.sender.name), values))
         else:
             limits = self.undecided.setdefault(query.name, {})
             limits[levels] = max(limit_s, limits.get(levels, 0.0))
@@ -122,6 +127,8 @@ class Known:
         """Return what follows for one query from the answers so far; None: the solver must be asked."""
         if any(below(levels, wider) for wider in self.held.get(query, ())):
             return "proved"
+        if any(below(inner, levels) for inner in self.refuted.get(query, ())):
+            return "refuted"
         gave_up = self.undecided.get(query, {})
         return "undecided" if any(below(u, levels) and s >= limit_s for u, s in gave_up.items()) else None
 

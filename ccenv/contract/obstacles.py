@@ -15,11 +15,8 @@ import numpy as np
 from ccenv.contract.boxes import OFFSET_LEVELS, SCALE_LEVELS, Levels, Side, by_side, directions, moved, numbered
 from ccenv.errors import CcenvError
 from ccenv.programs import Expression, Leaf, Program, interval
+from ccenv.smt.claims.choices import choices
 from ccenv.smt.claims.verifier import Query
-from ccenv.smt.network.encode import BOUNDS, encode
-from ccenv.smt.replay.exact import replay
-from ccenv.smt.replay.run import Decision, Run, number
-from ccenv.smt.senders.program import program_decider, program_inputs
 
 Obstacle = dict[Side, np.ndarray]
 """Per side, which levels (scale, offset) allow a trace; a side that is missing allows it at every level.
@@ -35,12 +32,13 @@ def obstacle_around(program: Program, levels: Levels) -> Obstacle:
     return {side: (scales >= s) & (offsets >= o) for side, (s, o) in by_side(program, levels).items() if (s, o) != (0, 0)}
 
 
-def obstacle_of(program: Program, query: Query, values: Mapping[str, Any]) -> Obstacle:
+def obstacle_of(program: Program, query: Query, contract: Program, values: Mapping[str, Any]) -> Obstacle:
     """Return what a counterexample rules out, by its rates and beliefs in the exact replay.
 
     Args:
         program: what is widened.
-        query: of the contract that was refuted.
+        query: that was refuted.
+        contract: of which.
         values: the solver's model.
 
     Raises:
@@ -49,7 +47,9 @@ def obstacle_of(program: Program, query: Query, values: Mapping[str, Any]) -> Ob
     """
     tables: Obstacle = {}
     leaves = [rule for rule in program.rules() if isinstance(rule, Leaf)]
-    for leaf, inputs, rate in _choices(program, query, values):
+    names = numbered(program)
+    for inputs, rate in choices(query, contract, values):
+        leaf = interval(names, inputs).hold_rtts - 1
         for end in (0, 1):
             moves = leaves[leaf].ends[min(end, len(leaves[leaf].ends) - 1)]
             table = tables.setdefault((leaf, end), np.ones(SHAPE, np.bool_))
@@ -63,27 +63,6 @@ def _allows(bound: Expression, end: int, inputs: Mapping[str, Any], rate: Fracti
     value = sum((coefficient * inputs[name] for name, coefficient in bound.terms), start=Fraction(0))
     least = inputs["MSS/Rm"]
     return bool(rate <= max(value, least) if end else rate >= max(value, least))
-
-
-def _choices(program: Program, query: Query, values: Mapping[str, Any]) -> list[tuple[int, dict[str, Any], Fraction]]:
-    """Replay a counterexample; return leaf, beliefs and rate of every decision in it."""
-    found: list[tuple[int, dict[str, Any], Fraction]] = []
-    decide, names = program_decider(query.sender.program), numbered(program)
-
-    def step(run: Run, t: int, state: dict[str, Any]) -> Decision:
-        decision = decide(run, t, state)
-        if state.get("held", int(number(run.values, "held_0"))) == 0:
-            inputs = program_inputs(run, t - 1)
-            found.append((interval(names, inputs).hold_rtts - 1, inputs, decision.rate))
-        return decision
-
-    encoding = encode(query.setting, query.sender, query.claim.needs, bounds=query.bounds)
-    bounds = frozenset(name for name in BOUNDS if getattr(encoding.view, name) is not None)
-    needs = query.sender.needs(query.setting) | query.claim.needs
-    view = replay(query.setting, values, bounds, needs.probe_window, step)
-    if query.claim.violation(view) is not True:
-        raise CcenvError(f"{query.name}: a stored trace does not violate the property")
-    return found
 
 
 def allows(obstacle: Obstacle, sides: Mapping[Side, tuple[int, int]]) -> bool:

@@ -14,28 +14,23 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.contract.boxes import Levels, Side, by_side, directions, most_inside
+from ccenv.contract.boxes import Levels, Side, below, by_side, directions, most_inside
 from ccenv.contract.known import Answer, Known
 from ccenv.contract.obstacles import Obstacle, allows, widest
+from ccenv.contract.task import Widening
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.solver.store import Store
 from ccenv.workers import Workers
 
-if TYPE_CHECKING:
-    from ccenv.contract.widen import Widening
-
 QUICK = ("F.7 utilisation", "F.3 C_L", "F.6", "F.5", "F.7 inflight", "F.7 loss", "F.1 C_L", "F.1 C_U", "F.3 C_U")
 """Lemmas in the order in which wide contracts fail."""
-TOGETHER = 4
+TOGETHER = 2
 """Queries that are asked before their answers are looked at, whatever the number of workers: so it does not change the search."""
 LEAST_GAIN = 0.005
 """Of width (log2): a direction that adds less is not tried."""
-SPARE = 1.5
-"""Times what the queries of the program took: so much time is kept for asking all of the result."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +81,14 @@ class Search:
         if self.decide(self.zero, names) != "proved":
             reason = f"the program itself is not proved at utilisation {self.task.utilisation:g}: {self.reason}"
             return Found(False, self.zero, 0.0, False, reason)
-        self.reserve_s = SPARE * self.known.seconds.get(self.zero, 0.0) / self.workers.jobs
+        self.reserve_s = min(self.known.seconds.get(self.zero, 0.0) / self.workers.jobs, self.left_s / 4)  # for the last check
         quick = [name for first in QUICK for name in names if name == first]
-        best = self._best(names)
+        if self._open(self.zero, self.most) is not None:
+            self._ask_widest(quick)
+        best = self._best(names, self.zero)
         while self.left_s > 0 and self._open(best, self.most) is not None:
             self.pause = time.monotonic() + self.left_s / 2  # the rest is for the slow ones: nothing is proved without them
-            bound = self._climb(best, quick, self.most)
+            bound = self._climb(self._best(quick, best), quick, self.most)
             self.pause = math.inf
             best = self._climb(best, names, bound, bound)
         at_most = self._widest(best, self.most) or best
@@ -99,10 +96,18 @@ class Search:
         finished = self.left_s > 0 and self.decide(best, names, again=any(best)) == "proved" and not self._open(best, self.most)
         return Found(True, best, self.width(at_most), finished)
 
-    def _best(self, names: Sequence[str]) -> Levels:
-        """Return the widest contract of which all queries are proved already."""
-        proved = [levels for levels in self.known.levels if self.answered(levels, names)]
-        return max(proved, key=lambda levels: (self.width(levels), levels))
+    def _ask_widest(self, names: Sequence[str]) -> None:
+        """Ask each query of the widest contract of all: those that hold of it hold of every other one."""
+        asked = self.task.queries(self.most)
+        told = self._ask(self.most, [asked[n] for n in names if self.known.answer(n, self.most, self.task.call_s) is None])
+        if self.report is not None and told:
+            held = [name for name, answer in told.items() if answer == "proved"]
+            self.report(f"width {self.width(self.most):.3f}: {', '.join(held) or 'no quick query'} proved, so of every contract")
+
+    def _best(self, names: Sequence[str], inner: Levels) -> Levels:
+        """Return the widest contract around one of which some queries are proved already."""
+        proved = [levels for levels in self.known.levels if below(inner, levels) and self.answered(levels, names)]
+        return max([inner, *proved], key=lambda levels: (self.width(levels), levels))
 
     def _climb(self, inner: Levels, names: Sequence[str], most: Levels, first: Levels | None = None) -> Levels:
         """Return a contract around one, of which some queries are proved, that no direction can widen.
@@ -196,7 +201,7 @@ class Search:
 
     def _ask(self, levels: Levels, queries: Sequence[Query]) -> dict[str, Answer]:
         """Ask the solver, side by side where there are workers, and store what it says."""
-        limit_s = min(self.task.call_s, self.left_s)
+        limit_s = min(self.task.call_s, self.end - self.reserve_s - time.monotonic())
         if limit_s <= 0:
             return dict.fromkeys((query.name for query in queries), "undecided")
         verifier = Verifier(limit_s, self.task.seed, None, Store(), workers=self.workers, twins=not any(levels))

@@ -76,6 +76,8 @@ class Interface(StrictModel):
     def _named_set(cls, data: Any) -> Any:
         """Let ``signals`` be the name of a set, whose history is the default."""
         if isinstance(data, dict) and isinstance(data.get("signals"), str):
+            if data["signals"] not in SIGNAL_SETS and data["signals"] not in SIGNAL_NUMBERS:
+                raise unknown_name("signal or set of signals", data["signals"], [*SIGNAL_SETS, *SIGNAL_NUMBERS])
             names, history = SIGNAL_SETS.get(data["signals"], ((data["signals"],), 1))
             return {"history": history, **data, "signals": names}
         return data

@@ -91,7 +91,8 @@ class BoundSignals:
             history: intervals that it holds.
         """
         self._own, self._history, self._width = own, history, len(names)
-        self._make: Any = namedtuple("Seen", names)._make  # type: ignore[misc]  # the names of a table
+        kind: Any = namedtuple("Seen", names)  # type: ignore[misc]  # the names of a table
+        self._make = kind._make
         numbers = [SIGNAL_NUMBERS[name] for name in names]
         low, high = np.tile(SIGNALS_LOW[numbers], history), np.tile(SIGNALS_HIGH[numbers], history)
         low, high = np.maximum(low, -_WIDEST), np.minimum(high, _WIDEST)
@@ -184,7 +185,8 @@ class BoundSignals:
         rows = np.asarray(seen, np.float64)
         found = self._guarded(lambda: [self._row(row) for row in rows.reshape(-1, rows.shape[-1]).tolist()])
         shaped: np.ndarray = np.array(found, np.float64).reshape(*rows.shape[:-1], len(self.elements))
-        return np.clip(shaped, self.low, self.high)
+        np.clip(shaped, self.low, self.high, out=shaped)
+        return shaped
 
 
 class ExtraSignals:

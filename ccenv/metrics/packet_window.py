@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,25 @@ class RunFlow:
     finished_s: float
 
 
+@dataclass(frozen=True)
+class AppRun:
+    """What an application of a run was worth.
+
+    Attributes:
+        kind: of the application.
+        name: of its flows.
+        flows: their indices.
+        values: over the whole run, by name (``ccenv.applications.play``).
+        series: rows of time and values over time, by name.
+    """
+
+    kind: str
+    name: str
+    flows: tuple[int, ...]
+    values: dict[str, float]
+    series: dict[str, list[list[float]]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class PacketRun:
     """What metrics know about a run.
@@ -49,6 +68,7 @@ class PacketRun:
         duration_s: length of the run.
         mss_bytes: size of a segment.
         buffer_bytes: of the first link; infinite where it is unlimited.
+        applications: what they were worth.
     """
 
     flow_log: np.ndarray
@@ -58,6 +78,7 @@ class PacketRun:
     duration_s: float
     mss_bytes: float
     buffer_bytes: float
+    applications: tuple[AppRun, ...] = ()
 
     @property
     def time_s(self) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ccenv.errors import InputError, unknown_name
 from ccenv.metrics import packet, trace
 from ccenv.metrics.packet_window import PacketRun, RunWindow
+from ccenv.metrics.quality import quality
 from ccenv.metrics.trace import Window
 
 Direction = Literal["higher", "lower", "neither"]
@@ -162,6 +163,39 @@ _TABLE = (
     Metric("response_time_s", "response time", "s", "lower",
            "mean time of the finite transfers that were offered in the window and have ended",
            None, packet.response_time_s),
+    Metric("page_load_s", "page load time", "s", "lower",
+           "mean time of the visits of a page, from the first request to the last byte",
+           None, quality("page_load_s")),
+    Metric("page_load_max_s", "longest page load", "s", "lower",
+           "time of the slowest visit of a page",
+           None, quality("page_load_max_s")),
+    Metric("video_bitrate_mbps", "bitrate of the video", "Mbit/s", "higher",
+           "mean bitrate of the chunks that have arrived",
+           None, quality("video_bitrate_mbps")),
+    Metric("video_stall_s", "stalls of the video", "s", "lower",
+           "time without a picture, the start included",
+           None, quality("video_stall_s")),
+    Metric("video_startup_s", "start of the video", "s", "lower",
+           "time until the first chunk has arrived",
+           None, quality("video_startup_s")),
+    Metric("video_switches", "switches of the video", "", "lower",
+           "changes of the bitrate",
+           None, quality("video_switches")),
+    Metric("video_qoe", "QoE of the video", "Mbit/s", "higher",
+           "per chunk: bitrate less its changes less 4.3 times the stalls after the start (QoE_lin)",
+           None, quality("video_qoe")),
+    Metric("call_bitrate_mbps", "bitrate of the call", "Mbit/s", "higher",
+           "new bytes that arrived over the length of the call",
+           None, quality("call_bitrate_mbps")),
+    Metric("call_delay_mean_s", "mean delay of frames", "s", "lower",
+           "mean time from a frame's capture to its last byte",
+           None, quality("call_delay_mean_s")),
+    Metric("call_delay_p95_s", "p95 delay of frames", "s", "lower",
+           "95th percentile of the time from a frame's capture to its last byte",
+           None, quality("call_delay_p95_s")),
+    Metric("call_on_time", "frames on time", "", "higher",
+           "share of the frames that are complete within the call's deadline",
+           None, quality("call_on_time")),
     # The five metrics of [BBR-fluid] s.4.3 and the share of the first CCA of a mix: the fluid model computes them from its own
     # sums (ccenv.engine.fluid.metrics), in the paper's units.
     Metric("jain", "Jain fairness", "", "higher",

@@ -99,17 +99,20 @@ def report_on(
     if not playable:
         raise InputError(f"{player.label} can be played in no cell: {next(iter(refused.values()))}")
     further, more = Further(folder, player), len(asked.worst_cases) + len(asked.proofs)
-    manifest = run_suite(
-        suite,
-        folder / CELLS,
-        extra_agents=list(dict.fromkeys([sender, asked.baseline])),
-        only=[f"{glob.escape(case)}/*" for case in playable],
-        backend="local" if jobs == 1 else "processes",
-        workers=jobs,
-        fresh=fresh,
-        pictures=False,
-        progress=lambda done, total: progress(done, total + more),
-    )
+    try:
+        manifest = run_suite(
+            suite,
+            folder / CELLS,
+            extra_agents=list(dict.fromkeys([sender, asked.baseline])),
+            only=[f"{glob.escape(case)}/*" for case in playable],
+            backend="local" if jobs == 1 else "processes",
+            workers=jobs,
+            fresh=fresh,
+            pictures=False,
+            progress=lambda done, total: progress(done, total + more),
+        )
+    except InputError as error:  # the folder of the cells is the command's --folder
+        raise InputError(str(error).replace("--out", "--folder")) from None
     records = [record for record in cells_of(folder / CELLS) if record["agent"] in (player.label, asked.baseline)]
     broken = next((f"{one['agent']}: {one['error']}" for one in manifest["failed"]), "")
     done, total = manifest["n_cells"], manifest["n_cells"] + more

@@ -1,7 +1,8 @@
 """Experiments per packet: a scenario in, time series, a summary and a picture out (docs/packet-engine.md)."""
 
+from ccenv.engine.packet.traces.made import made_trace
 from ccenv.simulation.result import Result
 from ccenv.simulation.run import simulate
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
 
-__all__ = ["Result", "Scenario", "load_scenario", "read_scenario", "simulate"]
+__all__ = ["Result", "Scenario", "load_scenario", "made_trace", "read_scenario", "simulate"]

@@ -133,8 +133,8 @@ def _mean_rates(first_Bps: float, moves: Sequence[tuple[float, float]], times_s:
     carried = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(set_s))])
     before = np.searchsorted(set_s, times_s, "right") - 1
     at_times = carried[before] + rates[before] * (times_s - set_s[before])
-    means: np.ndarray = np.diff(at_times) / np.diff(times_s)
-    return np.clip(means, rates.min(), rates.max())  # what rounding adds
+    means: np.ndarray = np.clip(np.diff(at_times) / np.diff(times_s), rates.min(), rates.max())  # without what rounding adds
+    return means
 
 
 def is_of_packets(trace: Trace) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
 from ccenv.errors import InputError, require_extra
-from ccenv.metrics.packet_window import PacketRun, RunFlow
+from ccenv.metrics.packet_window import AppRun, PacketRun, RunFlow
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_trace, save_packet_log
@@ -40,6 +40,7 @@ class Result:
         packet_log: what happened to each packet, records of ``ccenv.engine.packet.log.LOG_DTYPE`` in the order of time, where the
             run was to keep it.
         profile: of the scenario as it was given.
+        applications: what they were worth.
     """
 
     scenario: Scenario
@@ -50,6 +51,7 @@ class Result:
     wall_s: float
     packet_log: np.ndarray | None = None
     profile: str = "plain"
+    applications: tuple[AppRun, ...] = ()
 
     @property
     def time_s(self) -> np.ndarray:
@@ -76,7 +78,8 @@ class Result:
         Returns:
             dict: ``flows`` (name, sender, throughput_mbps, loss as a share of what was sent, rtt and one_way_delay as mean
             seconds per ACK and packet, retransmitted share, timeouts, finished_s), ``ratio`` (largest over smallest
-            throughput; None for one flow), ``links`` (name, utilisation, queue_packets and loss), ``reference``.
+            throughput; None for one flow), ``links`` (name, utilisation, queue_packets and loss), ``applications`` (where there
+            are any: kind, name and values), ``reference``.
         """
         scenario = self.scenario
         flows = [self._flow(index, name) for index, name in enumerate(self.names())]
@@ -91,6 +94,7 @@ class Result:
             "flows": flows,
             "ratio": _share(max(rates), min(rates)) if len(rates) > 1 else None,
             "links": links,
+            **({"applications": [_worth(app) for app in self.applications]} if self.applications else {}),
             "reference": scenario.reference.model_dump() if scenario.reference else None,
             "notes": scenario.notes,
             "events": self.events,
@@ -139,11 +143,13 @@ class Result:
             for flow, finished_s in zip(self.scenario.flows, self.finished_s, strict=True)
         )
         own = self.scenario
-        return PacketRun(self.flow_log, self.link_log, flows, own.log_s, own.duration_s, own.mss_bytes, own.links[0].buffer_bytes)
+        buffer_bytes = own.links[0].buffer_bytes
+        shape = (own.log_s, own.duration_s, own.mss_bytes, buffer_bytes)
+        return PacketRun(self.flow_log, self.link_log, flows, *shape, self.applications)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw rate, window, RTT, queue and retransmissions over time into a .png or .svg file."""
-        plot_run(path, self.scenario, self.names(), self.flow_log, self.link_log)
+        plot_run(path, self.scenario, self.names(), self.flow_log, self.link_log, self.applications)
 
     def save_packet_log(self, path: str | os.PathLike[str]) -> None:
         """Write the packet log as one .npz: its columns, and a JSON header with the names of events, flows and links.
@@ -207,6 +213,10 @@ class Result:
             "queue_packets": _share(grown["queue_byte_s"] / self.scenario.mss_bytes, seconds),
             "loss": _share(grown["dropped_bytes"], grown["arrived_bytes"]),
         }
+
+
+def _worth(app: AppRun) -> dict[str, Any]:
+    return {"kind": app.kind, "name": app.name, **app.values}
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -14,6 +14,7 @@ from ccenv.engine.packet.log import DEFAULT_ROWS
 from ccenv.errors import InputError
 from ccenv.foreign import path_of
 from ccenv.network.adversary import ScriptedAdversary
+from ccenv.simulation.applications import Stage, with_applications
 from ccenv.simulation.profile import as_run, check_profile
 from ccenv.simulation.result import Result
 from ccenv.simulation.scenario import Scenario, load_scenario, read_scenario
@@ -58,7 +59,7 @@ def simulate(
     changed = {name: value for name, value in options.items() if value is not None}
     if changed:  # what the scenario leaves open stays open: a profile completes it
         scenario = read_scenario({**scenario.model_dump(exclude_unset=True), **changed}, scenario.name)
-    profile, scenario = scenario.profile, as_run(scenario)
+    profile, scenario = scenario.profile, with_applications(as_run(scenario))
     given = {name: as_sender(sender) for name, sender in (senders or {}).items()}
     engine = PacketEngine(
         scenario,
@@ -70,15 +71,18 @@ def simulate(
         max_events=max_events,
         packet_log=DEFAULT_ROWS if packet_log else 0,
     )
-    begin, at_s = time.perf_counter(), 0.0
+    begin, at_s, stage = time.perf_counter(), 0.0, Stage(scenario)
     while at_s < scenario.duration_s:
         at_s = min(scenario.duration_s, at_s + 1.0)
+        stage.play(engine, at_s)
         engine.advance(at_s)
         if progress is not None:
             progress(at_s)
     wall_s = time.perf_counter() - begin
     log = engine.packet_log() if packet_log else None
-    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s, log, profile)
+    applications = stage.outcomes(engine.flow_log)
+    finished_s = engine.flow("finished_s")
+    return Result(scenario, engine.flow_log, engine.link_log, finished_s, engine.events, wall_s, log, profile, applications)
 
 
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:

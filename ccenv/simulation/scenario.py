@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ccenv.applications.spec import Application, Page
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive, with_mean_rate
-from ccenv.errors import CcenvError, InputError
+from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
 
@@ -45,6 +46,7 @@ class Scenario(NetworkSpec):
         log_s: interval of the time series.
         seed: of all random numbers.
         profile: what hosts do beyond their CCA (``ccenv.simulation.profile``): plain, nothing; linux, as a Linux host.
+        applications: which decide what their flows send (``ccenv.applications.spec``).
         reference: what is known about it.
     """
 
@@ -55,7 +57,31 @@ class Scenario(NetworkSpec):
     log_s: Positive = 0.01
     seed: int = Field(default=0, ge=0, lt=2**53)
     profile: Literal["plain", "linux"] = "plain"
+    applications: tuple[Application, ...] = Field(default=(), max_length=64)
     reference: Reference | None = None
+
+    @model_validator(mode="after")
+    def _with_flows(self) -> Scenario:
+        named = [flow.name or flow.sender for flow in self.flows]
+        used: set[str] = set()
+        for index, application in enumerate(self.applications):
+            name = carrier(application)
+            if name not in named:
+                raise ValueError(f"applications.{index}: no flow is called {name!r}.{did_you_mean(name, named)}")
+            if name in used or (application.kind != "page" and named.count(name) > 1):
+                raise ValueError(f"applications.{index}: flow {name!r} carries something else, or there are several of this name")
+            used.add(name)
+            if any(flow.workload.kind not in ("bulk", "asked") for flow in self.flows if (flow.name or flow.sender) == name):
+                raise ValueError(f"applications.{index}: flow {name!r} has a workload already")
+        for flow, name in zip(self.flows, named, strict=True):
+            if flow.workload.kind == "asked" and name not in used:
+                raise ValueError(f"flow {name!r}: the workload 'asked' is for flows of an application")
+        return self
+
+
+def carrier(application: Application) -> str:
+    """Return the name of the flows that carry an application."""
+    return application.flows if isinstance(application, Page) else application.flow
 
 
 ScenarioT = TypeVar("ScenarioT", bound=Scenario)

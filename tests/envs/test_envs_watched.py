@@ -167,7 +167,7 @@ def test_state_copies_and_seeds():
     ("given", "words"),
     [
         ({"signals": ["sendratio"]}, "unknown signal 'sendratio'. Did you mean 'send_ratio'"),
-        ({"signals": "arora"}, "unknown signal 'arora'"),
+        ({"signals": "arora"}, "unknown signal or set of signals 'arora'. Did you mean 'aurora'"),
         ({"action": "rate_dleta"}, "Did you mean 'rate_delta'"),
         ({"reward": "auror"}, "unknown reward 'auror'. Did you mean 'aurora'"),
         ({"reward": {"utilisaton": 1.0}}, "Did you mean 'utilisation'"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ccenv.engine.compiled.observation import OBSERVATION
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.curve.decision import CHOICE_KEY
 from ccenv.interface.interface import SENDER_V0

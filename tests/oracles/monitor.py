@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccenv.engine.compiled.policies import PolicyReference
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.interface.actions import ACTION_NUMBERS, START_SEGMENTS, set_by_action
 from ccenv.interface.measures import MEASURES
 from ccenv.network.sender import PolicySender

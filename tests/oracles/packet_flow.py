@@ -286,6 +286,8 @@ class ReferenceFlow:
             self.offered = math.ceil(work.size_bytes / self.mss)
         elif work.kind == "on_off":
             self.app_next_s = self.spec.start_s + work.on_s
+        elif work.kind == "asked":
+            self.offered = 0
         elif work.kind != "bulk":
             self.offered, self.app_next_s = 0, self.spec.start_s
 

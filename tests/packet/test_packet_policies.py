@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from policy_zoo import ZOO, interface, random_policy
 
-from ccenv.engine.compiled.policies import PolicyReference, has_belief_interface
+from ccenv.engine.compiled.policies import has_belief_interface
+from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.engine.packet.engine import PacketEngine
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec, WorkloadSpec
 from ccenv.errors import InputError

@@ -1,6 +1,7 @@
 """Metrics of the packet engine on logs written by hand, and on runs where the answer is known."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
 from ccenv.errors import InputError, UnknownNameError
+from ccenv.metrics.packet_window import AppRun
+from ccenv.metrics.quality import NAMES
 from ccenv.metrics.table import OF_RUN, measure_run
 from ccenv.simulation import Result, read_scenario, simulate
 
@@ -64,6 +67,8 @@ BY_HAND = [
     ("s_fairness", None, 3.0),
     ("queueing_delay_mean_s", "f0", 0.02),
     ("queueing_delay_p95_s", "f0", 0.04),
+    ("queueing_delay_p50_s", "f0", 0.02),
+    ("queueing_delay_p99_s", "f0", 0.04),
     ("queueing_delay_p95_rtts", "f0", 0.4),
     ("fair_share", None, 2.4 / 3),
     ("fair_share", "f0", 1.8 / 1.0),  # its transfer is done after 2.5 s: half of 1 MB/s for two of the three seconds
@@ -76,6 +81,7 @@ BY_HAND = [
     ("loss_packets_per_rtt", "f0", 15 / 30),
     ("loss_events_per_s", "f0", 3 / 3),
     ("loss_event_rate", "f0", 3 / 1830),
+    ("sent_packets_per_rtt", "f0", 1_830 / 3 * 0.1),
     ("queue_max_bdp", None, 40_000 / 100_000),
     ("queue_mean_share", None, (20_000 + 40_000 + 30_000) / 3 / 50_000),
     ("power", "f0", 0.6 * 0.1 / 0.12),
@@ -104,8 +110,30 @@ def test_every_metric_is_tested_by_hand_or_below() -> None:
         "time_to_40_s",
         "settling_time_s",
         "response_time_s",
+        "rate_variation",
+        *NAMES,  # of applications
     }
     assert {name for name, _, _ in BY_HAND} | below == set(OF_RUN)
+
+
+def test_variation_of_the_rate() -> None:
+    result = by_hand([{"goodput_bytes": [0, 100_000, 400_000, 600_000, 600_000]}, SECOND], [0] * 5)
+    rates = np.array([3.0, 2.0, 0.0])
+    assert measure_run(result.measured(), "rate_variation", WINDOW, "f0") == pytest.approx(rates.std() / rates.mean())
+    assert measure_run(result.measured(), "rate_variation", WINDOW) == pytest.approx(
+        rates.std() / rates.mean() / 2
+    )  # the other: 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_of_applications(name: str) -> None:
+    """The mean over the applications of the flows that have the value; undefined without any."""
+    result = by_hand([FIRST, SECOND], [0] * 5)
+    assert math.isnan(measure_run(result.measured(), name, WINDOW))
+    apps = tuple(AppRun("any", f"f{i}", (i,), {name: value}) for i, value in enumerate((2.0, 5.0)))
+    run = replace(result, applications=apps).measured()
+    assert measure_run(run, name, WINDOW) == 3.5
+    assert measure_run(run, name, WINDOW, "f1") == 5.0
 
 
 def test_fair_and_even_power_are_products() -> None:

@@ -87,7 +87,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_shipped_criteria_name_what_their_suite_has() -> None:
     criteria, suite = load_criteria("rfc9743")
     assert {c.id for c in criteria.criteria} >= {
-        *("collapse", "bufferbloat", "loss", "own-kind", "short-flows", "general-purpose"),
+        *("collapse", "bufferbloat", "loss", "own-kind", "short-flows", "general-purpose", "real-time"),
         *("tail-drop", "aqm", "wireless", "high-delay", "varying-delay", "changes"),
     }
     used = {str(m.quantity.scenario).partition("[")[0] for c in criteria.criteria for m in c.measures}

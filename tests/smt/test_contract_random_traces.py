@@ -70,7 +70,9 @@ def drawn(setting: Setting, values: dict, bounds: frozenset, seed: int, silent: 
         advance(run, t, step, {})
         wanted, before = run.E[t - 1] + run.sent[t], run.G[t - 1]
         spare = min(run.alpha, before + 1 - wanted)  # tokens that no byte wants: as many as the next step is sure to send
-        run.G[t] = before + 1 if spare < 0 else max(before, wanted) + part(rng) * max(Fraction(0), spare - max(0, before - wanted))
+        run.G[t] = (
+            before + 1 if spare < 0 else max(before, wanted) + part(rng) * max(Fraction(0), spare - max(0, before - wanted))
+        )
         arrive(run, t)
         least, most = max(run.S[t - 1], run.G[t - 1]), min(run.G[t], run.E[t])
         assert least <= most
@@ -99,7 +101,9 @@ def test_replayer_and_engine_agree_on_random_choices(which, silent):
         assert "decided each step" in told["engine_sender"]
         for t in range(1, setting.samples):
             lo, hi, _ = interval(PROGRAM, _inputs(view, t - 1))
-            ends |= {"lo"} if view.rate[t] == lo < hi else {"hi"} if view.rate[t] == hi > lo else {"between"} if lo < hi else set()
+            ends |= (
+                {"lo"} if view.rate[t] == lo < hi else {"hi"} if view.rate[t] == hi > lo else {"between"} if lo < hi else set()
+            )
     assert ends == {"lo", "hi", "between"}
 
 

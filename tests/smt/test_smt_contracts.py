@@ -14,6 +14,7 @@ from contracts_data import contract, document
 from ccenv.config import validate
 from ccenv.distill.claims import ClaimNumbers, suite_data
 from ccenv.errors import ProgramError
+from ccenv.network.trace import load_trace
 from ccenv.programs import Expression, Leaf, Program, interval, to_json
 from ccenv.smt.claims import properties
 from ccenv.smt.claims.formulas import compile_formula
@@ -22,6 +23,7 @@ from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.claims.verifier import Query, Verifier
 from ccenv.smt.network.encode import Needs
+from ccenv.smt.network.moves import REPLAY_TOLERANCE, engine_replay
 from ccenv.smt.network.setting import Setting, named_setting
 from ccenv.smt.network.view import View
 from ccenv.smt.replay.run import ReplayError
@@ -144,6 +146,19 @@ def test_short_lemmas_of_the_shipped_contract_hold(name):
     setting, numbers = suite_setting(loaded, "history", 3), constants_of(loaded.suite, "history")
     for asked in lemma_queries(loaded, lemma, setting, numbers):
         assert Verifier(120.0).decide(asked).verdict == "verified"
+
+
+def test_with_time_outs_a_chooser_lets_the_lower_belief_fall(tmp_path: Path):
+    """What the page says of gamma_L = .48, by today's solver; the trace on the page is such a one."""
+    loaded = load_suite("learned_contract_u80_timeouts")
+    lemma = next(lemma for lemma in loaded.suite.lemmas if lemma.name == "F.3 C_L, more")
+    setting, numbers = suite_setting(loaded, "history", 11), constants_of(loaded.suite, "history")
+    outcome = decide_claim(lemma.name, lemma_queries(loaded, lemma, setting, numbers), Verifier(120.0), tmp_path)
+    assert outcome.verdict == "refuted" == lemma.expect
+    assert outcome.details["replay"]["engine"] == "reproduced" and outcome.details["reachable"] is True
+    kept = Path(__file__).parents[2] / "docs" / "data" / "contract-timeouts.npz"
+    replayed, difference = engine_replay(load_trace(kept))
+    assert difference <= REPLAY_TOLERANCE and replayed.header.path.n_flows == 1
 
 
 @pytest.mark.slow

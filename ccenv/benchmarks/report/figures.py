@@ -43,7 +43,8 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
     canvas = Canvas(figsize=(width, 3.3 * rows + 0.6), layout="constrained")
     axes = np.asarray(canvas.subplots(rows, columns, squeeze=False)).ravel()
     drawers: dict[str, Callable[[SuiteBase, list[CellData], Figure, Axes], None]] = {
-        "lines": _lines, "bars": _bars, "heatmap": _heatmap, "delta_map": _delta_map, "series": _series
+        "lines": _lines, "bars": _bars, "heatmap": _heatmap, "delta_map": _delta_map, "series": _series,
+        "ecdf": _ecdf
     }  # fmt: skip
     for ax, (title, cells) in zip(axes, panels, strict=False):
         drawers[figure.kind](suite, cells, figure, ax)
@@ -98,6 +99,26 @@ def _lines(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) ->
         if figure.theory:
             _theory(own, figure, ax, f"C{(colour - 1) % 10}" if figure.by else "black", first=group == groups[0])
     _finish(suite, figure, ax)
+
+
+def _ecdf(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
+    """Draw the share of the cells whose metric is at most so much."""
+    measure = suite.measure(figure.shown[0])
+    for group in dict.fromkeys(parameter(cell, figure.by) if figure.by else None for cell in cells):
+        own = [cell for cell in cells if not figure.by or parameter(cell, figure.by) == group]
+        values = sorted(float(value) for cell in own if (value := cell["metrics"].get(figure.shown[0])) is not None)
+        if values:
+            shares = np.arange(1, len(values) + 1) / len(values)
+            ax.step(
+                [values[0], *values], [0.0, *shares], where="post", linewidth=1.2, label=None if group is None else _text(group)
+            )
+    ax.set_xlabel(measure.axis, fontsize="small")
+    ax.set_ylabel("share of the cells", fontsize="small")
+    ax.set_ylim(0, 1.02)
+    if figure.log_x:
+        ax.set_xscale("log")
+    ax.grid(alpha=0.25)
+    ax.tick_params(labelsize="small")
 
 
 def _points(cells: list[CellData], figure: Figure, metric: str) -> list[tuple[float, float]]:

@@ -155,6 +155,10 @@ class PacketEngine:
         if run["error"] == ERROR_EVENTS:
             raise EngineError(f"the run passed {self._max_events} events at {now_s:.6g} s of {self.duration_s:g} s")
 
+    def offer(self, flow: int, more_bytes: float) -> None:
+        """Let a flow that has started, of workload ``asked``, send so much more, in whole segments, from the next tick on."""
+        self._flows["app_segments"][flow] += math.ceil(more_bytes / self.network.mss_bytes - 1e-9)
+
     def packet_log(self) -> np.ndarray:
         """Return what happened to each packet so far, records of ``log.LOG_DTYPE`` in the order of time."""
         return ordered(self._batch.packet_log(0), self._until_s)

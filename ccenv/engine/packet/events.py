@@ -189,13 +189,14 @@ def take_feedback(a, run, sources, i, now_s):
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
-        acked_bytes = take_ack(fl, a.acks[0], last_tx, now_s, run.mss_bytes, run.rto_min_s)
+        on_ack = a.sender_calls[fl.sender_index, ON_ACK]
+        acked_bytes = take_ack(fl, a.acks[0], on_ack != 0, last_tx, now_s, run.mss_bytes, run.rto_min_s)
         if fl.monitor >= 0:
             monitor_ack(a, run, sources, fl, now_s)
         if fl.hold_window_s > 0.0:
             adjust_hold(fl, now_s)
-        if acked_bytes > 0.0:
-            call_2(a.sender_calls[fl.sender_index, ON_ACK], state_at, run.ack_at)
+        if acked_bytes > 0.0 and on_ack != 0:
+            call_2(on_ack, state_at, run.ack_at)
             take_cca(run, fl, a.states[i])
         if fl.loss_scan < fl.ack_next_tx:
             lost_bytes = find_losses(fl, a.losses[0], False, now_s, run.mss_bytes)
@@ -206,8 +207,10 @@ def take_feedback(a, run, sources, i, now_s):
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
     if lost_bytes > 0.0:
-        call_2(a.sender_calls[fl.sender_index, ON_LOSS], state_at, run.loss_at)
-        take_cca(run, fl, a.states[i])
+        on_loss = a.sender_calls[fl.sender_index, ON_LOSS]
+        if on_loss != 0:
+            call_2(on_loss, state_at, run.loss_at)
+            take_cca(run, fl, a.states[i])
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
 
@@ -285,11 +288,12 @@ def tick_flows(a, run, sources, now_s):
     tick.now_s = now_s
     for i in range(run.n_flows):
         fl = a.flows[i]
-        if fl.started == 1 and now_s < fl.stop_s:
+        on_tick = a.sender_calls[fl.sender_index, ON_TICK]
+        if on_tick != 0 and fl.started == 1 and now_s < fl.stop_s:
             tick.inflight_bytes = fl.inflight_bytes
             tick.delivered_bytes = fl.delivered_bytes
             tick.min_rtt_s = fl.min_rtt_s
-            call_2(a.sender_calls[fl.sender_index, ON_TICK], run.states_at + i * STATE_BYTES, run.tick_at)
+            call_2(on_tick, run.states_at + i * STATE_BYTES, run.tick_at)
             take_cca(run, fl, a.states[i])
     run.ticks += 1
     set_source(run.tree_at, run.tree_leaves, sources.tick, run.ticks * run.tick_s)

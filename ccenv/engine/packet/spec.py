@@ -239,7 +239,8 @@ class WorkloadSpec(StrictModel):
 
     Attributes:
         kind: bulk; rate (rate_Bps); on_off (bulk for on_s, nothing for off_s); finite (size_bytes); batches (size_bytes every
-            every_s); web (objects of mean size_bytes, Pareto with shape 1.2, at exponential gaps of mean every_s).
+            every_s); web (objects of mean size_bytes, Pareto with shape 1.2, at exponential gaps of mean every_s); asked (what
+            an application of the scenario asks for).
         rate_Bps: for rate.
         on_s: for on_off.
         off_s: for on_off.
@@ -247,7 +248,7 @@ class WorkloadSpec(StrictModel):
         every_s: for batches, web.
     """
 
-    kind: Literal["bulk", "rate", "on_off", "finite", "batches", "web"] = "bulk"
+    kind: Literal["bulk", "rate", "on_off", "finite", "batches", "web", "asked"] = "bulk"
     rate_Bps: NotNegative = 0.0
     on_s: NotNegative = 0.0
     off_s: NotNegative = 0.0

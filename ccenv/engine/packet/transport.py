@@ -88,8 +88,11 @@ def adjust_hold(fl, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def take_ack(fl, ack, last_tx, now_s, mss_bytes, rto_min_s):
-    """Take an ACK that covers transmissions up to last_tx; fill the signal for the CCA; return newly acknowledged bytes."""
+def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
+    """Take an ACK that covers transmissions up to last_tx; return newly acknowledged bytes.
+
+    Where a CCA is told of it (``tells``), fill the signal.
+    """
     entry = fl.tx_at
     acked_bytes = 0.0
     marked_bytes = 0.0
@@ -123,16 +126,17 @@ def take_ack(fl, ack, last_tx, now_s, mss_bytes, rto_min_s):
     take_rtt(fl, now_s - sent_s)
     fl.delivered_bytes += acked_bytes
     fl.marked_bytes += marked_bytes
-    # Delivery-rate sample: draft-cheng-iccrg-delivery-rate-estimation s.3.
-    before_bytes = load(entry, at + DELIVERED)
-    interval_s = max(now_s - load(entry, at + DELIVERED_S), sent_s - load(entry, at + FIRST_SENT_S))
     fl.first_sent_s = sent_s
     fl.delivered_s = now_s
     fl.rto_backoff = 1.0
     fl.rto_deadline_s = now_s + rto_s(fl, rto_min_s) if fl.inflight_bytes > 0.0 else np.inf
     if fl.delivered_bytes > fl.app_limited_until_bytes:
         fl.app_limited_until_bytes = 0.0
-
+    if not tells:
+        return acked_bytes
+    # Delivery-rate sample: draft-cheng-iccrg-delivery-rate-estimation s.3.
+    before_bytes = load(entry, at + DELIVERED)
+    interval_s = max(now_s - load(entry, at + DELIVERED_S), sent_s - load(entry, at + FIRST_SENT_S))
     ack.now_s = now_s
     ack.acked_bytes = acked_bytes
     ack.delivered_bytes = fl.delivered_bytes

@@ -1,4 +1,7 @@
-"""What applications offer, in whole segments: bulk, a constant rate, on/off, a finite transfer, batches, web objects."""
+"""What applications offer, in whole segments: bulk, a constant rate, on/off, a finite transfer, batches, web objects.
+
+What an application outside of the kernel asks for (``asked``) is added by ``PacketEngine.offer``.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from numba import njit
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.layout import WORKLOAD_COUNTER, WORKLOADS
 
-_RATE, _ON_OFF, _FINITE, _BATCHES, _WEB = (WORKLOADS[k] for k in ("rate", "on_off", "finite", "batches", "web"))
+_RATE, _ON_OFF, _FINITE, _BATCHES, _WEB, _ASKED = (WORKLOADS[k] for k in ("rate", "on_off", "finite", "batches", "web", "asked"))
 UNLIMITED = 2**52  # segments
 LARGEST_OFFER = 2.0**50  # segments of a rate, far above what any run sends
 ROUNDING = 1e-6  # segments: a time that is a whole number of gaps up to rounding counts as one
 SHORTEST_S = 1e-9  # between two changes of what is offered
+LATER_S = 1e300  # of what is asked for from outside: more may come
 PARETO_SHAPE = 1.2  # sizes of web objects: [4CP] s.5
 LARGEST_OBJECT = 1e5  # in units of the mean: the tail has no mean square
 
@@ -32,6 +36,9 @@ def begin_application(fl, mss_bytes):  # type: ignore[no-untyped-def]
     elif kind in (_RATE, _BATCHES, _WEB):
         fl.app_segments = 0
         fl.app_next_s = fl.start_s
+    elif kind == _ASKED:
+        fl.app_segments = 0
+        fl.app_next_s = LATER_S
 
 
 @njit(cache=True, error_model="numpy")

@@ -175,8 +175,7 @@ class PacketCore:
         Args:
             mask: (B,) bool, which environments; None: all.
             seed: None: go on with each environment's sequence of episodes (of a random seed, if none was ever given). A number:
-                key all of them by (seed, environment, episode), from episode 0. One number per environment: environment b then
-                plays what a single environment reset with that number plays (None: goes on).
+                key all by (seed, environment, episode), from episode 0. One per environment: each plays as a single one does.
         """
         which = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
         self._episode[which] += 1

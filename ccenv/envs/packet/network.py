@@ -52,7 +52,8 @@ class PacketNetworkEnv(InfoEnv):
     `Box(0, 1, (n,), float32)` for n jitter boxes: the share of what a box holds that it lets go, every 10 ms until the next step
     (the service move of ``ccenv/Network-v0``). 1 lets everything go at once, 0 holds every packet for D. Values outside are
     clipped. With ``link_rate_min_share`` one more number, the last: the link's rate from now on, from that share of the drawn
-    rate (0) to the drawn rate (1). With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several boxes), evenly spaced over the box.
+    rate (0) to the drawn rate (1). With ``n_actions``: `Discrete(n_actions)` (`MultiDiscrete` for several numbers), evenly spaced
+    over the box.
 
     ## Rewards
     The weighted sum of named terms (``reward``) of the step, the mean over all flows; by default minus utilisation plus a tenth

@@ -102,8 +102,8 @@ class PacketEnv(InfoEnv):
 
     ## Arguments
     The fields of ``ccenv.envs.packet.settings.PacketSettings``: ``scenario``, ``signals``, ``history``, ``action``,
-    ``action_parameters``, ``inner``, ``n_actions``, ``contract``, ``clock``, ``reward``, ``start_rate_share``, ``episode_decisions``,
-    ``staggered``, ``raw``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
+    ``action_parameters``, ``inner``, ``n_actions``, ``contract``, ``clock``, ``reward``, ``start_rate_share``,
+    ``episode_decisions``, ``staggered``, ``raw``, ``threads``; ``render_mode`` None or ``"rgb_array"``.
 
     ## Version History
     * v0: initial version (interface version 1).

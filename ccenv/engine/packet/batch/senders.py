@@ -10,7 +10,7 @@ from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.policies import has_belief_interface
 from ccenv.engine.compiled.signals import ACK, LOSS, STATE_SLOTS, TICK
 from ccenv.engine.packet.batch.arrays import SENDER_DTYPE
-from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belief_templates, step_watch
+from ccenv.engine.packet.beliefs import BELIEFS_DTYPE, RATE_HOLDER, STEPS, belief_templates, ignore, step_watch
 from ccenv.engine.packet.layout import FLOW_DTYPE, GRID_DTYPE
 from ccenv.engine.packet.monitor import Decider
 from ccenv.errors import InputError, did_you_mean
@@ -22,7 +22,7 @@ class SenderTable:
 
     Attributes:
         senders: as given.
-        calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the CCA of each.
+        calls: (n, 4) addresses of init, on_ack, on_loss, on_tick of the CCA of each; 0: it ignores the signal.
         templates: (n, STATE_SLOTS) its initial state.
         rows: (n,) SENDER_DTYPE.
         beliefs: (max(1, n),) BELIEFS_DTYPE templates.
@@ -69,12 +69,9 @@ class SenderTable:
         return sender
 
     def _put(self, row: int, cca: ClassicSender) -> None:
-        self.calls[row] = [
-            address_of(cca.init, cca.state),
-            address_of(cca.on_ack, cca.state, ACK),
-            address_of(cca.on_loss, cca.state, LOSS),
-            address_of(cca.on_tick, cca.state, TICK),
-        ]
+        signals = ((cca.on_ack, ACK), (cca.on_loss, LOSS), (cca.on_tick, TICK))
+        calls = [0 if function is ignore else address_of(function, cca.state, signal) for function, signal in signals]
+        self.calls[row] = [address_of(cca.init, cca.state), *calls]
         names = cca.state.names or ()
         for name, value in cca.parameters.items():
             if name not in names:
