@@ -91,7 +91,7 @@ class Known:
         return known
 
     def _take(self, row: Any, where: str, ask: Ask) -> None:
-        levels = row.get("levels") if isinstance(row, dict) else None
+        levels: Any = row.get("levels") if isinstance(row, dict) else None
         ways = directions(self.program)
         whole = isinstance(levels, list) and len(levels) == len(ways)
         if not whole or not all(type(x) is int and 0 <= x <= way.most for x, way in zip(levels, ways, strict=True)):

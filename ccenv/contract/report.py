@@ -21,7 +21,7 @@ FORMAT = Format("ccenv-contract-frontier", 1, "a frontier of contracts", indent=
 PLACE = Place("<!-- table of the record: ccenv.contract.report.write_table -->")
 CHOOSERS = ("lo", "middle", "hi")
 PATHS = 1024
-_KEPT = ("utilisation", "settle", "T", "verified", "width_log2", "width_at_most", "finished", "asked", "seconds", "reason")
+_KEPT = ("utilisation", "settle", "T", "verified", "width_log2", "width_at_most", "finished", "asked", "solver_seconds", "reason")
 
 
 def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATHS) -> list[FilePath]:
@@ -121,7 +121,7 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
         "best constant choice": f"{row['scores'][best]:.4f} ({best})",
     }
     ended = "finished" if row["finished"] else "stopped"
-    return cells | {"search": f"{ended}, {row['asked']} queries, {row['seconds']:.0f} s"}
+    return cells | {"search": f"{ended}, {row['asked']} queries, {row['solver_seconds']:.0f} s of solver time"}
 
 
 def _page(data: dict[str, Any]) -> str:

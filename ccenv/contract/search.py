@@ -21,7 +21,7 @@ from ccenv.contract.boxes import Levels, Side, below, by_side, directions, most_
 from ccenv.contract.known import Answer, Known
 from ccenv.contract.obstacles import Obstacle, allows, widest
 from ccenv.contract.task import Widening
-from ccenv.smt.claims.verifier import Query, Verifier
+from ccenv.smt.claims.verifier import Query, Verdict, Verifier
 from ccenv.smt.solver.store import Store
 from ccenv.workers import Workers
 
@@ -31,6 +31,9 @@ TOGETHER = 2
 """Queries that are asked before their answers are looked at, whatever the number of workers: so it does not change the search."""
 LEAST_GAIN = 0.005
 """Of width (log2): a direction that adds less is not tried."""
+
+
+ANSWERS: dict[Verdict, Answer] = {"verified": "proved", "refuted": "refuted", "unknown": "undecided"}
 
 
 @dataclass(frozen=True)
@@ -203,14 +206,14 @@ class Search:
         """Ask the solver, side by side where there are workers, and store what it says."""
         limit_s = min(self.task.call_s, self.end - self.reserve_s - time.monotonic())
         if limit_s <= 0:
-            return dict.fromkeys((query.name for query in queries), "undecided")
+            return {query.name: "undecided" for query in queries}
         verifier = Verifier(limit_s, self.task.seed, None, Store(), workers=self.workers, twins=not any(levels))
         verifier.start(queries)
         told: dict[str, Answer] = {}
         try:
             for query in queries:
                 result = verifier.decide(query)
-                answer: Answer = {"verified": "proved", "refuted": "refuted"}.get(result.verdict, "undecided")
+                answer = ANSWERS[result.verdict]
                 if answer != "undecided" or limit_s == self.task.call_s:
                     self.known.store(query, levels, answer, limit_s, result.values, result.seconds)
                 told[query.name] = answer

@@ -36,6 +36,7 @@ class Widened:
         levels: of each direction.
         seconds: wall time of this call.
         asked: queries that the solver answered, of all calls together.
+        solver_seconds: what it took for them.
         finished: no direction adds LEAST_GAIN, and every query was proved of this very contract.
         reason: why nothing is verified.
     """
@@ -47,6 +48,7 @@ class Widened:
     levels: Levels
     seconds: float
     asked: int
+    solver_seconds: float
     finished: bool
     reason: str = ""
 
@@ -96,6 +98,7 @@ def widen(
             found.levels,
             time.monotonic() - begin,
             known.answers,
+            sum(known.seconds.values()),
             found.finished,
             found.reason,
         )
@@ -121,6 +124,7 @@ def _write(folder: FilePath, task: Widening, found: Widened, shares: list[float]
         "width_at_most": found.width_at_most,
         "finished": found.finished,
         "asked": found.asked,
+        "solver_seconds": found.solver_seconds,
         "seconds": found.seconds,
         "reason": found.reason,
         "visits": shares,

@@ -13,6 +13,7 @@ from ccenv.agents import make_sender
 from ccenv.cli.main import main
 from ccenv.contract.boxes import directions, widened
 from ccenv.contract.hull import hull
+from ccenv.contract.report import frontier_picture, read_data, table
 from ccenv.errors import InputError
 from ccenv.programs import BOOLEANS, INPUTS, interval, load_program, parse_program, to_json
 from ccenv.smt.claims.lemmas import load_suite
@@ -131,3 +132,12 @@ def test_the_picture_of_the_page_is_that_of_the_shipped_contract(tmp_path, capsy
     assert out.read_bytes() == page.read_bytes(), "stale: ccenv contract plot learned_contract_u80 makes it"
     assert main(["contract", "plot", "cc_qdel", "--out", str(tmp_path / "i.txt")]) == 2
     assert "ends in '.txt'" in capsys.readouterr().err
+
+
+def test_the_frontier_of_the_page_is_that_of_the_record():
+    docs = Path(__file__).parents[2] / "docs"
+    data = read_data(docs / "data" / "contracts.json")
+    assert table(data) in (docs / "contracts.md").read_text()
+    assert frontier_picture(data) == (docs / "images" / "contract-frontier.svg").read_bytes()
+    for row in data["rows"]:
+        assert row["verified"] and 0 <= row["width_log2"] <= row["width_at_most"] + 1e-9
