@@ -116,8 +116,11 @@ def print_summary(suite: SuiteBase, manifest: dict[str, Any]) -> None:
             ["statement", "published", "here", "ratio", "agreement"],
             [[r["name"], r["claim"], r["measured"], r["ratio"], r["agreement"]] for r in manifest["references"]],
         )
-    if not manifest["complete"]:
-        print_text(f"{manifest['n_missing']} cells are missing: run again without --only and --limit")
+    n_failed = len(manifest["failed"])
+    if n_failed:
+        print_text(f"{n_failed} cells failed")
+    if manifest["n_missing"] > n_failed:
+        print_text(f"{manifest['n_missing'] - n_failed} cells are missing: run again without --only and --limit")
 
 
 @app.command()

@@ -302,7 +302,7 @@ def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
         throughput_mbps=float(rates.sum()),
         utilisation=summary["links"][0]["utilisation"],
         rtt_ms=1e3 * float(np.mean(heard)) if heard else None,
-        queue_p95_ms=float(np.percentile(waits_ms, 95)),
+        queue_p95_ms=float(np.percentile(waits_ms, 95)) if waits_ms.size else None,
         loss=float(np.mean([flow["loss"] for flow in sent])) if sent else None,
         jain=jain(rates) if setting.flows > 1 and rates.any() else None,
         share=float(rates.mean() / fair_mbps) if setting.against else None,

@@ -9,6 +9,18 @@ from small_suite import write_suite
 from ccenv.cli.main import main
 
 
+def test_cells_that_failed_are_not_called_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.py").write_text("import ccenv\nclass Bad(ccenv.PythonSender):\n    def on_ack(self, ack):\n        1 / 0\n")
+    assert main(["bench", "run", str(write_suite(tmp_path)), "--agent", "bad.py"]) == 1
+    told = capsys.readouterr()
+    assert "8 cells failed" in told.out
+    assert "missing" not in told.out
+    assert "bad.py:4: ZeroDivisionError" in told.err
+
+
 def test_table_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     suite = write_suite(tmp_path)

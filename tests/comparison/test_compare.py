@@ -62,6 +62,11 @@ def test_equal_runs_make_equal_pictures(comparison: Comparison, suffix: str, tmp
     assert len(first) > 5_000
 
 
+def test_a_run_shorter_than_its_log_has_no_queue() -> None:
+    row = compare(["reno"], rate="12mbps", rtt="4s", duration="1ms").rows[0]
+    assert (row.error, row.queue_p95_ms, row.throughput_mbps) == ("", None, 0.0)
+
+
 def test_processes_give_the_same(comparison: Comparison) -> None:
     again = compare(["reno", "copa"], flows=2, against="cubic", jobs=2, **SMALL)  # type: ignore[arg-type]
     assert again.rows == comparison.rows[::2]
