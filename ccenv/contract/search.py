@@ -123,15 +123,14 @@ class Search:
         """
         top = self._widest(inner, most)
         while top is not None and self._gain(inner, top) >= LEAST_GAIN and self.left_s > 0:
-            middle = first if first == top else tuple(-(-(a + b) // 2) for a, b in zip(inner, top, strict=True))
+            middle: Levels = top if first == top else tuple(-(-(a + b) // 2) for a, b in zip(inner, top, strict=True))
             if self.decide(middle, names) == "proved":
                 inner, top = middle, self._widest(middle, most)
             else:
                 top = self._widest(inner, middle)
         while (way := self._open(inner, most)) is not None and self.left_s > 0:
             number, high = way
-            middle = -(-(inner[number] + high) // 2)
-            wider = (*inner[:number], middle, *inner[number + 1 :])
+            wider = (*inner[:number], -(-(inner[number] + high) // 2), *inner[number + 1 :])
             if self.decide(wider, names) == "proved":
                 inner = wider
         return inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-RANGES = {{"queue_trend": (-16.0, 16.0), "quiet": (0.0, 1.0)}}  # of what is returned; values outside are clipped
+RANGES = {"queue_trend": (-16.0, 16.0), "quiet": (0.0, 1.0)}  # of what is returned; values outside are clipped
 
 
 def signals(seen: Sequence[Any]) -> dict[str, float]:
@@ -16,4 +16,4 @@ def signals(seen: Sequence[Any]) -> dict[str, float]:
     """
     newest, oldest = seen[-1], seen[0]
     quiet = sum(interval.loss_rate == 0 for interval in seen) / len(seen)
-    return {{"queue_trend": newest.queue_ratio - oldest.queue_ratio, "quiet": quiet}}
+    return {"queue_trend": newest.queue_ratio - oldest.queue_ratio, "quiet": quiet}

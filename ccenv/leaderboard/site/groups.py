@@ -31,7 +31,7 @@ def side_by_side(suite: SuiteBase, cells: Sequence[CellRecord]) -> list[tuple[Me
             rows.setdefault(name.removesuffix(group), {})[group] = quantity
     if len({group for row in rows.values() for group in row}) < 2:
         return []
-    out = []
+    out: list[tuple[Metric, str, list[float | None]]] = []
     for row in rows.values():
         one = next(iter(row.values()))
         values = [value_of(records, row[group]) if group in row else None for group in GROUPS]
