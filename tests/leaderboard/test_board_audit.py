@@ -176,7 +176,13 @@ def test_the_site_of_a_database(store: BoardStore, tmp_path: Path) -> None:
     result = build_site(from_store(store), tmp_path / "one")
     build_site(from_store(store), tmp_path / "two")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert {k: v for k, v in result.items() if k != "index"} == {"suites": 2, "senders": 2, "adversaries": 3, "verifications": 0}
+    assert {k: v for k, v in result.items() if k != "index"} == {
+        "suites": 2,
+        "senders": 2,
+        "adversaries": 3,
+        "verifications": 0,
+        "theorems": 1,
+    }
     site = contents(tmp_path / "one")
     page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))
     assert "Ada Lovelace" in page
