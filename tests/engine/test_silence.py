@@ -21,7 +21,7 @@ from ccenv.network.sender import ExternalSender
 
 DENSITIES = (1, 4, 8, 16)
 LONGEST_RINGS = 20
-MOST_TIES = 30  # decisions at an exactly full pipe or window (Copa, Vegas, CUBIC inside Orca): what they see is equal to 1e-9 and compared
+MOST_TIES = 30  # decisions at an exactly full pipe or window (Copa, Vegas, CUBIC in Orca): what they see is equal to 1e-9
 NAMES = sorted(AGENTS.names(), key=lambda name: (name in AGENTS.names("packet"), name))
 
 
