@@ -272,7 +272,7 @@ class Learner:
         return TrainingState(iteration, *self.clock.read(), tensors, dict(self.marks))
 
     def _finite(self) -> bool:
-        return all(bool(torch.isfinite(value).all()) for value in self._model.policy.state_dict().values())
+        return all(bool(np.isfinite(value.detach().numpy()).all()) for value in self._model.policy.parameters())
 
     def _diverged(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
@@ -332,7 +332,7 @@ def _round_at(config: TrainConfig, step: int) -> int:
 def _seed_all(seed: int, counter: int, env: CcenvVecEnv) -> None:
     """Key the generators that Stable-Baselines3 draws from by (seed, counter)."""
     key = int(uniform(seed, 0, 0, counter) * 2**32)
-    torch.manual_seed(key)
+    torch.default_generator.manual_seed(key)  # torch.manual_seed looks for other devices first, which takes a millisecond
     np.random.seed(key)
     env.action_space.seed(key)
 

@@ -105,7 +105,7 @@ class PacketCore:
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
         self.interface, self._staggered, self._recording = interface, staggered, record
-        self._numbers = interface.numbers
+        self._numbers, self._has_extra = interface.numbers, interface.extra is not None
         self._weights = np.array([weights.get(term.name, 0.0) for term in TERMS])
         self._build(senders, deciders, adversaries or {}, start_rate_share, threads)
         M = len(self.flows)
@@ -311,7 +311,8 @@ class PacketCore:
 
     def observations(self) -> np.ndarray:
         """Return what is seen of the monitored flows: a new (B, M, width of the interface) float32 array."""
-        return self.interface.with_extra(self._seen.reshape(self.num_envs, len(self.flows), -1).copy())
+        seen = self._seen.reshape(self.num_envs, len(self.flows), -1).copy()
+        return self.interface.with_extra(seen) if self._has_extra else seen
 
     def signals(self, numbers: np.ndarray) -> np.ndarray:
         """Return other signals of the newest decision of each monitored flow: (B, M, n) float32.
