@@ -78,7 +78,9 @@ def simulate(
             progress(at_s)
     wall_s = time.perf_counter() - begin
     log = engine.packet_log() if packet_log else None
-    return Result(scenario, engine.flow_log, engine.link_log, engine.flow("finished_s"), engine.events, wall_s, log, profile)
+    return Result(
+        scenario, engine.flow_log, engine.link_log, engine.finished_s, engine.events, wall_s, log, profile, engine.transfers()
+    )
 
 
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:
