@@ -44,6 +44,7 @@ class Result:
         profile: of the scenario as it was given.
         applications: what they were worth.
         transfers: of the flows with arrivals, by flow: (n, 3) bytes, begin and end in seconds; NaN: not done.
+        turned_away: how many of them found no free slot, by flow; they count as not done.
     """
 
     scenario: Scenario
@@ -56,6 +57,7 @@ class Result:
     profile: str = "plain"
     applications: tuple[AppRun, ...] = ()
     transfers: Mapping[int, np.ndarray] = field(default_factory=dict)
+    turned_away: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def time_s(self) -> np.ndarray:
@@ -218,6 +220,7 @@ class Result:
         return {
             "come": int(begun.sum()),
             "done": int(np.isfinite(came[:, 2]).sum()),
+            "turned_away": self.turned_away[index],
             **{name: None if math.isnan(value) else value for name, value in values.items()},
         }
 

@@ -82,7 +82,7 @@ def simulate(
     log = engine.packet_log() if packet_log else None
     applications = stage.outcomes(engine.flow_log)
     logs = engine.flow_log, engine.link_log, engine.finished_s
-    return Result(scenario, *logs, engine.events, wall_s, log, profile, applications, engine.transfers())
+    return Result(scenario, *logs, engine.events, wall_s, log, profile, applications, engine.transfers(), engine.turned_away())
 
 
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from ccenv.agents import AGENTS, make_sender
+from ccenv.agents import AGENTS
 from ccenv.benchmarks.report.senders import PLACE, columns_of, recorded, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
 from ccenv.benchmarks.run.store import cells_of
 from ccenv.foreign import read_json
-from ccenv.network.sender import ClassicSender
 from ccenv.page_tables import END
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "links.json"
-PAGES = {"links.md": RECORD, "flows.md": DOCS / "data" / "flows.json"}
+PAGES = {"links.md": RECORD}
 LINKS = ("cellular-v1", "leo-v1", "wifi-v1")
 LEFT_OUT = {"constant", "lambda_proxy", "fixed_delay_proxy", "contract"}  # no senders of their own
 PROGRAMS = "cc_"
@@ -42,16 +41,6 @@ def test_record_has_all_classic_and_learned_senders() -> None:
             assert set(means) == set(columns_of(name)) and 0 < means["utilisation"] <= 1
 
 
-def test_record_has_all_classic_senders() -> None:
-    (found,) = read_json(PAGES["flows.md"])["suites"].values()
-    names = {entry.name for entry in AGENTS} - LEFT_OUT
-    classic = {name for name in names if isinstance(make_sender(name), ClassicSender)}
-    suite = as_suite("fct-v1")
-    assert set(found["senders"]) == classic
-    assert found["suite_sha256"] == suite.sha256 and found["cells"] == len(suite.cases) * 2 * len(classic)
-    assert all(means["p50"] >= 1 and means["done (%)"] > 0 for means in found["senders"].values())
-
-
 def test_tables_go_into_their_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{PLACE.start}\nold\n{END}\nbehind\n")
@@ -69,7 +58,7 @@ def test_a_short_form_of_a_suite_runs(tmp_path: Path, name: str, metric: str) ->
     (found,) = recorded([tmp_path / "run"])["suites"].values()
     assert found["cells"] >= 1 and list(found["senders"]) == ["cubic"]
     cells = cells_of(tmp_path / "run")
-    assert all(0 < cell["metrics"][metric] <= 1 for cell in cells)
+    assert all(0 < round(cell["metrics"][metric], 2) <= 1 for cell in cells)
     if name == "wifi-v1":
         assert found["senders"]["cubic"]["beside CUBIC (Mbit/s)"] is None
     else:

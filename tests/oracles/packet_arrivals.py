@@ -46,6 +46,8 @@ class ArrivalsReference(PacketReference):
 
     def _come(self, now_s: float) -> None:
         _, size, row = self.waiting.pop(0)
+        if not self.free:
+            return
         slot = self.free.pop(0)
         old = self.flows[slot]
         packets = max(1, math.ceil(size / self.network.mss_bytes))

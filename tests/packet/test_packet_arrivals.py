@@ -37,6 +37,7 @@ NETWORKS: dict[str, tuple[list, list]] = {
         [{**LINK, "discipline": "codel"}],
         [{"sender": "cubic", "rtt_s": 0.02, "loss_rate": 0.05, "arrivals": {**SHORT, "load": 0.5}}],
     ),
+    "too few slots": ([LINK], [{"sender": "reno", "rtt_s": 0.02, "arrivals": {**SHORT, "slots": 5}}]),
     "fq_codel": ([{**LINK, "discipline": "fq_codel"}], [{"sender": "vegas", "rtt_s": 0.02, "arrivals": SHORT}]),
 }  # fmt: skip
 
@@ -91,6 +92,15 @@ def test_slots_do_not_matter_and_seeds_do() -> None:
     assert np.allclose(ends[0], ends[2], rtol=0.2, equal_nan=True)
 
 
+def test_who_finds_no_slot_is_not_done() -> None:
+    result = run({"flows": 300, "slots": 3, "load": 0.9, "size_bytes": 50_000}, 20.0)
+    found, transfers = result.summary()["flows"][0]["transfers"], result.transfers[0]
+    assert found["turned_away"] > 20 and found["done"] + found["turned_away"] == found["come"] == 300
+    assert found["fct_done_share"] == pytest.approx(found["done"] / 300)
+    begun = transfers[np.isfinite(transfers[:, 2])]
+    assert all((begun[:, 1] <= t).sum() - (begun[:, 2] <= t).sum() <= 3 for t in begun[:, 1])  # never more at once
+
+
 def test_a_transfer_alone_takes_its_slow_start() -> None:
     result = run({"flows": 3, "slots": 1, "per_s": 0.5, "size_bytes": 15_000}, 20.0)
     took = np.diff(result.transfers[0][:, 1:], axis=1)
@@ -121,7 +131,6 @@ def test_loads_are_those_asked_for() -> None:
 @pytest.mark.parametrize(
     ("arrivals", "flow", "said"),
     [
-        ({"flows": 500, "slots": 3, "load": 0.9, "size_bytes": 50_000}, {}, "all of its 3 slots are in use"),
         ({"flows": 500, "slots": 9, "load": 0.9, "size_bytes": 50_000}, {"sender": "cc_qdel"}, "need a classic CCA"),
         ({"flows": 500, "slots": 4096, "load": 0.9, "size_bytes": 50_000}, {"rtt_ms": 4000}, "GiB; at most 2: take fewer slots"),
         ({"flows": 500, "slots": 5000, "load": 0.9, "size_bytes": 50_000}, {}, "less than or equal to 4096"),

@@ -28,12 +28,14 @@ class Column(NamedTuple):
         factor: to the unit of the column.
         scenario: pattern of the scenarios that count.
         left_out: pattern of those of them that do not.
+        whole: it has no value where one of the cells has none.
     """
 
     metric: str
     factor: float = 1.0
     scenario: str = "*"
     left_out: str = ""
+    whole: bool = False
 
 
 LINKS = {
@@ -46,15 +48,15 @@ LINKS = {
     "beside CUBIC (Mbit/s)": Column(f"throughput_mbps{OWN}", scenario=BESIDE),
 }
 TRANSFERS = {
-    "p50": Column("fct_slowdown_p50"),
-    "web search p50": Column("fct_slowdown_p50", scenario="web-search"),
-    "web search p99": Column("fct_slowdown_p99", scenario="web-search"),
-    "Hadoop p50": Column("fct_slowdown_p50", scenario="hadoop"),
-    "Hadoop p99": Column("fct_slowdown_p99", scenario="hadoop"),
-    "short p50": Column("fct_slowdown_p50", scenario="short"),
-    "short p99": Column("fct_slowdown_p99", scenario="short"),
-    "incast p50": Column("fct_slowdown_p50", scenario="incast"),
-    "incast p99": Column("fct_slowdown_p99", scenario="incast"),
+    "p50": Column("fct_slowdown_p50", whole=True),
+    "web search p50": Column("fct_slowdown_p50", scenario="web-search", whole=True),
+    "web search p99": Column("fct_slowdown_p99", scenario="web-search", whole=True),
+    "Hadoop p50": Column("fct_slowdown_p50", scenario="hadoop", whole=True),
+    "Hadoop p99": Column("fct_slowdown_p99", scenario="hadoop", whole=True),
+    "short p50": Column("fct_slowdown_p50", scenario="short", whole=True),
+    "short p99": Column("fct_slowdown_p99", scenario="short", whole=True),
+    "incast p50": Column("fct_slowdown_p50", scenario="incast", whole=True),
+    "incast p99": Column("fct_slowdown_p99", scenario="incast", whole=True),
     "done (%)": Column("fct_done_share", 1e2),
 }
 
@@ -103,7 +105,8 @@ def _means(cells: Sequence[dict[str, Any]], columns: dict[str, Column]) -> dict[
         own = [cell for cell in cells if fnmatchcase(cell["scenario"], column.scenario)]
         values = [cell["metrics"][column.metric] for cell in own if not fnmatchcase(cell["scenario"], column.left_out)]
         known = [value for value in values if value is not None]
-        found[name] = float(f"{column.factor * sum(known) / len(known):.{DIGITS}g}") if known else None
+        counts = known and (len(known) == len(values) or not column.whole)
+        found[name] = float(f"{column.factor * sum(known) / len(known):.{DIGITS}g}") if counts else None
     return found
 
 

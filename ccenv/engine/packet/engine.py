@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ccenv.engine.compiled.python_calls import extras_of, raise_failure
-from ccenv.engine.packet.arrivals.slots import check_slots, laid_out, missed
+from ccenv.engine.packet.arrivals.slots import check_slots, laid_out
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
 from ccenv.engine.packet.batch.policies import policy_deciders
@@ -18,7 +18,6 @@ from ccenv.engine.packet.layout import (
     ERROR_ADVERSARY,
     ERROR_EVENTS,
     ERROR_SENDER,
-    ERROR_SLOTS,
     RTO_MIN_S,
     STATE_DTYPE,
     TICK_S,
@@ -158,8 +157,6 @@ class PacketEngine:
         if run["error"] == 0:
             return
         sender = self.senders[flow].name
-        if run["error"] == ERROR_SLOTS and self._slots is not None:
-            raise EngineError(f"{missed(self._slots, flow)} ({now_s:.6g} s)")
         if run["error"] == ERROR_SENDER:
             raise_failure(bare(self.senders[flow]), flow, now_s)
             state = self._batch.arrays.states[0, flow]
@@ -187,6 +184,10 @@ class PacketEngine:
             return {}
         owners = {int(owner) for owner in self._slots.owners[self._slots.pooled >= 0]}
         return {flow: self._slots.transfers(flow) for flow in sorted(owners)}
+
+    def turned_away(self) -> dict[int, int]:
+        """Return how many transfers of flows with arrivals have found no free slot, by flow."""
+        return {flow: self._slots.turned_away(flow) for flow in self.transfers()} if self._slots is not None else {}
 
     @property
     def finished_s(self) -> np.ndarray:

@@ -185,8 +185,8 @@ def admit(a, run, sources, now_s):
         begin_slot(run, a.flows[slot], now_s)
         start_flow(a, run, slot)
         a.flows[slot].app_segments = offered_segments(run, a.flows[slot])
-        run.next_arrival += 1
-        set_source(run.tree_at, run.tree_leaves, sources.arrivals, arrival_time_s(run))
+    run.next_arrival += 1
+    set_source(run.tree_at, run.tree_leaves, sources.arrivals, arrival_time_s(run))
     return slot
 
 

@@ -330,7 +330,7 @@ AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
 
 # Errors that end a run.
-ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY, ERROR_SLOTS = 1, 2, 3, 8
+ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3
 # Why a network cannot be built.
 ERROR_RETURN, ERROR_BUFFER, ERROR_SEGMENT, ERROR_MEMORY = 4, 5, 6, 7
 

@@ -9,9 +9,8 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.packet.layout import ERROR_SLOTS
 
-# Columns of the table of arrivals at run.arrivals_at, and what is written into it: when the last ACK came.
+# Columns of the table of arrivals at run.arrivals_at, and what is written into it: when the last ACK came; infinite: turned away.
 COME_S, POOL, SEGMENTS, DONE_S = range(4)
 ARRIVAL_WIDTH = 4
 # At run.pools_at: where each pool begins; a pool: how many of its slots are free, then a stack of them.
@@ -29,13 +28,12 @@ def arrival_time_s(run):
 
 @njit(cache=True, error_model="numpy")
 def take_slot(run):
-    """Take a free slot for the transfer that comes now; return it, or -1 if all are in use."""
+    """Take a free slot for the transfer that comes now; return it, or -1 if all are in use and it is turned away."""
     pool = int(load(run.arrivals_at, run.next_arrival * ARRIVAL_WIDTH + POOL))
     at = int(load(run.pools_at, pool))
     free = int(load(run.pools_at, at + FREE))
     if free == 0:
-        run.error = ERROR_SLOTS
-        run.error_flow = int(load(run.arrivals_at, run.next_arrival * ARRIVAL_WIDTH + POOL))
+        store(run.arrivals_at, run.next_arrival * ARRIVAL_WIDTH + DONE_S, np.inf)
         return -1
     store(run.pools_at, at + FREE, free - 1.0)
     return int(load(run.pools_at, at + STACK + free - 1))

@@ -27,7 +27,7 @@ class Slots:
         network: as it runs: every flow with arrivals stands as often as it has slots.
         owners: (flows of the run,) the flow of the given network that each belongs to.
         pooled: (flows of the run,) its pool, -1 for others.
-        arrivals: (n, ARRIVAL_WIDTH) in the order of time; the kernel writes into it when each is done.
+        arrivals: (n, ARRIVAL_WIDTH) in the order of time; the kernel writes into it when each is done; infinite: no slot.
         transfer_bytes: (n,) their sizes.
         pools: begin of each pool in it, then the pools: how many slots are free, and which.
     """
@@ -39,11 +39,22 @@ class Slots:
     transfer_bytes: np.ndarray
     pools: np.ndarray
 
+    def _rows(self, flow: int) -> np.ndarray:
+        pools = sorted({int(pool) for pool in self.pooled[self.owners == flow] if pool >= 0})
+        mine: np.ndarray = np.isin(self.arrivals[:, POOL], pools)
+        return mine
+
     def transfers(self, flow: int) -> np.ndarray:
         """Return the transfers of a flow of the given network: (n, 3) bytes, begin and end in seconds; NaN: not done."""
-        pools = sorted({int(pool) for pool in self.pooled[self.owners == flow] if pool >= 0})
-        mine = np.isin(self.arrivals[:, POOL], pools)
-        return np.column_stack([self.transfer_bytes[mine], self.arrivals[mine][:, [COME_S, DONE_S]]])
+        mine = self._rows(flow)
+        ends_s = self.arrivals[mine, DONE_S]
+        return np.column_stack(
+            [self.transfer_bytes[mine], self.arrivals[mine, COME_S], np.where(np.isinf(ends_s), np.nan, ends_s)]
+        )
+
+    def turned_away(self, flow: int) -> int:
+        """Return how many transfers of a flow have found no free slot."""
+        return int(np.isinf(self.arrivals[self._rows(flow), DONE_S]).sum())
 
     def summed(self, log: np.ndarray) -> np.ndarray:
         """Return a log of all flows of the run, (rows, flows), as one of the given flows: slots added, of RTTs the largest."""
@@ -125,10 +136,3 @@ def check_slots(slots: Slots, senders: Sequence[Sender], words: int) -> None:
             f"{count} flows at once need {8 * words / 2**30:.3g} GiB; at most {MAX_BYTES / 2**30:g}: take fewer slots, "
             f"{math.floor(count * MAX_BYTES / (8 * words))} at most, or smaller buffers"
         )
-
-
-def missed(slots: Slots, pool: int) -> str:
-    """Return what to say where no slot was free."""
-    flow = int(slots.owners[np.argmax(slots.pooled == pool)])
-    count = int((slots.pooled == pool).sum())
-    return f"flow {flow}: all of its {count} slots are in use: more transfers at once than slots; give it more, or a smaller load"
