@@ -80,6 +80,8 @@ class EpisodeSource:
         start_share: tuple[float, float] | None,
     ) -> None:
         self.distribution, self._start_share = distribution, start_share
+        if any(flow.arrivals for scenario in distribution.corners for flow in scenario.flows):
+            raise InputError(f"{distribution.where}: flows that come and go run in simulations and suites, not in environments")
         self.traces = _traces(distribution)
         self._rows, self._controlled, self._n_monitors = sender_rows, list(controlled), n_monitors
         base = distribution.largest
