@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any, get_args
@@ -140,7 +141,7 @@ def _build(found: Any, given: dict[str, Any], label: str, where: str, path: File
     if not isinstance(found, ClassicSender):
         return found  # type: ignore[no-any-return]
     rehearse_sender(found, path)
-    return ClassicSender(label, found.state, found.init, found.on_ack, found.on_loss, found.on_tick, found.parameters, sha256)
+    return replace(found, name=label, source_sha256=sha256)
 
 
 def _of_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSender:
