@@ -150,7 +150,8 @@ def _of_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSend
         raise InputError(f"{path.name}: {' and '.join(missing)} missing; a compiled sender has STATE, {', '.join(FUNCTIONS)}")
     for name, arguments in FUNCTIONS.items():
         require_arguments(getattr(module, name), arguments, str(path), name)
-    return ClassicSender(label, module.STATE, module.init, module.on_ack, module.on_loss, module.on_tick)
+    per_packet = bool(getattr(module, "PER_PACKET", False))
+    return ClassicSender(label, module.STATE, module.init, module.on_ack, module.on_loss, module.on_tick, per_packet=per_packet)
 
 
 def python_sender(
@@ -179,7 +180,8 @@ def python_sender(
     settings = ",".join(f"{key}={value}" for key, value in sorted(given.items()))
     state = state_record(STATE_FIELD)
     name = (label or kind.__name__) + (f":{settings}" if settings else "")
-    return ClassicSender(name, state, bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick, {}, source_sha256)
+    functions = (bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick)
+    return ClassicSender(name, state, *functions, {}, source_sha256, kind.per_packet)
 
 
 def _source_of(kind: type) -> str:

@@ -146,7 +146,8 @@ def test_startup_ends_after_three_rounds_without_growth():
 
 
 @pytest.mark.parametrize(
-    ("ranges", "lost_mss", "contiguous", "left"), [(6, 2.1, 0.0, True), (5, 2.1, 0.0, False), (6, 1.9, 0.0, False), (8, 2.1, 1.0, False)]
+    ("ranges", "lost_mss", "contiguous", "left"),
+    [(6, 2.1, 0.0, True), (5, 2.1, 0.0, False), (6, 1.9, 0.0, False), (8, 2.1, 1.0, False)],
 )
 def test_startup_ends_after_a_round_of_recovery_with_six_ranges_and_two_percent_lost(ranges, lost_mss, contiguous, left):
     """s.5.3.1.3: 2 % of 100 segments; neighbours are one range. The bound becomes the BDP or what was delivered."""

@@ -329,9 +329,6 @@ def _check_probe_rtt_done(state: Any, now_s: float, delivered_bytes: float) -> N
         state.cwnd_gain = state.startup_cwnd_gain
 
 
-
-
-
 @njit(cache=True, error_model="numpy")
 def _set_cwnd(state: Any, ack: Any) -> None:
     """Move the window towards the gain times BDP plus aggregation, within the bounds of the model (s.5.6.4.6)."""
@@ -346,9 +343,8 @@ def _set_cwnd(state: Any, ack: Any) -> None:
     bound_cwnd(state)
 
 
-
 def on_loss(state: Any, loss: Any) -> None:
-    """Judge a lost packet (s.5.5.10.2: HandleLostPacket); one segment more than what is in flight after a time-out (s.5.6.4.4)."""
+    """Judge a lost packet (s.5.5.10.2: HandleLostPacket); after a time-out leave room for one segment (s.5.6.4.4)."""
     if loss.new_episode > 0.0 or loss.timeout > 0.0:
         save_cwnd(state)
         state.recovery_rounds = max(1.0, state.recovery_rounds)

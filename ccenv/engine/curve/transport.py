@@ -147,7 +147,7 @@ def take_decision(ev, fl, state, flow, k):
 
 @njit(cache=True, error_model="numpy")
 def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, inflight):
-    """Describe newly acknowledged bytes to a CCA. What was in flight and lost is that since the round began: steps are no packets."""
+    """Describe newly acknowledged bytes to a CCA; what was in flight and lost is that since the round began."""
     ack.now_s = k * dt_s
     ack.acked_bytes = newly
     ack.delivered_bytes = fl.acked_bytes
