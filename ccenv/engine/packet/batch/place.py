@@ -87,6 +87,7 @@ def _begin_flows(a, tables, changes, mss_bytes):
         fl = a.flows[i]
         sender = tables.senders[fl.sender_index]
         fl.hold_s = sender.hold_s
+        fl.per_packet = sender.per_packet
         if sender.hold_window_s > 0.0:
             fl.hold_target_s = sender.hold_target_s
             fl.hold_window_s = sender.hold_window_s
