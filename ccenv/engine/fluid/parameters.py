@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from ccenv.config import StrictModel
+from ccenv.config import StrictModel, validate
 from ccenv.errors import unknown_name
 
 
@@ -130,13 +130,9 @@ def calibration() -> dict[str, Any]:
     return found
 
 
-def calibrated_base(**fitted: float) -> Parameters:
-    """Return the set `calibrated` with given values of its fitted constants; the others are those of Linux and RFC 9438."""
-    return Parameters(form="rounds", cubic_b=0.3, pacing_margin=0.01, **fitted)
-
-
 # `paper` keeps the printed constants; the printed gains of 1 have no unit, and only 1/ms lets the 10 ms windows of
-# eqs. 19 and 21 have an effect. `artefact` is the published code. `calibrated` is fitted to records.
+# eqs. 19 and 21 have an effect. `artefact` is the published code. `calibrated` has RFC 9438's b, Linux's pacing margin and
+# constants fitted to records.
 PARAMETER_SETS: dict[str, Parameters] = {
     "paper": Parameters(),
     "artefact": Parameters(
@@ -147,7 +143,9 @@ PARAMETER_SETS: dict[str, Parameters] = {
         period_rtts=63.0,
         hi_start_slope=0.5,
     ),
-    "calibrated": calibrated_base(**calibration()["constants"]),
+    "calibrated": validate(
+        Parameters, {"form": "rounds", "cubic_b": 0.3, "pacing_margin": 0.01} | calibration()["constants"], CALIBRATED.name
+    ),
 }
 
 
