@@ -136,6 +136,18 @@ def make_core(
     )
 
 
+def watched_core(settings: PacketSettings, sender: ClassicSender, within: np.ndarray) -> PacketCore:
+    """Return networks in which a classic CCA plays the controlled flows, watched at the times when a policy would decide.
+
+    Args:
+        settings: of ``ccenv/Packet-v0``.
+        sender: the CCA.
+        within: (B, ranges, 2) the part of each range that each network draws from, as ends in [0, 1].
+    """
+    watched = dict.fromkeys(controlled_flows(settings.distribution), Decider(clock=settings.clock))
+    return make_core(len(within), settings, settings.interface(), watched, False, True, None, within, {EXTERNAL: sender})
+
+
 def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and highest values of an observation of some flows, float32."""
     low, high = interface.limits()

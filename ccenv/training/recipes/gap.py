@@ -12,11 +12,9 @@ import numpy as np
 
 from ccenv.agents import make_sender
 from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.settings import PacketSettings
-from ccenv.envs.packet.task import controlled_flows, make_core
-from ccenv.envs.settings import EXTERNAL
+from ccenv.envs.packet.task import watched_core
 from ccenv.errors import InputError
 from ccenv.interface.rewards import TERMS
 from ccenv.network.sender import ClassicSender, ContractSender, PolicySender
@@ -64,12 +62,7 @@ def baseline_core(settings: PacketSettings, name: str, within: np.ndarray) -> Pa
     sender = make_sender(name)
     if not isinstance(sender, ClassicSender):
         raise InputError(f"recipe.gap.baseline: {name!r} is no classic CCA")
-    flows = controlled_flows(settings.distribution)
-    cold = settings.model_copy(update={"staggered": False, "start_rate_share": None})
-    decider = Decider(clock=settings.clock)
-    return make_core(
-        len(within), cold, settings.interface(), dict.fromkeys(flows, decider), False, True, None, within, {EXTERNAL: sender}
-    )
+    return watched_core(settings.model_copy(update={"staggered": False, "start_rate_share": None}), sender, within)
 
 
 def _mean_reward(core: PacketCore, settings: PacketSettings, number: int, step: Any) -> np.ndarray:
