@@ -62,6 +62,11 @@ class PythonSender:
     mss_bytes: float
     random: np.random.Generator
 
+    def __repr__(self) -> str:
+        cwnd_bytes = getattr(self, "cwnd_bytes", None)
+        window = "not started" if cwnd_bytes is None else f"cwnd_bytes {cwnd_bytes:g}"
+        return f"{type(self).__name__}({window}, pacing_rate_Bps {self.pacing_rate_Bps:g})"
+
     def on_start(self) -> None:
         """Set the state at the start of the flow."""
 

@@ -112,7 +112,7 @@ class ContractCard(PolicyCard):
     contract: dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _InsideContract(PolicySender):
     """What is written of a policy inside a contract."""
 
