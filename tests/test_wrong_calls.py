@@ -97,5 +97,5 @@ def test_an_action_that_is_no_number_is_one_line(kind: str, action: object) -> N
 
     env = gymnasium.make(kind, disable_env_checker=True)
     env.reset(seed=0)
-    with pytest.raises(CcenvError, match="^action is .*; numbers are needed, of the shape that action_space says$"):
+    with pytest.raises(CcenvError, match=r"^action is .*; numbers are needed, of the shape that action_space says$"):
         env.step(action)
