@@ -162,8 +162,8 @@ def test_wrong_names_have_suggestions(tmp_path: Path) -> None:
         load_sender(f"{file}:Plian")
     with pytest.raises(InputError, match=r"unknown parameter 'increas'\. Did you mean 'increase'"):
         load_sender(f"{file}:Plain:increas=2")
-    with pytest.raises(InputError, match="name of a registered agent"):
-        load_sender(write(tmp_path, PLAIN, "cubic.py"))
+    with pytest.raises(InputError, match=r"cubic\.py:\d+: 'cubic' is the name of a registered agent"):
+        load_sender(write(tmp_path, "\n\n" + PLAIN, "cubic.py"))
     with pytest.raises(InputError, match="No such file"):
         load_sender(str(tmp_path / "absent.py"))
 
