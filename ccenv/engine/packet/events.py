@@ -14,6 +14,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.aqm.pie import catch_up
+from ccenv.engine.packet.arrivals.events import arrival_time_s, begin_slot, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
@@ -170,10 +171,23 @@ def start_flow(a, run, i):
         a.words[i, word] = a.templates[fl.sender_index, word]
     state.mss_bytes = run.mss_bytes
     state.seed = run.seed
-    state.flow = i
+    state.flow = i if fl.pool < 0 else run.n_flows + fl.arrival
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
     begin_application(fl, run.mss_bytes)
+
+
+@njit(cache=True, inline="always")
+def admit(a, run, sources, now_s):
+    """Let the next transfer begin in a free slot; return it, or -1 if there is none."""
+    slot = take_slot(run)
+    if slot >= 0:
+        begin_slot(run, a.flows[slot], now_s)
+        start_flow(a, run, slot)
+        a.flows[slot].app_segments = offered_segments(run, a.flows[slot])
+    run.next_arrival += 1
+    set_source(run.tree_at, run.tree_leaves, sources.arrivals, arrival_time_s(run))
+    return slot
 
 
 @njit(cache=True, inline="always")

@@ -51,6 +51,10 @@ RUN_DTYPE = np.dtype(
         ("n_boxes", "<i8"),
         ("n_grids", "<i8"),
         ("n_monitors", "<i8"),
+        ("n_arrivals", "<i8"),  # transfers that come and go; 0: none
+        ("next_arrival", "<i8"),
+        ("arrivals_at", "<i8"),
+        ("pools_at", "<i8"),
         ("mss_bytes", "<f8"),
         ("seed", "<f8"),
         ("tick_s", "<f8"),
@@ -211,6 +215,8 @@ FLOW_DTYPE = np.dtype(
         ("monitor", "<i8"),  # -1: none
         ("grid", "<i8"),  # -1: none
         ("mask", "<i8"),
+        ("pool", "<i8"),  # of which it is a slot; -1: none
+        ("arrival", "<i8"),  # in it
         ("tx_at", "<i8"),
         ("sent_with_at", "<i8"),
         ("segment_at", "<i8"),

@@ -6,7 +6,9 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import store, unowned
+from ccenv.engine.compiled.signals import ON_TICK
 from ccenv.engine.packet.aqm.lists import clear_classes
+from ccenv.engine.packet.arrivals.events import arrival_time_s
 from ccenv.engine.packet.batch.wire import BELIEF_RINGS, wire
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
 from ccenv.engine.packet.kernel import network_of
@@ -175,7 +177,11 @@ def _begin_tree(a, run, tree):
     for row in range(run.n_monitors):
         monitor = a.monitors[row]
         tree[leaves + sources.monitors + row] = np.inf if monitor.clock == BY_GRID else a.flows[monitor.flow].start_s
-    tree[leaves + sources.tick] = TICK_S
+    for i in range(run.n_flows):
+        if a.sender_calls[a.flows[i].sender_index, ON_TICK] != 0:  # without one no tick changes anything
+            tree[leaves + sources.tick] = TICK_S
+    if run.n_arrivals > 0:
+        tree[leaves + sources.arrivals] = arrival_time_s(run)
     if a.flow_log.shape[0] > 0:
         tree[leaves + sources.log] = 0.0
     for node in range(leaves - 1, 0, -1):
