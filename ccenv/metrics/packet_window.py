@@ -25,6 +25,8 @@ class RunFlow:
         size_bytes: of each transfer.
         every_s: between two transfers of ``batches``.
         finished_s: when a finite transfer was acknowledged; infinite: not.
+        transfers: of a flow that stands for many that come and go: (n, 3) bytes, begin and end in seconds; NaN: not done.
+        link_Bps: rate of the slowest link of its route.
     """
 
     name: str
@@ -35,6 +37,8 @@ class RunFlow:
     size_bytes: float
     every_s: float
     finished_s: float
+    transfers: np.ndarray | None = None
+    link_Bps: float = math.inf
 
 
 @dataclass(frozen=True)

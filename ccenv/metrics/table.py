@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ccenv.errors import InputError, unknown_name
-from ccenv.metrics import packet, trace
+from ccenv.metrics import packet, trace, transfers
 from ccenv.metrics.packet_window import PacketRun, RunWindow
 from ccenv.metrics.quality import quality
 from ccenv.metrics.trace import Window
@@ -127,6 +127,21 @@ _TABLE = (
     Metric("harm", "harm", "", "lower",
            "what company costs the flows: 1 - their bytes over the bytes that the link could have carried",
            None, packet.harm),
+    Metric("fct_slowdown_p50", "median FCT slowdown", "", "lower",
+           "median over the transfers that come and go of their time over the shortest possible",
+           None, transfers.fct_slowdown_p50),
+    Metric("fct_slowdown_p99", "p99 FCT slowdown", "", "lower",
+           "99th percentile of the same",
+           None, transfers.fct_slowdown_p99),
+    Metric("fct_small_p99", "p99 FCT slowdown, small", "", "lower",
+           "the same of transfers of at most 100 kB",
+           None, transfers.fct_small_p99),
+    Metric("fct_large_p50", "median FCT slowdown, large", "", "lower",
+           "median slowdown of transfers of more than 1 MB",
+           None, transfers.fct_large_p50),
+    Metric("fct_done_share", "transfers done", "", "higher",
+           "share of the transfers that came and were done with the run",
+           None, transfers.fct_done_share),
     Metric("starvation_ratio", "largest : smallest throughput", "", "lower",
            "largest throughput over the smallest; a flow that got nothing counts as having got one segment",
            trace.starvation_ratio, packet.starvation_ratio),

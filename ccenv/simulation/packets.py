@@ -70,6 +70,8 @@ def packet_trace(
     if len(scenario.links) > 1 or scenario.links[0].discipline != "drop_tail":
         raise InputError(f"{scenario.name}: a trace is of one drop-tail link; packets of other networks have a packet log only")
     link = scenario.links[0]
+    if any(flow.arrivals for flow in scenario.flows):
+        raise InputError(f"{scenario.name}: a trace is of flows that stay; this run has a packet log only")
     if link.trace or link.generator is not None or any(step.rate_Bps == 0 for step in link.rate_steps):
         raise InputError(
             f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ccenv.engine.packet.layout import FLOW_LOG, LINK_LOG
 from ccenv.errors import InputError, require_extra
-from ccenv.metrics.packet_window import AppRun, PacketRun, RunFlow
+from ccenv.metrics.packet_window import AppRun, PacketRun, RunFlow, RunWindow
+from ccenv.metrics.table import run_metric
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.network.trace import Trace
 from ccenv.simulation.packets import packet_trace, save_packet_log
@@ -41,6 +43,8 @@ class Result:
             run was to keep it.
         profile: of the scenario as it was given.
         applications: what they were worth.
+        transfers: of the flows with arrivals, by flow: (n, 3) bytes, begin and end in seconds; NaN: not done.
+        turned_away: how many of them found no free slot, by flow; they count as not done.
     """
 
     scenario: Scenario
@@ -52,6 +56,8 @@ class Result:
     packet_log: np.ndarray | None = None
     profile: str = "plain"
     applications: tuple[AppRun, ...] = ()
+    transfers: Mapping[int, np.ndarray] = field(default_factory=dict)
+    turned_away: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def time_s(self) -> np.ndarray:
@@ -139,8 +145,10 @@ class Result:
                 size_bytes=flow.workload.size_bytes,
                 every_s=flow.workload.every_s,
                 finished_s=float(finished_s),
+                transfers=self.transfers.get(index),
+                link_Bps=min(self.scenario.links[link].rate_Bps for link in self.scenario.route_of(index)),
             )
-            for flow, finished_s in zip(self.scenario.flows, self.finished_s, strict=True)
+            for index, (flow, finished_s) in enumerate(zip(self.scenario.flows, self.finished_s, strict=True))
         )
         own = self.scenario
         buffer_bytes = own.links[0].buffer_bytes
@@ -199,6 +207,21 @@ class Result:
             "retransmitted": _share(grown["resent_bytes"], grown["sent_bytes"]),
             "timeouts": int(grown["timeouts"]),
             "finished_s": float(self.finished_s[index]) if math.isfinite(self.finished_s[index]) else None,
+            **({"transfers": self._transfers(index)} if index in self.transfers else {}),
+        }
+
+    def _transfers(self, index: int) -> dict[str, Any]:
+        run, came = self.measured(), self.transfers[index]
+        window = RunWindow(run, ((self.scenario.warmup_s, self.scenario.duration_s),), (index,))
+        begun = came[:, 1] <= self.scenario.duration_s
+        names = ("fct_slowdown_p50", "fct_slowdown_p99", "fct_small_p99", "fct_large_p50", "fct_done_share")
+        found = {name: run_metric(name).of_run for name in names}
+        values = {name: function(window) for name, function in found.items() if function is not None}
+        return {
+            "come": int(begun.sum()),
+            "done": int(np.isfinite(came[:, 2]).sum()),
+            "turned_away": self.turned_away[index],
+            **{name: None if math.isnan(value) else value for name, value in values.items()},
         }
 
     def _link(self, index: int) -> dict[str, Any]:

@@ -81,8 +81,8 @@ def simulate(
     wall_s = time.perf_counter() - begin
     log = engine.packet_log() if packet_log else None
     applications = stage.outcomes(engine.flow_log)
-    finished_s = engine.flow("finished_s")
-    return Result(scenario, engine.flow_log, engine.link_log, finished_s, engine.events, wall_s, log, profile, applications)
+    logs = engine.flow_log, engine.link_log, engine.finished_s
+    return Result(scenario, *logs, engine.events, wall_s, log, profile, applications, engine.transfers(), engine.turned_away())
 
 
 def _adversaries(scenario: Scenario) -> dict[str, ScriptedAdversary]:

@@ -1,26 +1,31 @@
-"""Suites of varying links: their record, the page, a run."""
+"""Suites of varying links and of transfers: their record, the page, a run of each."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ccenv.agents import AGENTS
-from ccenv.benchmarks.report.senders import COLUMNS, PLACE, recorded, tables, write_tables
+from ccenv.benchmarks.report.senders import PLACE, columns_of, recorded, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
+from ccenv.benchmarks.run.store import cells_of
 from ccenv.foreign import read_json
 from ccenv.page_tables import END
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "links.json"
+PAGES = {"links.md": RECORD}
 LINKS = ("cellular-v1", "leo-v1", "wifi-v1")
 LEFT_OUT = {"constant", "lambda_proxy", "fixed_delay_proxy", "contract"}  # no senders of their own
 PROGRAMS = "cc_"
 
 
-def test_page_shows_the_record() -> None:
-    record = read_json(RECORD)
-    text = (DOCS / "links.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", PAGES)
+def test_page_shows_the_record(page: str) -> None:
+    record = read_json(PAGES[page])
+    text = (DOCS / page).read_text(encoding="utf-8")
     assert text.partition(PLACE.start)[2].partition(END)[0].strip() == tables(record)
 
 
@@ -33,7 +38,7 @@ def test_record_has_all_classic_and_learned_senders() -> None:
         assert found["suite_sha256"] == as_suite(name).sha256, name
         assert found["cells"] == len(as_suite(name).cases) * 3 * len(wanted)
         for means in found["senders"].values():
-            assert set(means) == set(COLUMNS) and 0 < means["utilisation"] <= 1
+            assert set(means) == set(columns_of(name)) and 0 < means["utilisation"] <= 1
 
 
 def test_tables_go_into_their_page(tmp_path: Path) -> None:
@@ -43,12 +48,18 @@ def test_tables_go_into_their_page(tmp_path: Path) -> None:
     assert "`cubic`" in page.read_text() and page.read_text().startswith("before\n") and "old" not in page.read_text()
 
 
-def test_a_short_form_of_a_suite_runs(tmp_path: Path) -> None:
-    suite = as_suite("wifi-v1")
+@pytest.mark.parametrize(("name", "metric"), [("wifi-v1", "utilisation"), ("fct-v1", "fct_done_share")])
+def test_a_short_form_of_a_suite_runs(tmp_path: Path, name: str, metric: str) -> None:
+    suite = as_suite(name)
     data: dict[str, Any] = suite.model_dump(exclude_unset=True)
     scenario = {**data["scenarios"][0], "duration_s": 4, "warm_up_s": 1}
-    short = type(suite).model_validate({**data, "scenarios": [scenario], "agents": ["cubic"], "seeds": [1]})
+    short = type(suite).model_validate({**data, "scenarios": [scenario], "agents": ["cubic"], "seeds": [1], "references": []})
     run_suite(short, tmp_path / "run")
     (found,) = recorded([tmp_path / "run"])["suites"].values()
-    assert found["cells"] == 1 and 0 < found["senders"]["cubic"]["utilisation"] <= 1
-    assert found["senders"]["cubic"]["beside CUBIC (Mbit/s)"] is None
+    assert found["cells"] >= 1 and list(found["senders"]) == ["cubic"]
+    cells = cells_of(tmp_path / "run")
+    assert all(0 < round(cell["metrics"][metric], 2) <= 1 for cell in cells)
+    if name == "wifi-v1":
+        assert found["senders"]["cubic"]["beside CUBIC (Mbit/s)"] is None
+    else:
+        assert all(len(cell["slowdowns"]) == 101 and cell["slowdowns"][0] >= 1 for cell in cells)

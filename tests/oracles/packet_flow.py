@@ -69,7 +69,7 @@ class ReferenceFlow:
         self.resend: deque[int] = deque()
         self.next_tx = self.next_segment = 0
         self.acked_later: list[int] = []
-        self.recovery_tx = -1
+        self.recovery_tx, self.newest_lost_tx = -1, -2
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
@@ -236,7 +236,9 @@ class ReferenceFlow:
                 delivery_rate_Bps=(self.delivered_bytes - packet.delivered_bytes) / interval_s,
                 inflight_bytes=self.inflight_bytes,
                 round_start=float(round_start), app_limited=float(packet.app_limited), ecn_fraction=marked / acked,
-                mss_bytes=self.mss,
+                mss_bytes=self.mss, prior_delivered_bytes=packet.delivered_bytes,
+                tx_inflight_bytes=packet.inflight_bytes if self.cca.per_packet else 0.0,
+                lost_since_bytes=self.found_lost_bytes - packet.lost_bytes if self.cca.per_packet else 0.0,
             )  # fmt: skip
             self.cca.on_ack(self.state, signal)
         acked_txs = sorted(p.tx for p in self.sent.values() if p.acked)
@@ -253,10 +255,16 @@ class ReferenceFlow:
         keep = acked_txs[-DUPLICATE_THRESHOLD] if len(acked_txs) >= DUPLICATE_THRESHOLD else 0
         self.sent = {tx: p for tx, p in self.sent.items() if tx >= min(oldest, keep)}
 
-    def _lose(self, lost: list[Packet], timeout: bool, now_s: float) -> None:
+    def _lose(self, found: list[Packet], timeout: bool, now_s: float) -> None:
+        found = sorted(found, key=lambda p: p.tx)
+        for lost in [[packet] for packet in found] if self.cca.per_packet else [found]:
+            self._hear_loss(lost, timeout, now_s)
+
+    def _hear_loss(self, lost: list[Packet], timeout: bool, now_s: float) -> None:
         if not lost:
             return
-        for packet in sorted(lost, key=lambda p: p.tx):
+        told: dict[str, float] = {}
+        for packet in lost:
             packet.lost = True
             self.resend.append(packet.segment)
             self.inflight_bytes -= self.mss
@@ -264,9 +272,19 @@ class ReferenceFlow:
         new_episode = lost[-1].tx > self.recovery_tx
         if new_episode:
             self.recovery_tx = self.next_tx - 1
+        if self.cca.per_packet:
+            (packet,) = lost
+            told = {
+                "tx_inflight_bytes": packet.inflight_bytes,
+                "lost_since_bytes": self.found_lost_bytes - packet.lost_bytes,
+                "app_limited": float(packet.app_limited),
+                "contiguous": float(packet.tx - 1 == self.newest_lost_tx),
+            }
+            self.newest_lost_tx = packet.tx
         signal = new_record(
             LOSS, now_s=now_s, lost_bytes=len(lost) * self.mss, inflight_bytes=self.inflight_bytes,
             delivered_bytes=self.delivered_bytes, timeout=float(timeout), new_episode=float(new_episode), mss_bytes=self.mss,
+            **told,
         )  # fmt: skip
         self.cca.on_loss(self.state, signal)
         if self.inflight_bytes <= 0.0:
@@ -356,7 +374,7 @@ class ReferenceFlow:
             self.first_sent_s = self.delivered_s = now_s
         packet = Packet(
             self, self.next_tx, segment, now_s, self.delivered_bytes, self.delivered_s, self.first_sent_s,
-            self.app_limited_until_bytes > 0.0,
+            self.app_limited_until_bytes > 0.0, self.inflight_bytes + self.mss, self.found_lost_bytes,
         )  # fmt: skip
         self.sent[packet.tx] = packet
         self.next_tx += 1

@@ -112,6 +112,11 @@ def test_every_metric_is_tested_by_hand_or_below() -> None:
         "response_time_s",
         "rate_variation",
         *NAMES,  # of applications
+        "fct_slowdown_p50",
+        "fct_slowdown_p99",
+        "fct_small_p99",
+        "fct_large_p50",
+        "fct_done_share",
     }
     assert {name for name, _, _ in BY_HAND} | below == set(OF_RUN)
 
@@ -204,3 +209,29 @@ def test_refusals() -> None:
         measure_run(result.measured(), "utilisation", WINDOW, "f9")
     with pytest.raises(InputError, match="shorter than the log's interval"):
         measure_run(result.measured(), "utilisation", [(1.0, 1.2)])
+
+
+def test_slowdowns_by_hand() -> None:
+    plain = by_hand([FIRST], [0] * 5).measured()
+    mss = plain.mss_bytes
+    # Ten transfers of one packet, one of 2 MB and one that is not done; the link takes a packet in a millisecond.
+    best_s = plain.flows[0].rtt_s + 1e-3
+    packets = math.ceil(2e6 / mss)
+    rows = [[100.0, 2.0, 2.0 + (k + 1) * best_s] for k in range(10)]
+    rows += [
+        [2e6, 2.0, 2.0 + 3 * (plain.flows[0].rtt_s + packets * 1e-3)],
+        [50.0, 2.0, math.nan],
+        [100.0, 0.5, 0.5 + 99 * best_s],
+    ]
+    flow = replace(plain.flows[0], transfers=np.array(rows), link_Bps=mss / 1e-3)
+    run = replace(plain, flows=(flow,))
+    window = [(1.0, 4.0)]
+
+    def value(name: str) -> float:
+        return measure_run(run, name, window)
+
+    assert value("fct_done_share") == 11 / 12
+    assert value("fct_slowdown_p50") == pytest.approx(5.0)  # of 1, 2, 3, 3, 4 ... 10 and one without end: the sixth
+    assert value("fct_large_p50") == pytest.approx(3.0)
+    assert math.isnan(value("fct_small_p99"))  # the 99th percentile is the one that is not done
+    assert math.isnan(value("fct_slowdown_p99"))

@@ -15,13 +15,16 @@ from ccenv.benchmarks.suite.packet import NETWORK, WHOLE, PacketCase, PacketSuit
 from ccenv.benchmarks.suite.template import AGENT, Spans, expand, substitute
 from ccenv.errors import CcenvError, EngineError, InputError
 from ccenv.metrics.own import OwnMetric, require_metric
+from ccenv.metrics.packet_window import RunWindow
 from ccenv.metrics.table import measure_run
+from ccenv.metrics.transfers import slowdowns
 from ccenv.network.identity import adversary_hash
 from ccenv.network.path import MBPS_IN_BPS
 from ccenv.simulation import Result, Scenario, read_scenario, simulate
 
 FIXED = Player("network", "network", "", "0" * 64)
 """Stands for the sender under test in scenarios whose senders are all given."""
+QUANTILES = 101
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,9 @@ class PacketCell(Cell):
             plain, group, window = parse_metric(name)
             metrics[name] = measure_run(measured, plain, self.windows[window], group)
         series = {"series": _series(result, self.series_s)} if self.series_s > 0 else {}
+        kept = {"slowdowns": _slowdowns(result)} if result.transfers else {}
         path = _path(result.scenario)
-        return self.record("packet", path, parameters=self.parameters, metrics=defined(metrics), **series)
+        return self.record("packet", path, parameters=self.parameters, metrics=defined(metrics), **series, **kept)
 
     def play(self) -> Result:
         """Play the cell.
@@ -161,6 +165,14 @@ def _path(scenario: Scenario) -> dict[str, Any]:
         "buffer_bytes": link.buffer_bytes if math.isfinite(link.buffer_bytes) else "inf",
         "flows": [{"rtt_s": rtt_s} for rtt_s in sorted({flow.rtt_s for flow in scenario.flows})],
     }
+
+
+def _slowdowns(result: Result) -> list[float | None]:
+    """Return 101 quantiles of the slowdown of transfers, from the least to the largest; None for those that were not done."""
+    window = RunWindow(result.measured(), ((result.scenario.warmup_s, result.scenario.duration_s),), tuple(result.transfers))
+    found = np.sort(np.nan_to_num(slowdowns(window)[1], nan=np.inf))
+    places = np.round(np.linspace(0, len(found) - 1, QUANTILES)).astype(np.int64) if len(found) else []
+    return [float(f"{found[place]:.4g}") if math.isfinite(found[place]) else None for place in places]
 
 
 def _series(result: Result, every_s: float) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_PANELS, MAX_LINES = 16, 12
 DPI = 80
+KEPT = {"series": "series", "slowdowns": "slowdowns"}  # what a cell must have kept for a kind of figure
 _MARKERS = "os^Dv<>P*XhH"
 _THEORY_POINTS = 60
 
@@ -33,7 +34,7 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
     """
     from matplotlib.figure import Figure as Canvas
 
-    own = [record for record in matching(records, figure) if figure.kind != "series" or "series" in record]
+    own = [record for record in matching(records, figure) if figure.kind not in KEPT or KEPT[figure.kind] in record]
     if not own:
         return None
     panels = _panels(own, figure)[:MAX_PANELS]
@@ -44,7 +45,7 @@ def draw(suite: SuiteBase, records: list[CellData], figure: Figure) -> Canvas | 
     axes = np.asarray(canvas.subplots(rows, columns, squeeze=False)).ravel()
     drawers: dict[str, Callable[[SuiteBase, list[CellData], Figure, Axes], None]] = {
         "lines": _lines, "bars": _bars, "heatmap": _heatmap, "delta_map": _delta_map, "series": _series,
-        "ecdf": _ecdf
+        "ecdf": _ecdf, "slowdowns": _slowdowns,
     }  # fmt: skip
     for ax, (title, cells) in zip(axes, panels, strict=False):
         drawers[figure.kind](suite, cells, figure, ax)
@@ -235,6 +236,23 @@ def _image(values: np.ndarray, xs: list[float], ys: list[float], ax: Axes, x_lab
     canvas = ax.get_figure()
     if canvas is not None:
         canvas.colorbar(shown, ax=ax, label=label)
+
+
+def _slowdowns(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:
+    """Draw the share of the transfers whose time over the shortest possible is at most so much, a line per cell."""
+    del suite, figure
+    agents = list(dict.fromkeys(cell["agent"] for cell in cells))[:MAX_LINES]
+    for colour, agent in enumerate(agents):
+        for number, cell in enumerate(cell for cell in cells if cell["agent"] == agent):
+            known = [value for value in cell["slowdowns"] if value is not None]
+            shares = np.arange(len(known)) / (len(cell["slowdowns"]) - 1)
+            ax.plot(known, shares, linewidth=1, color=f"C{colour % 10}", label=agent if number == 0 else None)
+    ax.set_xscale("log")
+    ax.set_xlabel("time of a transfer over the shortest possible", fontsize="small")
+    ax.set_ylabel("share of the transfers", fontsize="small")
+    ax.set_ylim(0, 1)
+    ax.grid(alpha=0.25)
+    ax.tick_params(labelsize="small")
 
 
 def _series(suite: SuiteBase, cells: list[CellData], figure: Figure, ax: Axes) -> None:

@@ -1,10 +1,12 @@
-"""Senders over the suites of varying links: a record of their means, and its tables on a page."""
+"""Senders over the suites of varying links and of transfers: a record of their means, and its tables on a page."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from ccenv.benchmarks.run.store import cells_of, read_manifest
 from ccenv.document import json_bytes
@@ -13,23 +15,54 @@ from ccenv.foreign import read_json
 from ccenv.page_tables import Place, markdown
 
 PLACE = Place("<!-- table of the record: ccenv.benchmarks.report.senders.write_tables -->")
-BESIDE = "beside"  # scenarios with another sender
+BESIDE = "beside*"  # scenarios with another sender
 OWN = "[own]"
 DIGITS = 3
-# Column -> metric, factor, whether of scenarios with another sender.
-COLUMNS = {
-    "utilisation": ("utilisation", 1.0, False),
-    "p50 delay (ms)": (f"queueing_delay_p50_s{OWN}", 1e3, False),
-    "p95": (f"queueing_delay_p95_s{OWN}", 1e3, False),
-    "p99": (f"queueing_delay_p99_s{OWN}", 1e3, False),
-    "loss (%)": (f"loss_fraction{OWN}", 1e2, False),
-    "power": ("power", 1.0, False),
-    "beside CUBIC (Mbit/s)": (f"throughput_mbps{OWN}", 1.0, True),
+
+
+class Column(NamedTuple):
+    """A column: the mean of a metric over the cells of some scenarios, times a factor.
+
+    Attributes:
+        metric: of the cells.
+        factor: to the unit of the column.
+        scenario: pattern of the scenarios that count.
+        left_out: pattern of those of them that do not.
+        whole: it has no value where one of the cells has none.
+    """
+
+    metric: str
+    factor: float = 1.0
+    scenario: str = "*"
+    left_out: str = ""
+    whole: bool = False
+
+
+LINKS = {
+    "utilisation": Column("utilisation", left_out=BESIDE),
+    "p50 delay (ms)": Column(f"queueing_delay_p50_s{OWN}", 1e3, left_out=BESIDE),
+    "p95": Column(f"queueing_delay_p95_s{OWN}", 1e3, left_out=BESIDE),
+    "p99": Column(f"queueing_delay_p99_s{OWN}", 1e3, left_out=BESIDE),
+    "loss (%)": Column(f"loss_fraction{OWN}", 1e2, left_out=BESIDE),
+    "power": Column("power", left_out=BESIDE),
+    "beside CUBIC (Mbit/s)": Column(f"throughput_mbps{OWN}", scenario=BESIDE),
+}
+TRANSFERS = {
+    "p50": Column("fct_slowdown_p50", whole=True),
+    "web search p50": Column("fct_slowdown_p50", scenario="web-search", whole=True),
+    "web search p99": Column("fct_slowdown_p99", scenario="web-search", whole=True),
+    "Hadoop p50": Column("fct_slowdown_p50", scenario="hadoop", whole=True),
+    "Hadoop p99": Column("fct_slowdown_p99", scenario="hadoop", whole=True),
+    "short p50": Column("fct_slowdown_p50", scenario="short", whole=True),
+    "short p99": Column("fct_slowdown_p99", scenario="short", whole=True),
+    "incast p50": Column("fct_slowdown_p50", scenario="incast", whole=True),
+    "incast p99": Column("fct_slowdown_p99", scenario="incast", whole=True),
+    "done (%)": Column("fct_done_share", 1e2),
 }
 
 
 def recorded(folders: Sequence[FilePath]) -> dict[str, Any]:
-    """Return the means of each sender over the cells of finished runs of suites, best power first.
+    """Return the means of each sender over the cells of finished runs of suites, best power or least median slowdown first.
 
     Args:
         folders: of ``ccenv bench run SUITE -o FOLDER``, one per suite.
@@ -43,8 +76,9 @@ def recorded(folders: Sequence[FilePath]) -> dict[str, Any]:
         by_agent: dict[str, list[dict[str, Any]]] = {}
         for cell in cells:
             by_agent.setdefault(cell["agent"], []).append(cell)
-        senders = {agent: _means(own) for agent, own in by_agent.items()}
-        ranked = sorted(senders.items(), key=lambda item: -(item[1]["power"] or 0.0))
+        columns = columns_of(manifest["suite"]["name"])
+        senders = {agent: _means(own, columns) for agent, own in by_agent.items()}
+        ranked = sorted(senders.items(), key=lambda item: _rank(item[1]))
         suites[manifest["suite"]["name"]] = {
             "suite_sha256": manifest["suite_sha256"],
             "code_sha256": manifest["code_sha256"],
@@ -54,12 +88,25 @@ def recorded(folders: Sequence[FilePath]) -> dict[str, Any]:
     return {"suites": suites}
 
 
-def _means(cells: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+def columns_of(suite: str) -> dict[str, Column]:
+    """Return the columns of a suite's table by their names."""
+    return TRANSFERS if suite.startswith("fct-") else LINKS
+
+
+def _rank(means: dict[str, float | None]) -> float:
+    if "power" in means:
+        return -(means["power"] or 0.0)
+    return math.inf if means["p50"] is None else means["p50"]
+
+
+def _means(cells: Sequence[dict[str, Any]], columns: dict[str, Column]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
-    for column, (metric, factor, beside) in COLUMNS.items():
-        values = [cell["metrics"][metric] for cell in cells if cell["scenario"].startswith(BESIDE) == beside]
+    for name, column in columns.items():
+        own = [cell for cell in cells if fnmatchcase(cell["scenario"], column.scenario)]
+        values = [cell["metrics"][column.metric] for cell in own if not fnmatchcase(cell["scenario"], column.left_out)]
         known = [value for value in values if value is not None]
-        found[column] = float(f"{factor * sum(known) / len(known):.{DIGITS}g}") if known else None
+        counts = known and (len(known) == len(values) or not column.whole)
+        found[name] = float(f"{column.factor * sum(known) / len(known):.{DIGITS}g}") if counts else None
     return found
 
 

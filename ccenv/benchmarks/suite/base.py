@@ -115,7 +115,8 @@ class Figure(StrictModel):
         kind: ``lines`` (metric over x, a line per ``by``, a panel per ``panels``), ``bars`` (a bar per case and ``by``),
             ``heatmap`` (metric over x and y, a panel per ``panels``), ``delta_map`` (delta-sensitivity of the metric over all
             cells whose x and y lie between d_min and d_max: [Delta] figure 4), ``series`` (rates over time, a panel per case),
-            ``ecdf`` (share of the cells whose metric is at most so much, a line per ``by``).
+            ``ecdf`` (share of the cells whose metric is at most so much, a line per ``by``), ``slowdowns``
+            (distribution of the slowdown of transfers that come and go, a line per sender).
         metric: of the vertical axis or colour.
         metrics: further lines or bars, instead of one metric.
         divided_by: another metric; the ratio is shown.
@@ -130,7 +131,7 @@ class Figure(StrictModel):
 
     name: Name
     title: str = ""
-    kind: Literal["lines", "bars", "heatmap", "delta_map", "series", "ecdf"]
+    kind: Literal["lines", "bars", "heatmap", "delta_map", "series", "ecdf", "slowdowns"]
     metric: str = ""
     metrics: tuple[str, ...] = ()
     divided_by: str | None = None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ccenv.engine.compiled.python_calls import extras_of, raise_failure
+from ccenv.engine.packet.arrivals.slots import check_slots, laid_out
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
 from ccenv.engine.packet.batch.policies import policy_deciders
@@ -70,7 +71,8 @@ class PacketEngine:
         for name, value in (("log_s", log_s), ("duration_s", duration_s)):
             if not (math.isfinite(value) and value > 0):
                 raise InputError(f"{name} is {value}; it must be finite and above 0")
-        rows = duration_s / log_s * len(network.flows)
+        slots = sum(flow.arrivals.slots if flow.arrivals else 1 for flow in network.flows)
+        rows = duration_s / log_s * slots
         if rows > MAX_LOG_ROWS:
             raise InputError(
                 f"a log of {duration_s:g} s every {log_s:g} s for all flows has {rows:.3g} rows; at most {MAX_LOG_ROWS}"
@@ -81,6 +83,12 @@ class PacketEngine:
             raise InputError(f"a packet log of {packet_log} rows; it must have 0 to {MAX_ROWS}")
         if len(senders) != len(network.flows):
             raise InputError(f"{len(senders)} senders for {len(network.flows)} flows")
+        self._slots = laid_out(network, seed) if any(flow.arrivals for flow in network.flows) else None
+        given = senders
+        if self._slots is not None:
+            if deciders:
+                raise InputError("flows that come and go cannot be monitored")
+            network, senders = self._slots.network, [senders[owner] for owner in self._slots.owners]
         self.network, self.senders, self.seed = network, list(senders), seed
         self.duration_s, self.log_s = duration_s, log_s
         self._until_s = 0.0
@@ -94,13 +102,19 @@ class PacketEngine:
         form = Form(network, table, deciders, adversaries or {}, self._gridded)
         begins = beginning(network, range(n), float(seed), len(deciders))
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
+        if self._slots is not None:
+            form.admit(self._slots)
+            begins.flows["pool"][0] = self._slots.pooled
+            begins.flows["start_s"][0, self._slots.pooled >= 0] = np.inf
         words = needed_words(form, begins)
+        if self._slots is not None:
+            check_slots(self._slots, given, words)
         self._batch = PacketBatch(form, 1, words, log_rows=rows, log_s=log_s, packet_log=packet_log)
         self._batch.begin(np.zeros(1, np.int64), begins)
         self._extras = extras_of(map(bare, self.senders))
         arrays = self._batch.arrays
         self._run, self._links, self._flows = arrays.run[0], arrays.links[0], arrays.flows[0]
-        self.flow_log, self.link_log = arrays.flow_log[0], arrays.link_log[0]
+        self._flow_log, self.link_log = arrays.flow_log[0], arrays.link_log[0]
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -158,6 +172,33 @@ class PacketEngine:
     def offer(self, flow: int, more_bytes: float) -> None:
         """Let a flow that has started, of workload ``asked``, send so much more, in whole segments, from the next tick on."""
         self._flows["app_segments"][flow] += math.ceil(more_bytes / self.network.mss_bytes - 1e-9)
+
+    @property
+    def flow_log(self) -> np.ndarray:
+        """The log of the flows, (rows, flows); of transfers that come and go the sum."""
+        return self._flow_log if self._slots is None else self._slots.summed(self._flow_log)
+
+    def transfers(self) -> dict[int, np.ndarray]:
+        """Return the transfers of flows with arrivals, by flow: (n, 3) bytes, begin and end in seconds; NaN: not done."""
+        if self._slots is None:
+            return {}
+        owners = {int(owner) for owner in self._slots.owners[self._slots.pooled >= 0]}
+        return {flow: self._slots.transfers(flow) for flow in sorted(owners)}
+
+    def turned_away(self) -> dict[int, int]:
+        """Return how many transfers of flows with arrivals have found no free slot, by flow."""
+        return {flow: self._slots.turned_away(flow) for flow in self.transfers()} if self._slots is not None else {}
+
+    @property
+    def finished_s(self) -> np.ndarray:
+        """When each flow's transfers were done, (flows,); infinite: not."""
+        ends = self.flow("finished_s")
+        if self._slots is None:
+            return ends
+        given = np.array([ends[np.argmax(self._slots.owners == flow)] for flow in range(int(self._slots.owners.max()) + 1)])
+        for flow, transfers in self.transfers().items():
+            given[flow] = np.nan_to_num(transfers[:, 2], nan=np.inf).max()
+        return given
 
     def packet_log(self) -> np.ndarray:
         """Return what happened to each packet so far, records of ``log.LOG_DTYPE`` in the order of time."""

@@ -14,6 +14,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.aqm.pie import catch_up
+from ccenv.engine.packet.arrivals.events import arrival_time_s, begin_slot, offered_segments, take_slot
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
@@ -170,10 +171,23 @@ def start_flow(a, run, i):
         a.words[i, word] = a.templates[fl.sender_index, word]
     state.mss_bytes = run.mss_bytes
     state.seed = run.seed
-    state.flow = i
+    state.flow = i if fl.pool < 0 else run.n_flows + fl.arrival
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
     begin_application(fl, run.mss_bytes)
+
+
+@njit(cache=True, inline="always")
+def admit(a, run, sources, now_s):
+    """Let the next transfer begin in a free slot; return it, or -1 if there is none."""
+    slot = take_slot(run)
+    if slot >= 0:
+        begin_slot(run, a.flows[slot], now_s)
+        start_flow(a, run, slot)
+        a.flows[slot].app_segments = offered_segments(run, a.flows[slot])
+    run.next_arrival += 1
+    set_source(run.tree_at, run.tree_leaves, sources.arrivals, arrival_time_s(run))
+    return slot
 
 
 @njit(cache=True, inline="always")
@@ -183,7 +197,7 @@ def take_feedback(a, run, sources, i, now_s):
     state_at = run.states_at + i * STATE_BYTES
     if fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
         send_ack(run, fl, fl.ack_deadline_s)
-    lost_bytes = 0.0
+    scans, by_rto = False, False
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
@@ -198,21 +212,21 @@ def take_feedback(a, run, sources, i, now_s):
         if acked_bytes > 0.0 and on_ack != 0:
             call_2(on_ack, state_at, run.ack_at)
             take_cca(run, fl, a.states[i])
-        if fl.loss_scan < fl.ack_next_tx:
-            lost_bytes = find_losses(fl, a.losses[0], False, now_s, run.mss_bytes)
+        scans = fl.loss_scan < fl.ack_next_tx
     elif fl.rto_deadline_s <= now_s:
         fl.rto_deadline_s = np.inf
         if fl.inflight_bytes > 0.0:
-            lost_bytes = find_losses(fl, a.losses[0], True, now_s, run.mss_bytes)
+            scans = by_rto = True
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
-    if lost_bytes > 0.0:
+    while scans and find_losses(fl, a.losses[0], by_rto, now_s, run.mss_bytes) > 0.0:
         on_loss = a.sender_calls[fl.sender_index, ON_LOSS]
         if on_loss != 0:
             call_2(on_loss, state_at, run.loss_at)
             take_cca(run, fl, a.states[i])
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
+        scans = fl.per_packet == 1
 
 
 @njit(cache=True, inline="always")

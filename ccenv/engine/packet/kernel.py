@@ -15,8 +15,10 @@ import numpy as np
 from numba import njit, prange
 
 from ccenv.engine.compiled.calls import unowned
+from ccenv.engine.packet.arrivals.events import leave_slot
 from ccenv.engine.packet.decisions import take_outside, wake_monitor
 from ccenv.engine.packet.events import (
+    admit,
     change_rate,
     end_service,
     leave_pipe,
@@ -29,7 +31,7 @@ from ccenv.engine.packet.events import (
     write_log,
 )
 from ccenv.engine.packet.layout import ERROR_EVENTS
-from ccenv.engine.packet.sources import next_event, sources_of
+from ccenv.engine.packet.sources import next_event, set_source, sources_of
 
 
 class PacketArrays(NamedTuple):
@@ -105,6 +107,8 @@ def advance(which, arrays, until_s, max_events):
             for i in range(first_sender, last_sender + 1):
                 if a.flows[i].started == 1:
                     send_packets(a, run, sources, i, now_s)
+                    if a.flows[i].pool >= 0 and leave_slot(run, a.flows[i]):
+                        set_source(run.tree_at, run.tree_leaves, sources.flows + i, np.inf)
             if run.error != 0 or run.due > 0 or run.over == 1:
                 break
             now_s, source = next_event(run)
@@ -139,6 +143,10 @@ def advance(which, arrays, until_s, max_events):
                 last_sender = run.n_flows - 1
             elif source == sources.log:
                 write_log(a, run, sources, now_s)
+            elif source == sources.arrivals:
+                first_sender = last_sender = admit(a, run, sources, now_s)
+                if first_sender < 0:
+                    first_sender, last_sender = 0, -1
             else:
                 change_rate(a, run, sources, now_s)
 

@@ -16,6 +16,10 @@ TX_STRIDE = 8
 OUTSTANDING, ACKED, LOST = 0.0, 1.0, 2.0  # STATUS: what the sender knows
 ON_THE_WAY, HERE, HERE_MARKED, MARKED_ON_THE_WAY = 0.0, 1.0, 2.0, -1.0  # ARRIVED: what the network has done
 
+# Further entry of a transmission, at sent_with_at, of senders per packet: bytes in flight with it, and found lost before it.
+WITH_INFLIGHT, WITH_LOST = range(2)
+SENT_WITH_STRIDE = 2
+
 # Entry of a segment, at segment_at: number + 1 once received, number + 1 once acknowledged.
 RECEIVED, CONFIRMED = range(2)
 SEGMENT_STRIDE = 2
@@ -47,6 +51,10 @@ RUN_DTYPE = np.dtype(
         ("n_boxes", "<i8"),
         ("n_grids", "<i8"),
         ("n_monitors", "<i8"),
+        ("n_arrivals", "<i8"),  # transfers that come and go; 0: none
+        ("next_arrival", "<i8"),
+        ("arrivals_at", "<i8"),
+        ("pools_at", "<i8"),
         ("mss_bytes", "<f8"),
         ("seed", "<f8"),
         ("tick_s", "<f8"),
@@ -207,7 +215,10 @@ FLOW_DTYPE = np.dtype(
         ("monitor", "<i8"),  # -1: none
         ("grid", "<i8"),  # -1: none
         ("mask", "<i8"),
+        ("pool", "<i8"),  # of which it is a slot; -1: none
+        ("arrival", "<i8"),  # in it
         ("tx_at", "<i8"),
+        ("sent_with_at", "<i8"),
         ("segment_at", "<i8"),
         ("resend_at", "<i8"),
         ("ack_ring_at", "<i8"),
@@ -219,6 +230,8 @@ FLOW_DTYPE = np.dtype(
         ("acked_count", "<i8"),
         ("acked_below_scan", "<i8"),
         ("recovery_tx", "<i8"),
+        ("per_packet", "<i8"),  # 1: its CCA hears of each lost packet
+        ("newest_lost_tx", "<i8"),  # told to such a CCA
         ("next_segment", "<i8"),
         ("confirmed_below", "<i8"),  # cumulative acknowledgement, in segments
         ("resend_head", "<i8"),

@@ -29,6 +29,7 @@ class Sources(NamedTuple):
         monitors: of the first monitor.
         tick: of the tick of all CCAs.
         log: of the log.
+        arrivals: of transfers that come.
     """
 
     links: int
@@ -39,6 +40,7 @@ class Sources(NamedTuple):
     monitors: int
     tick: int
     log: int
+    arrivals: int
 
 
 RATE_CHANGES, FIRST_LINK = 0, 1
@@ -54,7 +56,7 @@ def sources_of(n_links, n_flows, n_pipes, n_boxes, n_grids, n_monitors):
     grids = boxes + n_boxes
     monitors = grids + n_grids
     tick = monitors + n_monitors
-    return Sources(FIRST_LINK, flows, pipes, boxes, grids, monitors, tick, tick + 1)
+    return Sources(FIRST_LINK, flows, pipes, boxes, grids, monitors, tick, tick + 1, tick + 2)
 
 
 @njit(cache=True, inline="always")

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel
 from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer
+from ccenv.engine.packet.arrivals.spec import Arrivals
 from ccenv.engine.packet.layout import MAX_HOPS
 from ccenv.engine.packet.traces.spec import PEAK, Generator, Leo
 from ccenv.errors import InputError, did_you_mean
@@ -305,6 +306,7 @@ class FlowSpec(StrictModel):
         jitter: its jitter box.
         receiver: its receiver.
         workload: what its application offers.
+        arrivals: instead of one flow, transfers that come and go, each a new flow of this kind.
     """
 
     name: str = ""
@@ -322,6 +324,7 @@ class FlowSpec(StrictModel):
     jitter: JitterSpec = JitterSpec()
     receiver: ReceiverSpec = ReceiverSpec()
     workload: WorkloadSpec = WorkloadSpec()
+    arrivals: Arrivals | None = None
 
     @property
     def jitter_s(self) -> float:
@@ -342,6 +345,8 @@ class FlowSpec(StrictModel):
     def _starts(self) -> FlowSpec:
         if self.stop_s <= self.start_s:
             raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}")
+        if self.arrivals and (self.workload != WorkloadSpec() or self.jitter.kind == "adversary" or self.stop_s < math.inf):
+            raise ValueError("a flow with arrivals has no workload, no stop_s and no adversary of its own")
         return self
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ccenv.engine.compiled.calls import address_of
 from ccenv.engine.compiled.signals import ADVERSARY_SLOTS, MOVE, VIEW
+from ccenv.engine.packet.arrivals.slots import Slots
 from ccenv.engine.packet.batch.arrays import Beginnings, Tables
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
@@ -104,7 +105,19 @@ class Form:
         run["n_boxes"] = sum(flow.jitter.kind == "adversary" for flow in network.flows)
         run["n_grids"], run["n_monitors"] = len(gridded), len(monitors)
         counts = [int(run[name][0]) for name in ("n_links", "n_flows", "n_pipes", "n_boxes", "n_grids", "n_monitors")]
-        run["tree_leaves"] = 1 << math.ceil(math.log2(sources_of.py_func(*counts).log + 1))
+        self._set_leaves(sources_of.py_func(*counts).log + 1)
+
+    def _set_leaves(self, sources: int) -> None:
+        self.record["tree_leaves"] = 1 << math.ceil(math.log2(sources))
+
+    def admit(self, slots: Slots) -> None:
+        """Let transfers come and go in slots, which are flows of the network."""
+        self._keep.append(slots)
+        run = self.record
+        run["n_arrivals"], run["arrivals_at"] = len(slots.arrivals), slots.arrivals.ctypes.data
+        run["pools_at"] = slots.pools.ctypes.data
+        counts = [int(run[name][0]) for name in ("n_links", "n_flows", "n_pipes", "n_boxes", "n_grids", "n_monitors")]
+        self._set_leaves(sources_of.py_func(*counts).arrivals + 1)
 
     def _traces(self, names: Sequence[str]) -> np.ndarray:
         kept = [load_trace(name) for name in names]
@@ -227,6 +240,8 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     for name in ("wake_s", "rto_deadline_s", "min_rtt_s", "ack_deadline_s", "finished_s", "app_next_s", "rate_Bps"):
         flow[name] = np.inf
     flow["rto_backoff"], flow["recovery_tx"], flow["monitor"], flow["grid"] = 1.0, -1, -1, -1
+    flow["pool"] = -1
+    flow["newest_lost_tx"] = -2  # not just before the first
     return flow
 
 

@@ -1,0 +1,1 @@
+"""Flows that come and go: when, how large, and in which slots they are held."""
