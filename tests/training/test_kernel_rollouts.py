@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecMonitor
 
 from ccenv.engine.compiled.rng import uniform
-from ccenv.envs.batches.actor_critic import fast_tanh, standard_normal
+from ccenv.envs.batches.actor_critic import ACTOR, CRITIC, evaluate, fast_tanh, pack_actor_critic, standard_normal
 from ccenv.envs.sb3 import make_sb3
 from ccenv.errors import InputError
 from ccenv.training.rollouts.ppo import KEYS, KernelPPO
@@ -245,6 +245,26 @@ def test_fast_tanh():
     found = np.array([fast_tanh(v) for v in x])
     assert np.abs(found - np.tanh(x.astype(np.float64))).max() < 5e-7
     assert np.abs(found).max() <= np.nextafter(np.float32(1.0), np.float32(2.0))  # one unit in the last place
+
+
+@pytest.mark.parametrize("widths", [(5, 64, 64, 1), (1, 1), (33, 100, 7, 50, 3), (256, 31, 17), (6, 256, 48)])
+def test_layers_of_any_width_are_those_of_numpy(widths):
+    """Blocks of outputs end where they should: widths that are no multiple of a block, and outputs wider than one."""
+    generator = np.random.default_rng(len(widths))
+    both = []
+    for last in (widths[-1], 1):
+        sizes = (*widths[:-1], last)
+        both.append([(generator.normal(0, 0.3, pair), generator.normal(0, 0.3, pair[1])) for pair in pairwise(sizes)])
+    networks = pack_actor_critic(*both, "relu", np.zeros(widths[-1]))
+    scratch = np.full((3, networks.weights.shape[2]), np.nan, np.float32)
+    x = scratch[0, : widths[0]] = generator.normal(size=widths[0])
+    for which, layers in zip((ACTOR, CRITIC), both, strict=True):
+        expected = x
+        for place, (weight, bias) in enumerate(layers):
+            expected = expected @ weight + bias
+            expected = expected if place == len(layers) - 1 else np.maximum(expected, 0.0)
+        row = evaluate(networks, which, scratch)
+        np.testing.assert_allclose(scratch[row, : len(expected)], expected, rtol=2e-5, atol=2e-5)
 
 
 def test_what_the_kernel_does_not_have():

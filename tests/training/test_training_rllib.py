@@ -116,6 +116,28 @@ def test_rllib_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert make_adversary(str(tmp_path / "run" / "network")).name == "rllib_duel_network"
 
 
+@pytest.mark.slow
+def test_rllib_trains_inside_a_contract_per_packet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What comes out is a sender of ``ccenv sim`` that chooses inside the contract, and uses the link."""
+    pytest.importorskip("ray")
+    from ccenv.agents import make_sender
+    from ccenv.network.sender import ContractSender
+    from ccenv.simulation.run import simulate
+
+    environment = "environment={scenario: single, contract: learned_contract_u80, episode_decisions: 32}"
+    changes = [a for c in [*SMALL, "plays=packet", environment, "num_envs=4"] for a in ("--set", c)]
+    assert main(["train", "rllib_packet_flows", "--out", str(tmp_path / "run"), "--json", *changes]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["iterations"] == 2 and result["steps"] >= 128
+    assert result["evaluation"]["utilisation"] > 0.5
+    sender = make_sender(str(tmp_path / "run"))
+    assert isinstance(sender, ContractSender)
+    assert sender.chooser == "policy"
+    network = {"links": [{"rate_mbps": 12, "buffer_bdp": 2}], "flows": [{"sender": str(tmp_path / "run"), "rtt_ms": 30}]}
+    ran = simulate({"name": "own", "duration_s": 3, **network})
+    assert ran.summary()["flows"][0]["throughput_mbps"] > 6
+
+
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray")
     assert main(["train", "rllib_duel", "--out", str(tmp_path / "run"), "--set", "address=127.0.0.1:1"]) == 2
