@@ -26,9 +26,10 @@ from ccenv.engine.packet.transport import (
 from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.network.sender import ClassicSender, HeldSender, Sender, bare
 from oracles.packet_link import NEVER, LogRow, Packet, new_record
+from oracles.packet_path import ReferencePath
 
 
-class ReferenceFlow:
+class ReferenceFlow(ReferencePath):
     """Sender, jitter box and receiver of one flow."""
 
     def __init__(
@@ -41,7 +42,7 @@ class ReferenceFlow:
         log: list[LogRow],
         inner: ClassicSender | None = None,
     ) -> None:
-        self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_bytes, log
+        self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_of(index), log
         self.proxy = sender if isinstance(sender, HeldSender) else None
         self.hold_s = self.proxy.target_s if self.proxy else 0.0
         self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
@@ -50,7 +51,7 @@ class ReferenceFlow:
         self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else inner or RATE_HOLDER
         cca = self.cca
         self.return_s = network.return_s(index)
-        self.route = network.route_of(index)
+        self.route, self.back = network.route_of(index), network.back_of(index)
         self.state = new_record(STATE_DTYPE)
         plain = np.zeros(1, STATE_DTYPE).view("<f8")
         for name, value in cca.parameters.items():
@@ -69,7 +70,7 @@ class ReferenceFlow:
         self.resend: deque[int] = deque()
         self.next_tx = self.next_segment = 0
         self.acked_later: list[int] = []
-        self.recovery_tx = -1
+        self.recovery_tx = self.highest_tx = -1
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
@@ -84,6 +85,7 @@ class ReferenceFlow:
         self.last_release_s = self.batch_end_s = 0.0
         self.early_at_s = spec.jitter.at_s
         self.jitter_draws = self.ack_draws = self.ack_batch_end_s = 0.0
+        self.begin_path()
         self.held: deque[tuple[float, Packet]] = deque()
         self.decisions = 0
         self.sent_bytes = self.dropped_bytes = self.random_lost_bytes = self.found_lost_bytes = 0.0
@@ -138,7 +140,20 @@ class ReferenceFlow:
 
     def acknowledge(self, now_s: float) -> None:
         """Send an ACK for everything received."""
-        receiver, at_s = self.spec.receiver, now_s + self.return_s
+        newest = self.unacked[-1]
+        self.unacked.clear()
+        self.ack_deadline_s = NEVER
+        if self.spec.ack_path and self.loses_ack():
+            return
+        if self.back:
+            ack = Packet(self, newest.tx, newest.segment, now_s, 0.0, 0.0, 0.0, False, is_ack=True)
+            self.outgoing.append((now_s, ack))
+        else:
+            self.bring_ack(newest.tx, now_s + self.return_s)
+
+    def bring_ack(self, tx: int, at_s: float) -> None:
+        """Let an ACK arrive at the sender at a time, or when those collected on their way do."""
+        receiver = self.spec.receiver
         if receiver.aggregation == "interval":
             at_s = math.ceil(at_s / receiver.aggregate_s - MULTIPLE_TOLERANCE) * receiver.aggregate_s
         elif receiver.aggregation == "batch":
@@ -149,9 +164,7 @@ class ReferenceFlow:
             at_s = self.ack_batch_end_s
         if receiver.merge and self.acks and self.acks[-1][0] == at_s:
             self.acks.pop()
-        self.acks.append((at_s, self.unacked[-1].tx))
-        self.unacked.clear()
-        self.ack_deadline_s = NEVER
+        self.acks.append((at_s, tx))
 
     # --- sender -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +172,11 @@ class ReferenceFlow:
         """Return when the flow has something to do next."""
         if not self.started:
             return self.spec.start_s
-        next_ack_s = self.acks[0][0] + self.hold_s if self.acks else self.ack_deadline_s + self.return_s
+        next_ack_s = self.acks[0][0] + self.hold_s if self.acks else NEVER
+        if self.back:
+            next_ack_s = min(next_ack_s, self.ack_deadline_s)
+        elif not self.acks:
+            next_ack_s = self.ack_deadline_s + self.return_s
         return min(self.wake_s, self.rto_at_s, next_ack_s)
 
     def _rto_s(self) -> float:
@@ -173,7 +190,7 @@ class ReferenceFlow:
             self.cca.init(self.state)
             self._begin()
             return
-        if not self.acks and self.ack_deadline_s + self.return_s <= now_s:
+        if self.ack_deadline_s <= now_s if self.back else not self.acks and self.ack_deadline_s + self.return_s <= now_s:
             self.acknowledge(self.ack_deadline_s)
         if self.acks and self.acks[0][0] + self.hold_s <= now_s:
             self._take_ack(self.acks.popleft()[1], now_s)
@@ -194,10 +211,12 @@ class ReferenceFlow:
             self.hold_change_s = now_s + proxy.window_s
 
     def _take_ack(self, last_tx: int, now_s: float) -> None:
-        self.log.append((now_s, "ack", self.index, -1, last_tx, self.sent[last_tx].segment))
         acked = marked = 0.0
-        while self.arrived and self.arrived[0].tx <= last_tx:
-            packet = self.arrived.popleft()
+        covered: list[Packet] = []
+        while not covered or covered[-1].tx != last_tx:
+            covered.append(self.arrived.popleft())
+        self.log.append((now_s, "ack", self.index, -1, last_tx, covered[-1].segment))
+        for packet in covered:
             self.in_network.discard(packet.tx)
             if not packet.lost:
                 self.inflight_bytes -= self.mss
@@ -207,6 +226,8 @@ class ReferenceFlow:
                 self.confirmed.add(packet.segment)
                 acked += self.mss
                 marked += self.mss if packet.marked else 0.0
+        packet = max(covered, key=lambda p: p.tx)
+        self.highest_tx = max(self.highest_tx, packet.tx)
         rtt_s = now_s - packet.sent_s
         if self.srtt_s == 0.0:
             self.srtt_s, self.rttvar_s = rtt_s, 0.5 * rtt_s
@@ -243,7 +264,7 @@ class ReferenceFlow:
         lost = [
             p
             for p in self.sent.values()
-            if p.tx <= last_tx
+            if p.tx <= self.highest_tx
             and not p.acked
             and not p.lost
             and sum(tx > p.tx for tx in acked_txs[-DUPLICATE_THRESHOLD:]) >= DUPLICATE_THRESHOLD
