@@ -11,6 +11,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# Python compiles a module when it is first imported; pip would compile all of them, most of which nobody imports: a minute.
+INSTALL := $(PIP) install --no-compile
 PYTEST_ARGS ?=
 
 .PHONY: demo test lint bench docs clean
@@ -34,7 +36,7 @@ docs: $(VENV)/.docs
 
 $(VENV)/.docs: $(VENV)/.dev constraints-docs.txt requirements-docs.lock
 	@echo "ccenv: installing what the documentation site needs into $(VENV)"
-	@$(PIP) install --no-deps --require-hashes -r requirements-docs.lock && $(PIP) check \
+	@$(INSTALL) --no-deps --require-hashes -r requirements-docs.lock && $(PIP) check \
 		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
 	@touch $@
 
@@ -48,9 +50,9 @@ $(VENV)/.dev: setup.cfg constraints.txt requirements.lock
 		|| { echo "ccenv: $(PYTHON) cannot make virtual environments: install its venv package (on Debian: python3-venv)" >&2; exit 1; }
 	@echo "ccenv: installing into $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --no-deps --require-hashes -r requirements.lock \
-		&& $(PIP) install -c constraints.txt torch \
-		&& $(PIP) install --no-deps --no-build-isolation -e . && $(PIP) check \
+	@$(INSTALL) --no-deps --require-hashes -r requirements.lock \
+		&& $(INSTALL) -c constraints.txt torch \
+		&& $(INSTALL) --no-deps --no-build-isolation -e . && $(PIP) check \
 		|| { echo "ccenv: the installation failed, see above: is the package registry reachable, is the disk full?" >&2; exit 1; }
 	@touch $@
 

@@ -1,6 +1,6 @@
 """Read the examples of README.md and docs/*.md, and run them as a reader would: in order, in one folder and process per page.
 
-    python tests/docs_pages.py PAGE     runs the examples of one page in the current folder, which must be empty
+    python tests/docs_pages.py PAGE [--slow]     runs the examples of one page in the current folder, which must be empty
 
 What happens to a fenced block is decided by its language and by an HTML comment on the line before it:
 
@@ -11,6 +11,7 @@ What happens to a fenced block is decided by its language and by an HTML comment
 - ``<!-- exit: N -->``: the last command of a ``console`` block exits with code N;
 - ``<!-- change: FILE -->``: the block (``diff``) is a change of a file of the repository. A page with changes starts in a copy of
   the repository in which all of them are made, and its commands run there;
+- ``<!-- slow: REASON -->``: the block is run with ``--slow`` only (``pytest -m slow``);
 - ``<!-- not-run: REASON -->``: the block is left out.
 
 A change holds lines that begin with a space (they stay), ``-`` (they go) and ``+`` (they come); a line ``@@`` begins the next
@@ -34,7 +35,7 @@ COPIED = ("ccenv", "tests", "docs", "README.md", "setup.cfg")
 RUN_LANGUAGES = ("python", "console")
 PYTEST = ["python", "-m", "pytest"]
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|not-run): (?P<value>.+?) -->\n\Z")
+_COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|slow|not-run): (?P<value>.+?) -->\n\Z")
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,16 @@ class Block:
     value: str = ""
 
 
-def read_blocks(text: str) -> list[Block]:
-    """Return the blocks of a page that do something."""
+def read_blocks(text: str, slow: bool = False) -> list[Block]:
+    """Return the blocks of a page that do something; with ``slow`` also those that take long."""
     blocks = []
     for fence in _FENCE.finditer(text):
         comment = _COMMENT.search(text, 0, fence.start())
         kind, value = (comment["kind"], comment["value"]) if comment else ("", "")
         line = text.count("\n", 0, fence.start("code")) + 1
-        if kind != "not-run" and (kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES):
+        if kind not in ({"not-run"} if slow else {"not-run", "slow"}) and (
+            kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES
+        ):
             blocks.append(Block(fence["language"], fence["code"], line, kind, value))
     return blocks
 
@@ -145,7 +148,7 @@ if __name__ == "__main__":
     page = Path(sys.argv[1])
     if any(Path.cwd().iterdir()):
         sys.exit(f"{Path.cwd()} is not empty")
-    found = read_blocks(page.read_text(encoding="utf-8"))
+    found = read_blocks(page.read_text(encoding="utf-8"), "--slow" in sys.argv[2:])
     sys.path.insert(0, str(Path.cwd()))
     if any(block.kind == "change" for block in found):
         make_changes(found)

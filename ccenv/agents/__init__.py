@@ -109,6 +109,7 @@ for _name, _tag, _summary in (
     ("aurora", "packet", "policy by the recipe of [Aurora], trained here (figures: docs/learned-papers.md)"),
     ("orca", "packet", "policy over CUBIC by the recipe of [Orca], trained here"),
     ("astraea", "packet", "policy of several flows by the recipe of [Astraea], trained here"),
+    ("indigo", "packet", "policy that imitates an oracle of the path, as Indigo in [Pantheon]"),
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal (figures: docs/distillation.md)"),
     ("learned_robust_d4", "distilled", "program distilled from learned_robust, polished against attacks too"),
     ("learned_low_delay_d4", "distilled", "program distilled from learned_low_delay"),

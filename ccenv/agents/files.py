@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any, get_args
@@ -140,7 +141,7 @@ def _build(found: Any, given: dict[str, Any], label: str, where: str, path: File
     if not isinstance(found, ClassicSender):
         return found  # type: ignore[no-any-return]
     rehearse_sender(found, path)
-    return ClassicSender(label, found.state, found.init, found.on_ack, found.on_loss, found.on_tick, found.parameters, sha256)
+    return replace(found, name=label, source_sha256=sha256)
 
 
 def _of_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSender:
@@ -149,7 +150,8 @@ def _of_functions(module: ModuleType, label: str, path: FilePath) -> ClassicSend
         raise InputError(f"{path.name}: {' and '.join(missing)} missing; a compiled sender has STATE, {', '.join(FUNCTIONS)}")
     for name, arguments in FUNCTIONS.items():
         require_arguments(getattr(module, name), arguments, str(path), name)
-    return ClassicSender(label, module.STATE, module.init, module.on_ack, module.on_loss, module.on_tick)
+    per_packet = bool(getattr(module, "PER_PACKET", False))
+    return ClassicSender(label, module.STATE, module.init, module.on_ack, module.on_loss, module.on_tick, per_packet=per_packet)
 
 
 def python_sender(
@@ -178,7 +180,8 @@ def python_sender(
     settings = ",".join(f"{key}={value}" for key, value in sorted(given.items()))
     state = state_record(STATE_FIELD)
     name = (label or kind.__name__) + (f":{settings}" if settings else "")
-    return ClassicSender(name, state, bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick, {}, source_sha256)
+    functions = (bridge.init, bridge.on_ack, bridge.on_loss, bridge.on_tick)
+    return ClassicSender(name, state, *functions, {}, source_sha256, kind.per_packet)
 
 
 def _source_of(kind: type) -> str:

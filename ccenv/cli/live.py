@@ -48,7 +48,8 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Of the emulator's random numbers, instead of the scenario's.")] = None,
     duration: Annotated[float | None, seconds_option("--duration", "Instead of the scenario's.")] = None,
     tries: Annotated[
-        int | None, typer.Option(min=1, help="Runs while packets are written late; by default 3 for scenarios of up to 30 s.")
+        int | None,
+        typer.Option(min=1, help="Runs while packets are written late; by default what fits into two minutes, 12 at most."),
     ] = None,
     beside: Annotated[bool, typer.Option("--beside", help="Run the engine that simulates it, too.")] = False,
     control: Annotated[bool, typer.Option("--control", help="First without jitter; two flows again in swapped roles.")] = False,

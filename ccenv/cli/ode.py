@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccenv.cli import ode_sets
 from ccenv.cli.completion import configs
 from ccenv.cli.options import choices, out_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
@@ -20,13 +21,16 @@ app = typer.Typer(
     help="BBR fluid models: simulate, sweep, find equilibria (docs/ode.md).\n\nExample: ccenv ode sweep validation --json"
 )
 
+for added in (ode_sets.statements, ode_sets.fit, ode_sets.network):
+    app.command()(added)
+
 NameArgument = Annotated[
     str,
     typer.Argument(
         metavar="FILE|NAME", autocompletion=configs("ode"), help="A YAML file or a shipped name (ccenv list configs)."
     ),
 ]
-ParamsOption = Annotated[str | None, typer.Option(help="Parameter set: paper or artefact (default: the file's).")]
+ParamsOption = Annotated[str | None, typer.Option(help="Parameter set: paper, artefact or calibrated (default: the file's).")]
 StepOption = Annotated[float | None, typer.Option("--step-ms", help="Step of the method of steps (default: the file's).")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one constant; may be repeated.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="At most this many threads; the result does not depend on it.")]

@@ -24,7 +24,7 @@ from ccenv.live.result import LiveResult
 from ccenv.live.scenario import LiveError, LiveScenario, load_live_scenario, read_live_scenario
 
 RUNS = Path("runs") / "live"
-TRIES, SHORT_S = 3, 30.0  # of a run that the machine spoils, where a run takes so long at most
+MOST_TRIES, TRYING_S = 12, 120.0  # of a run that the machine spoils: so many, as far as they fit into so long
 SMALLEST_BUFFER_BYTES = 1 << 20
 # Before the imports, which take seconds on a busy machine: it ends with its parent.
 _BOOT = (
@@ -76,8 +76,8 @@ def run_live(
 
 
 def tries_of(scenario: LiveScenario) -> int:
-    """Return how often a run that the machine spoils is made: short ones again."""
-    return TRIES if scenario.duration_s <= SHORT_S else 1
+    """Return how often a run that the machine spoils is made: as often as fits into two minutes, twelve times at most."""
+    return min(MOST_TRIES, max(1, int(TRYING_S / scenario.duration_s)))
 
 
 def valid_run(scenario: LiveScenario, tries: int | None = None) -> LiveResult:

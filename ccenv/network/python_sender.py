@@ -53,6 +53,7 @@ class PythonSender:
         pacing_rate_Bps: pacing rate in bytes/s, > 0; infinite: not paced.
         mss_bytes: segment size in bytes, set before ``on_start``.
         random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
+        per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
 
     The arguments have the fields of ``ccenv.engine.compiled.signals``, as plain numbers.
     """
@@ -61,6 +62,7 @@ class PythonSender:
     pacing_rate_Bps: float = math.inf
     mss_bytes: float
     random: np.random.Generator
+    per_packet: bool = False
 
     def on_start(self) -> None:
         """Set the state at the start of the flow."""

@@ -32,6 +32,7 @@ class ClassicSender:
         on_tick: called as time passes.
         parameters: initial values of state fields, set before ``init`` runs.
         source_sha256: hash of the file it was loaded from; empty for what comes with ccenv.
+        per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ClassicSender:
     on_tick: Callable[[Any, Any], None]
     parameters: dict[str, float] = field(default_factory=dict)
     source_sha256: str = ""
+    per_packet: bool = False
 
 
 @dataclass(frozen=True)

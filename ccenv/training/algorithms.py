@@ -19,6 +19,8 @@ import torch  # noqa: E402  (only after the checks that name the extra)
 from stable_baselines3 import PPO, SAC, TD3  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 
+from ccenv.training.recipes.certificate import CertifiedPPO  # noqa: E402
+from ccenv.training.recipes.imitation import ImitationPPO  # noqa: E402
 from ccenv.training.rollouts.flows import FlowsPPO  # noqa: E402
 from ccenv.training.rollouts.ppo import KernelPPO  # noqa: E402
 
@@ -62,11 +64,19 @@ def _ppo(config: TrainConfig, env: Any) -> PPO:
         "vf_coef": ppo.value_weight,
         "max_grad_norm": ppo.max_gradient_norm,
     }
+    recipe = config.recipe
+    if recipe.imitation is not None:
+        step = config.packet_settings().interface().action_row[1]
+        return ImitationPPO(env, imitation=recipe.imitation, step=step, policy_kwargs=policy, **settings)
     if config.own_times:
         return FlowsPPO(env, n_seen=config.packet_settings().interface().width, policy_kwargs=policy, **settings)
     if ppo.rollouts == "python":
         return PPO("MlpPolicy", env, policy_kwargs=policy, device="cpu", **settings)
-    return KernelPPO(env, policy_kwargs=policy | {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}, **settings)
+    policy |= {"optimizer_kwargs": {"eps": ADAM_EPS, "fused": True}}
+    if recipe.certificate is not None:
+        sees = config.packet_settings().interface()
+        return CertifiedPPO(env, certificate=recipe.certificate, sees=sees, policy_kwargs=policy, **settings)
+    return KernelPPO(env, policy_kwargs=policy, **settings)
 
 
 def _off_policy(settings: OffPolicySettings) -> dict[str, Any]:
@@ -98,10 +108,15 @@ def _actor_and_critic(model: Any) -> dict[str, Any]:
     return {"actor": model.policy.actor.optimizer, "critic": model.policy.critic.optimizer}
 
 
+def _policy_and_certificate(model: Any) -> dict[str, Any]:
+    more = {"certificate": model.certificate_optimizer} if isinstance(model, CertifiedPPO) else {}
+    return {"policy": model.policy.optimizer} | more
+
+
 ALGORITHMS: dict[str, Algorithm] = {
     "ppo": Algorithm(
         _ppo,
-        lambda model: {"policy": model.policy.optimizer},
+        _policy_and_certificate,
         ("policy.mlp_extractor.policy_net.", "policy.action_net"),
         False,
         ("train/policy_gradient_loss", "train/value_loss"),
@@ -169,7 +184,9 @@ def action_layers(algorithm: Algorithm, tensors: dict[str, np.ndarray]) -> Layer
 
 
 def pack_memory(model: Any) -> dict[str, np.ndarray]:
-    """Return what an off-policy algorithm remembers besides weights: replay buffer, entropy weight, number of updates."""
+    """Return what an algorithm remembers besides weights: examples, or replay buffer, entropy weight, number of updates."""
+    if isinstance(model, ImitationPPO):
+        return {f"memory.{name}": array.copy() for name, array in model.examples.arrays.items()}
     buffer = getattr(model, "replay_buffer", None)
     if buffer is None:
         return {}
@@ -182,6 +199,9 @@ def pack_memory(model: Any) -> dict[str, np.ndarray]:
 
 def unpack_memory(model: Any, tensors: dict[str, np.ndarray]) -> None:
     """Put back what ``pack_memory`` returned."""
+    if isinstance(model, ImitationPPO):
+        for name, array in model.examples.arrays.items():
+            array[...] = tensors[f"memory.{name}"]
     buffer = getattr(model, "replay_buffer", None)
     if buffer is None:
         return

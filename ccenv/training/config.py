@@ -24,10 +24,10 @@ from ccenv.errors import InputError
 from ccenv.foreign import is_file, parse_yaml, read_yaml, resolve_inside, shown
 from ccenv.interface.interface import SENDER_V0
 from ccenv.interface.own_reward import OwnReward
-from ccenv.network.path import Path
 from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.algorithm_settings import OffPolicySettings, PpoSettings, SacSettings, Td3Settings
 from ccenv.training.curricula.replay import ReplaySettings
+from ccenv.training.recipes.settings import Recipe
 from ccenv.training.run_settings import (
     CurriculumStage,
     EarlyStop,
@@ -35,6 +35,7 @@ from ccenv.training.run_settings import (
     LogSettings,
     MixturePart,
     RobustSettings,
+    fixed_paths,
     kept_for_reports,
 )
 
@@ -64,6 +65,7 @@ class TrainConfig(StrictModel):
         replay: paths played again where the policy has most to gain (``ccenv.training.curricula.replay``); none: new ones only.
         robust: rounds against a pool of opponents; none: against the environment's own network only. Per packet the pool holds
             patterns of the jitter boxes that are ``external``: found by corners and cem on networks drawn for each round.
+        recipe: what recipes of the literature add to PPO (``ccenv.training.recipes.settings``).
         ppo, sac, td3: the algorithms.
         evaluation: held-out scores.
         early_stop: on the held-out scores.
@@ -84,6 +86,7 @@ class TrainConfig(StrictModel):
     curriculum: tuple[CurriculumStage, ...] = ()
     replay: ReplaySettings | None = None
     robust: RobustSettings | None = None
+    recipe: Recipe = Recipe()
     ppo: PpoSettings = PpoSettings()
     sac: SacSettings = SacSettings()
     td3: Td3Settings = Td3Settings()
@@ -152,6 +155,8 @@ class TrainConfig(StrictModel):
             sees.require_data()
         if self.early_stop.patience and not self.evaluation.every_steps:
             raise ValueError("early_stop needs evaluations: set evaluation.every_steps")
+        python = self.ppo.rollouts == "python"
+        self.recipe.check(self.packet, self.algorithm, own_times=self.own_times, robust=self.robust is not None, python=python)
         self._check_looks()
         samples = self.num_rows * self.ppo.n_steps
         if self.algorithm == "ppo" and not self.own_times and samples % self.ppo.batch_size:
@@ -229,7 +234,7 @@ class TrainConfig(StrictModel):
 
     def packet_settings(self, scenario: Any = None) -> PacketSettings:
         """Return the checked arguments of the packet environment; with a scenario in place of its own, if one is given."""
-        given = dict(self.packet or {})
+        given = self.recipe.reward() | dict(self.packet or {})
         return read_packet_settings(given if scenario is None else {**given, "scenario": scenario}, "packet")
 
     @property
@@ -294,13 +299,6 @@ class TrainConfig(StrictModel):
         if not self.early_stop.patience:
             free |= {"evaluation"}
         return self.model_dump(mode="json", exclude=free) == other.model_dump(mode="json", exclude=free)
-
-
-def fixed_paths(paths: PathDistribution | Path | tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the paths of an environment that are not drawn."""
-    if isinstance(paths, PathDistribution):
-        return ()
-    return (paths,) if isinstance(paths, Path) else paths
 
 
 def load_data(name: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ccenv.agents.learned import inner_cca
+from ccenv.agents.learned.preferences import with_preference
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.distribution import PathDistribution
@@ -35,6 +36,8 @@ from ccenv.training.logs import Progress
 from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
 from ccenv.training.packets.opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
+from ccenv.training.recipes.gap import drawn_within, find_gap
+from ccenv.training.recipes.preferences import PreferenceTask
 from ccenv.training.run_settings import RobustSettings
 
 require_extra("stable_baselines3", "train")
@@ -49,6 +52,7 @@ from ccenv.envs.sb3 import CcenvVecEnv  # noqa: E402
 
 _INITIAL_WEIGHTS = 2**20  # counter of the random numbers of the first weights; iterations count from 0
 _POOL = "pool.moves"
+_PROMOTED = "promoted.boxes"
 _REPLAY = "replay."
 _NO_DISTRIBUTION = "Expected parameter"  # how torch says that mean or deviation of the actions are no numbers
 
@@ -74,6 +78,7 @@ class Learner:
         self._settings = config.environment_at(start)
         self._round = _round_at(config, start)
         self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
+        self._promoted = np.zeros((0, 0, 2)) if state is None else state.tensors.get(_PROMOTED, np.zeros((0, 0, 2)))
         self._examples = load_counterexamples(config)
         self._replay: ReplayedPaths | None = None
         self._task = self._make_task()
@@ -117,8 +122,14 @@ class Learner:
             parts = self.config.mixture
             return FlowMixture([SharedPacketTask(part.num_envs, self.config.part_settings(part)) for part in parts])
         if self.config.packet is not None:
+            packet, recipe, num_envs = self.config.packet_settings(), self.config.recipe, self.config.num_envs
+            if recipe.preferences is not None:
+                return PreferenceTask(num_envs, packet, recipe.preferences)
             boxes = box_patterns(self.config, self._patterns) if self.config.robust else None
-            return SharedPacketTask(self.config.num_envs, self.config.packet_settings(), patterns=boxes)
+            within = None
+            if recipe.gap is not None and len(self._promoted):
+                within = drawn_within(num_envs, recipe.gap.share, self._promoted, len(packet.distribution.leaves))
+            return SharedPacketTask(num_envs, packet, patterns=boxes, within=within)
         if self.config.trains == "network":
             return NetworkTask(self.config.num_envs, self._settings)
         if self.config.replay is not None and isinstance(self._settings.paths, PathDistribution):
@@ -136,6 +147,8 @@ class Learner:
             return False
         if round_ > self._round and self.config.robust is not None:
             self._start_round(round_, self.config.robust, state)
+        if round_ > self._round and self.config.recipe.gap is not None:
+            self._promote(round_, state)
         self._settings, self._round = settings, round_
         self._task = self.env.task = self._make_task()
         self._task.core.reset(seed=path_seed(PathSet.TRAIN, self.config.seed))
@@ -152,6 +165,14 @@ class Learner:
         found = self._patterns if isinstance(player, MlpAdversary) else find(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
         self._patterns = np.concatenate(known)[-robust.keep :]
+
+    def _promote(self, round_: int, state: TrainingState) -> None:
+        """Let the box in which the policy falls behind the baseline by most be drawn from more often."""
+        player, gap = self.player(state), self.config.recipe.gap
+        if gap is None or gap.share == 0 or isinstance(player, MlpAdversary):
+            return
+        found = find_gap(self.config.packet_settings(), player, gap, self.config.seed, round_)[None]
+        self._promoted = np.concatenate([self._promoted, found]) if len(self._promoted) else found
 
     def run(self, after_iteration: AfterIteration) -> None:
         """Train to the end of the config.
@@ -203,6 +224,9 @@ class Learner:
             sees, discrete = self._interface()
             inner = inner_cca(sees, config.name)
             head = "categorical" if discrete else "mean"
+            if config.recipe.preferences is not None:
+                default = config.recipe.preferences.default
+                return with_preference(PolicySender(config.name, weights, biases, config.activation, sees, inner=inner), default)
             policy = PolicySender(config.name, weights, biases, config.activation, sees, head, inner=inner)
             world = config.environment if config.packet is None else config.packet_settings()
             contract = world.contract_program()
@@ -263,8 +287,10 @@ class Learner:
 
     def _pack(self) -> TrainingState:
         tensors = pack_torch(self._model.policy, self._algorithm.optimizers(self._model)) | pack_memory(self._model)
-        if self._round:
+        if self._round and self.config.robust is not None:
             tensors[_POOL] = self._patterns
+        if len(self._promoted):
+            tensors[_PROMOTED] = self._promoted
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}
         if self._replay is not None:
             tensors |= {f"{_REPLAY}{name}": array for name, array in self._replay.state().items()}
@@ -272,7 +298,7 @@ class Learner:
         return TrainingState(iteration, *self.clock.read(), tensors, dict(self.marks))
 
     def _finite(self) -> bool:
-        return all(bool(torch.isfinite(value).all()) for value in self._model.policy.state_dict().values())
+        return all(bool(np.isfinite(value.detach().numpy()).all()) for value in self._model.policy.parameters())
 
     def _diverged(self) -> DivergedError:
         good = self.state.iteration * self.config.iteration_steps
@@ -326,13 +352,14 @@ class _Between(BaseCallback):
 
 
 def _round_at(config: TrainConfig, step: int) -> int:
-    return 0 if config.robust is None else config.robust.round_at(step)
+    rounds = config.robust or config.recipe.gap
+    return 0 if rounds is None else rounds.round_at(step)
 
 
 def _seed_all(seed: int, counter: int, env: CcenvVecEnv) -> None:
     """Key the generators that Stable-Baselines3 draws from by (seed, counter)."""
     key = int(uniform(seed, 0, 0, counter) * 2**32)
-    torch.manual_seed(key)
+    torch.default_generator.manual_seed(key)  # torch.manual_seed looks for other devices first, which takes a millisecond
     np.random.seed(key)
     env.action_space.seed(key)
 

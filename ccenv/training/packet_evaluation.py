@@ -77,14 +77,14 @@ def evaluate_packet(
 
 
 def cold_task(
-    settings: PacketSettings, policy: PacketPlayer, n_networks: int, record: bool = False
+    settings: PacketSettings, policy: PacketPlayer, n_networks: int, record: bool = False, within: np.ndarray | None = None
 ) -> tuple[SharedPacketTask, PolicyBatch]:
     """Return networks whose flows start cold, and the policy that plays each of these flows: its actions are numbers.
 
-    Jitter boxes that are ``external`` let everything go.
+    Jitter boxes that are ``external`` let everything go. ``within`` is as of ``SharedPacketTask``.
     """
     cold = settings.model_copy(update={"staggered": False, "start_rate_share": None, "n_actions": None, "critic_signals": ()})
-    task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks))
+    task = SharedPacketTask(n_networks, cold, record, kind_boxes(settings, n_networks), within)
     chooses = policy.policy if isinstance(policy, ContractSender) else policy
     if chooses is None or (settings.contract_program() is not None) != isinstance(policy, ContractSender):
         raise InputError(f"{policy.name!r} cannot be scored here: environment and policy must run inside the same contract")

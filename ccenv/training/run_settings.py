@@ -10,6 +10,7 @@ from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_set
 from ccenv.config import StrictModel
 from ccenv.envs.distribution import PathDistribution
 from ccenv.errors import unknown_name
+from ccenv.network.path import Path
 
 
 class CurriculumStage(StrictModel):
@@ -156,6 +157,13 @@ class RobustSettings(StrictModel):
         for name in ("policies", "counterexamples", "paths", "searches"):
             if getattr(self, name) != RobustSettings.model_fields[name].default:
                 raise ValueError(f"robust.{name} is for the curve environments; per packet there are corners and cem")
+
+
+def fixed_paths(paths: PathDistribution | Path | tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the paths of an environment that are not drawn."""
+    if isinstance(paths, PathDistribution):
+        return ()
+    return (paths,) if isinstance(paths, Path) else paths
 
 
 def kept_for_reports(where: str, name: str) -> str:

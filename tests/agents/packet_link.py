@@ -24,6 +24,8 @@ class Packet:
     delivered_bytes: float
     delivered_s: float
     first_sent_s: float
+    inflight_bytes: float  # with it
+    lost_bytes: float  # found lost before it was sent
 
 
 @dataclass
@@ -55,13 +57,23 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
     out, now_s, seq, free_s, last_ack_at_s = Run(), 0.0, 0, 0.0, 0.0
     next_send_s = 0.0
     outstanding, inflight, delivered, delivered_s, first_sent_s = {}, 0.0, 0.0, 0.0, 0.0
+    found_lost, newest_lost = 0.0, -2
     min_rtt_s, next_round_bytes, last_progress_s = np.inf, 0.0, 0.0
     episode_end_seq = -1
     events = [(TICK_S, -1)]  # (time, seq of the ACK, or -1: tick, -2: pacing)
     wake_s = np.inf
 
-    def take_losses(lost, timeout):
-        nonlocal inflight, episode_end_seq
+    def take_losses(found, timeout):
+        for lost in [[p] for p in found] if sender.per_packet else [found]:
+            hear_losses(lost, timeout)
+
+    def hear_losses(lost, timeout):
+        nonlocal inflight, episode_end_seq, found_lost, newest_lost
+        found_lost += len(lost) * mss
+        if sender.per_packet:
+            loss.tx_inflight_bytes, loss.lost_since_bytes = lost[0].inflight_bytes, found_lost - lost[0].lost_bytes
+            loss.contiguous = float(lost[0].seq - 1 == newest_lost)
+            newest_lost = lost[0].seq
         for p in lost:
             del outstanding[p.seq]
         inflight -= len(lost) * mss
@@ -79,8 +91,8 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
         while inflight + mss <= state.cwnd_bytes + 1e-6 and next_send_s <= now_s + 1e-12:
             if inflight == 0.0:
                 delivered_s = first_sent_s = now_s
-            outstanding[seq] = Packet(seq, now_s, delivered, delivered_s, first_sent_s)
             inflight += mss
+            outstanding[seq] = Packet(seq, now_s, delivered, delivered_s, first_sent_s, inflight, found_lost)
             queued_bytes = max(0.0, free_s - now_s) * rate_Bps
             if queued_bytes + mss <= buffer_packets * mss + mss * (1 + 1e-9):
                 free_s = max(free_s, now_s) + mss / rate_Bps
@@ -119,6 +131,9 @@ def run_link(sender, seconds, *, rate_Bps, rtt_s, buffer_packets=np.inf, mss=150
         ack.rtt_s, ack.min_rtt_s = rtt, min_rtt_s
         ack.delivery_rate_Bps = (delivered - packet.delivered_bytes) / interval_s
         ack.inflight_bytes = inflight
+        ack.prior_delivered_bytes = packet.delivered_bytes
+        if sender.per_packet:
+            ack.tx_inflight_bytes, ack.lost_since_bytes = packet.inflight_bytes, found_lost - packet.lost_bytes
         ack.round_start = float(packet.delivered_bytes >= next_round_bytes)
         if ack.round_start:
             next_round_bytes = delivered

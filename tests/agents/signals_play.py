@@ -36,6 +36,10 @@ def loss(**values):
     return signal(LOSS, **values)
 
 
+def tick(**values):
+    return signal(TICK, **values)
+
+
 _COMPILED = {}
 
 
@@ -104,6 +108,9 @@ def random_signals(rng, n, *, mss_bytes=1500.0):
                 "round_start": float(start),
                 "app_limited": float(rng.random() < 0.1),
                 "ecn_fraction": float(rng.random() < 0.02),
+                "prior_delivered_bytes": max(0.0, delivered - size - inflight * rng.uniform(0, 1.5)),
+                "tx_inflight_bytes": inflight * rng.uniform(0, 1.5),
+                "lost_since_bytes": inflight * max(0.0, rng.uniform(-1, 0.2)),
             }
         elif kind == "loss":
             timeout = rng.random() < 0.1
@@ -111,7 +118,15 @@ def random_signals(rng, n, *, mss_bytes=1500.0):
             if size <= 0.0:
                 continue
             inflight -= size
-            values = {"lost_bytes": size, "timeout": float(timeout), "new_episode": float(rng.random() < 0.5)}
+            values = {
+                "lost_bytes": size,
+                "timeout": float(timeout),
+                "new_episode": float(rng.random() < 0.5),
+                "tx_inflight_bytes": size + inflight * rng.uniform(0, 1.5),
+                "lost_since_bytes": size * rng.uniform(1, 2),
+                "app_limited": float(rng.random() < 0.1),
+                "contiguous": float(rng.random() < 0.5),
+            }
         else:
             values = {"dt_s": dt_s, "min_rtt_s": min_rtt_s}
         out.append((kind, values | {"now_s": now_s, "delivered_bytes": delivered, "inflight_bytes": inflight}))

@@ -3,7 +3,7 @@
 The link: 12 Mbit/s, Rm 40 ms, segments of 1500 bytes: 1000 segments/s, BDP 40 segments.
 """
 
-from signals_play import ack, compiled, fresh_state, loss
+from signals_play import ack, compiled, fresh_state, loss, tick
 
 MSS = 1500.0
 RATE_Bps = 1.5e6
@@ -16,7 +16,7 @@ class Steady:
     """A connection whose window is acknowledged evenly, once per RTT, in so many pieces."""
 
     def __init__(self, sender, *, rtt_s=RTT_S, pieces=50):
-        self.init, self.on_ack, self.on_loss, _ = compiled(sender)
+        self.init, self.on_ack, self.on_loss, self.on_tick = compiled(sender)
         self.state = fresh_state(sender)
         self.init(self.state)
         self.rtt_s, self.pieces, self.now_s, self.delivered, self.count = rtt_s, pieces, 0.0, 0.0, 0
@@ -37,6 +37,8 @@ class Steady:
             "delivery_rate_Bps": self.state.cwnd_bytes / self.rtt_s,
             "inflight_bytes": self.state.cwnd_bytes - size,
             "round_start": start,
+            "prior_delivered_bytes": max(0.0, self.delivered - self.state.cwnd_bytes),
+            "tx_inflight_bytes": self.state.cwnd_bytes,
         }
         self.on_ack(self.state, ack(**(given | values)))
 
@@ -53,6 +55,10 @@ class Steady:
             "new_episode": 1.0,
         }
         self.on_loss(self.state, loss(**(given | values)))
+
+    def tick(self, **values):
+        given = {"now_s": self.now_s, "dt_s": 0.01, "delivered_bytes": self.delivered, "min_rtt_s": self.rtt_s}
+        self.on_tick(self.state, tick(**(given | values)))
 
     def leave_recovery(self):
         self.delivered += self.state.cwnd_bytes * 3

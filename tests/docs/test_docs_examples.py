@@ -12,6 +12,7 @@ from docs_pages import Block, changed, commands, read_blocks, run_page
 
 ROOT = Path(__file__).parents[2]
 PAGE_TIMEOUT_S = 300  # a page that hangs fails
+SLOW_PAGE_TIMEOUT_S = 1200
 MAX_IMAGE_BYTES = 200_000
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
@@ -20,11 +21,21 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+def run(name: str, folder: Path, timeout_s: float, *options: str) -> None:
+    command = [sys.executable, ROOT / "tests" / "docs_pages.py", ROOT / name, *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES if read_blocks(read(name))])
 def test_page_runs(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "tests" / "docs_pages.py", ROOT / name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PAGE_TIMEOUT_S)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run(name, tmp_path, PAGE_TIMEOUT_S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PAGES if read_blocks(read(name)) != read_blocks(read(name), slow=True)])
+def test_page_runs_whole(name: str, tmp_path: Path) -> None:
+    run(name, tmp_path, SLOW_PAGE_TIMEOUT_S, "--slow")
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -80,12 +91,14 @@ def test_blocks_are_read_with_their_comments() -> None:
     page = (
         "<!-- file: a.py -->\n```python\nx = 1\n```\n"
         "```python\nimport a\n```\n"
-        "<!-- not-run: slow -->\n```console\n$ ccenv demo\n```\n"
+        "<!-- not-run: root -->\n```console\n$ ccenv demo\n```\n"
+        "<!-- slow: minutes -->\n```console\n$ ccenv gap\n```\n"
         "<!-- exit: 2 -->\n```console\n$ ccenv list\n$ ccenv x # no\nout\n```\n"
         "```\nplain\n```\n"
     )
     blocks = read_blocks(page)
-    assert [(b.language, b.kind, b.line) for b in blocks] == [("python", "file", 3), ("python", "", 6), ("console", "exit", 14)]
+    assert [(b.language, b.kind, b.line) for b in blocks] == [("python", "file", 3), ("python", "", 6), ("console", "exit", 18)]
+    assert [b.line for b in read_blocks(page, slow=True)] == [3, 6, 14, 18]
     assert commands(blocks[2]) == [(["ccenv", "list"], 0), (["ccenv", "x"], 2)]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ccenv.benchmarks.suite.curve import load_suite
+from ccenv.leaderboard.evaluate.plan import nominal_suite
+from ccenv.leaderboard.site.board import edition
 from ccenv.leaderboard.site.groups import GROUPS, side_by_side
 from ccenv.leaderboard.store.records import CellRecord
 
@@ -37,3 +39,12 @@ def test_the_suite_says_what_stands_side_by_side() -> None:
 @pytest.mark.parametrize("name", ["standard-v1", "company"])
 def test_other_suites_have_nothing_to_put_side_by_side(name: str) -> None:
     assert side_by_side(load_suite(name), [cell("one", utilisation=1.0)]) == []
+
+
+def test_a_newer_suite_of_a_series_comes_after_every_version_of_an_older_one() -> None:
+    """The nominal suite is the newest of its series, so that its table ranks and the older one is marked as superseded."""
+    old, new, worst = (load_suite(name) for name in ("standard-v1", "standard-v2", "worst-case-v1"))
+    assert edition(old)[0] == edition(new)[0] == "standard" and edition(old) < edition(new)
+    assert edition(old.model_copy(update={"version": 9})) < edition(new)
+    assert edition(worst)[0] == "worst-case" and edition(load_suite("company")) == ("company", (0, 1))
+    assert nominal_suite() == "standard-v2/1" and new.score.metric == "even_power"

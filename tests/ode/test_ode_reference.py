@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 from oracles.fluid import Reference
 
+from ccenv.engine.fluid.parameters import PARAMETER_SETS
 from ccenv.engine.fluid.scenario import Scenario
 from ccenv.engine.fluid.simulate import simulate
 
 DELAYS_MS = [5.7, 9.2, 8.8, 6.3]
 
 
-def scenario(ccas, duration_s=2.5, step_ms=0.25, links=None, paths=None, **link):
+def scenario(ccas, duration_s=2.5, step_ms=0.25, links=None, paths=None, params="artefact", **link):
     links = links or [{"rate_mbps": 40, "delay_ms": 10, "buffer_bdp": 2} | link]
     flows = [
         {"cca": cca, "access_delay_ms": d, "path": path}
         for cca, d, path in zip(ccas, DELAYS_MS, paths or [()] * len(ccas), strict=False)
     ]
-    return Scenario(links=links, flows=flows, params="artefact", duration_s=duration_s, measure_from_s=0, step_ms=step_ms)
+    return Scenario(links=links, flows=flows, params=params, duration_s=duration_s, measure_from_s=0, step_ms=step_ms)
 
 
 def compare(sc):
@@ -31,15 +32,17 @@ def compare(sc):
     return run
 
 
+@pytest.mark.parametrize("params", list(PARAMETER_SETS))
 @pytest.mark.parametrize("discipline", ["drop-tail", "red"])
 @pytest.mark.parametrize("cca", ["bbr1", "bbr2", "reno", "cubic"])
-def test_kernel_equals_reference(cca, discipline):
-    run = compare(scenario([cca] * 2, discipline=discipline, duration_s=2.2))
+def test_kernel_equals_reference(cca, discipline, params):
+    run = compare(scenario([cca] * 2, discipline=discipline, duration_s=2.2, params=params))
     assert run.link("queue_bytes").max() > 0
 
 
-def test_kernel_equals_reference_mixed():
-    run = compare(scenario(["bbr1", "bbr2", "reno", "cubic"], buffer_bdp=1))
+@pytest.mark.parametrize("params", list(PARAMETER_SETS))
+def test_kernel_equals_reference_mixed(params):
+    run = compare(scenario(["bbr1", "bbr2", "reno", "cubic"], buffer_bdp=1, params=params))
     assert run.link("loss").max() > 0.01
 
 
@@ -65,7 +68,7 @@ def test_kernel_equals_reference_in_probe_rtt():
 
 def test_kernel_equals_reference_when_a_period_ends_the_drain():
     """A queue made by others keeps a BBRv2 flow with a loose inflight_hi from its drain target until the period ends."""
-    sc = scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=2.5)
+    sc = scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=2.5, params="paper")
     loose = sc.flows[0].start.model_copy(update={"inflight_hi_bdp": 3.0})
     full = sc.flows[1].start.model_copy(update={"cwnd_bdp": 3.0})
     flows = (sc.flows[0].model_copy(update={"start": loose}), sc.flows[1].model_copy(update={"start": full}))
@@ -74,3 +77,12 @@ def test_kernel_equals_reference_when_a_period_ends_the_drain():
     ends = (time_in_period_s[1:] < time_in_period_s[:-1]).nonzero()[0]
     assert len(ends)
     assert draining[ends[0]] == 1.0 and draining[ends[0] + 1] == 0.0
+
+
+def test_a_drain_of_the_published_code_ends_after_ten_rtts():
+    sc = scenario(["bbr2", "cubic"], buffer_bdp=9, duration_s=4.0)
+    full = sc.flows[1].start.model_copy(update={"cwnd_bdp": 6.0})
+    run = compare(sc.model_copy(update={"flows": (sc.flows[0], sc.flows[1].model_copy(update={"start": full}))}))
+    draining, in_period = run.flow("m_dwn")[:, 0], run.flow("t_pbw_s")[:, 0] / run.flow("tau_min_s")[:, 0]
+    assert draining.max() == 1.0
+    assert 9.9 < in_period[draining == 1.0].max() < 10.1

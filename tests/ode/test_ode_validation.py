@@ -5,12 +5,14 @@ The full sweeps are slow: ``python -m pytest -m slow tests/ode``.
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ccenv.benchmarks.fluid.page import report_html
 from ccenv.benchmarks.fluid.plots import metric_figure, render, save, trace_figure, variables_figure
+from ccenv.benchmarks.fluid.sets import published_distance
 from ccenv.benchmarks.fluid.statements import STATEMENTS, Table, judge
 from ccenv.benchmarks.speed import fluid as speed
 from ccenv.cli.ode import app
@@ -20,6 +22,7 @@ from ccenv.engine.fluid.analysis.reduced import Bottleneck
 from ccenv.engine.fluid.files import load_scenario, load_sweep
 from ccenv.engine.fluid.simulate import simulate, simulate_batch
 from ccenv.errors import InputError
+from ccenv.foreign import read_json
 from ccenv.metrics.table import FLUID_METRICS
 
 SUBSET = [
@@ -68,7 +71,8 @@ def test_bbr2_occupancy_has_its_minimum_near_4_bdp(cells):
 
 def test_loss_based_flows_lose_little_and_fill_the_link(cells):
     assert all(v < 0.3 for v in cells.values("loss_pct", ("reno", "cubic"), "drop-tail", (1, 7)))
-    assert all(v > 97 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (1, 7)))
+    assert all(v > 95 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (1,)))  # published: 95.9, 100
+    assert all(v > 99 for v in cells.values("utilisation_pct", ("reno", "cubic"), "drop-tail", (7,)))
 
 
 def test_utilisation(cells):
@@ -206,10 +210,45 @@ def test_timed_scenario_runs():
     assert len(metrics.rate_Bps) == 10
 
 
+PUBLISHED = Path(__file__).parents[2] / "docs" / "data" / "fluid-published.json"
+
+
+def test_artefact_is_near_the_published_simulator():
+    """Nine cells of both sweeps against recorded numbers of the published simulator."""
+    for name in ("validation", "validation_short_rtt"):
+        chosen = {"mixes": ["bbr2", "bbr1/cubic", "reno"], "disciplines": ["drop-tail"], "buffers_bdp": [1, 4, 7]}
+        sweep = load_sweep(name, params="artefact", **chosen)
+        found = published_distance(sweep.run(), PUBLISHED, name)
+        assert (found["cells"], found["within"]) == (9, 9), found
+
+
+def test_distance_to_the_published_numbers_sees_what_is_beyond(tmp_path):
+    sweep = load_sweep("validation")
+    found = published_distance(fake_cells(50.0), PUBLISHED, "validation")
+    assert found["cells"] == 126 and found["within"] == 0
+    assert "bbr1, drop-tail, 1 BDP" in found["beyond"]
+    with pytest.raises(InputError, match=r"lacks published numbers of the sweep 'parking'"):
+        published_distance(fake_cells(50.0), PUBLISHED, "parking")
+    other = tmp_path / "a.json"
+    other.write_text("[1]")
+    with pytest.raises(InputError, match=r"lacks published numbers"):
+        published_distance(fake_cells(50.0), other, sweep.title)
+
+
 @pytest.mark.slow
-def test_all_statements_hold_on_the_full_sweep():
-    results = judge(load_sweep("validation", params="artefact").run())
-    assert [r["text"] for r in results if not r["holds"]] == []
+@pytest.mark.parametrize("name", ["validation", "validation_short_rtt"])
+def test_artefact_is_near_the_published_simulator_in_all_cells(name):
+    found = published_distance(load_sweep(name, params="artefact").run(), PUBLISHED, name)
+    assert found["within"] >= 0.95 * found["cells"] == 0.95 * 126
+
+
+@pytest.mark.slow
+def test_statements_on_the_full_sweep():
+    """The published simulator's own numbers miss one: Jain 0.61 for BBRv1 against CUBIC under RED."""
+    own = [row for row in read_json(PUBLISHED)["cells"] if row["sweep"] == "validation"]
+    missed = ["Under RED BBRv1 starves Reno and CUBIC at any buffer"]
+    for cells in (load_sweep("validation", params="artefact").run(), own):
+        assert [r["text"] for r in judge(cells) if not r["holds"]] == missed
 
 
 @pytest.mark.slow
@@ -227,4 +266,4 @@ def test_report_command(tmp_path):
     page = tmp_path / "r.html"
     result = CliRunner().invoke(app, ["report", "-o", str(page)])
     assert result.exception is None, result.exception
-    assert "18 of 18 hold" in page.read_text()
+    assert "fluid model: 17 of 18 hold" in page.read_text()

@@ -61,6 +61,9 @@ class ReferenceFlow:
         self.recovery_step = -1
         self.last_ack_step = self.start
         self.round_end: Any = 0
+        self.round_inflight: Any = 0
+        self.round_found_lost: Any = 0
+        self.limited = 0.0
         self.rtt_steps: Any = self.rtt
         self.min_rtt_steps: Any = math.inf
         self.srtt = self.rttvar = 0.0
@@ -245,9 +248,12 @@ class ReferenceFlow:
             ack.inflight_bytes, ack.mss_bytes = self.inflight, mss
             if self.acked >= self.round_end:
                 ack.round_start, self.round_end = 1.0, self.E[k]
+                self.round_inflight, self.round_found_lost = self.inflight, self.found_lost
             sent = self.A[k] - self.A[k - 1]
             limited = sent < min(self.rate * engine.dt_s, self.cwnd - self.inflight)
-            ack.app_limited = float(self.path.workload.kind != "bulk" and limited)
+            ack.app_limited = self.limited = float(self.path.workload.kind != "bulk" and limited)
+            ack.prior_delivered_bytes, ack.tx_inflight_bytes = known, self.round_inflight
+            ack.lost_since_bytes = self.found_lost - self.round_found_lost
             sender.on_ack(self.state, ack)
         if lost > 0:
             loss = new_record(LOSS)
@@ -256,6 +262,8 @@ class ReferenceFlow:
             loss.new_episode = float(newest_loss > self.recovery_step)
             if newest_loss > self.recovery_step:
                 self.recovery_step = k
+            loss.tx_inflight_bytes, loss.app_limited = self.round_inflight, self.limited
+            loss.lost_since_bytes = self.found_lost - self.round_found_lost
             sender.on_loss(self.state, loss)
         tick = new_record(TICK)
         tick.now_s, tick.dt_s, tick.inflight_bytes = k * engine.dt_s, engine.dt_s, self.inflight

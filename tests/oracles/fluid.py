@@ -9,10 +9,20 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import partial
 
 from ccenv.engine.fluid.parameters import Parameters
 from ccenv.engine.fluid.scenario import Flow, Scenario
 from ccenv.errors import InputError
+from oracles.fluid_forms import (
+    bbr1_rounds,
+    bbr2_code,
+    bbr2_rounds,
+    cubic_code,
+    cubic_rounds,
+    reno_rounds,
+    start_as_code,
+)
 
 
 def _sigmoid(z: float) -> float:
@@ -51,6 +61,15 @@ class _Sender:
     x_lost: float = 0.0
     v: float = 0.0
     settled: float = 0.0
+    p_signal: float = 0.0
+    x: float = 0.0
+    v_code: float = 0.0
+    x_kept: float = 0.0
+    w_est: float = 0.0
+    lost: float = 0.0
+    quiet: float = 0.0
+    conserve: float = 0.0
+    windows: list[float] = field(default_factory=list)
     sent: list[float] = field(default_factory=lambda: [0.0])
     entered: list[list[float]] = field(default_factory=list)
     left: list[list[float]] = field(default_factory=list)
@@ -74,11 +93,25 @@ class Reference:
         self.rates: list[list[float]] = []
         self.queues: list[list[float]] = []
         self.losses: list[list[float]] = [[0.0] * len(scenario.links)]
+        self.signals: list[list[float]] = [[0.0] * len(scenario.links)]
         self.accepted = [[0.0] for _ in scenario.links]
         self.departed = [0.0 for _ in scenario.links]
         self.heads = [[0.0] for _ in scenario.links]
         self.average = [0.0 for _ in scenario.links]
         self.senders = [self._sender(flow, agent) for flow, agent in zip(scenario.flows, scenario.agents, strict=True)]
+        self.laws = {"bbr1": self.bbr1, "bbr2": self.bbr2, "reno": self._reno, "cubic": self._cubic}
+        if self.par.form == "code":
+            self._start_as_code()
+            self.laws |= {"bbr2": partial(bbr2_code, self), "cubic": partial(cubic_code, self)}
+        elif self.par.form == "rounds":
+            rounds = {"bbr1": bbr1_rounds, "bbr2": bbr2_rounds, "reno": reno_rounds, "cubic": cubic_rounds}
+            self.laws = {name: partial(law, self) for name, law in rounds.items()}
+
+    def _start_as_code(self) -> None:
+        order = sorted(range(len(self.senders)), key=lambda i: self.sc.agents[i])
+        starts = [self.sc.flows[i].start for i in order]
+        own = [start.x_btl_share is not None for start in starts]
+        start_as_code([self.senders[i] for i in order], self.par, own, [start.period_time_s is not None for start in starts])
 
     def _sender(self, flow: Flow, agent: int) -> _Sender:
         sc, par, start = self.sc, self.par, flow.start
@@ -94,17 +127,23 @@ class Reference:
         late = max(tight.buffer_bdp - par.hi_start_knee_bdp, 0.0)
         hi = start.inflight_hi_bdp if start.inflight_hi_bdp is not None else par.hi_start * (1.0 + par.hi_start_slope * late)
         w = max(start.cwnd_bdp * x * d, self.mss)
+        number = agent - 1 if par.form == "code" else agent
+        plateau = (w / self.mss * par.cubic_b / par.cubic_c) ** (1 / 3)
         return _Sender(
-            cca=flow.cca, hops=path, delays=steps[:-1], back=steps[-1] + back, d=d, phi=agent % 6,
-            period=par.period_base_s + par.period_spread_s * agent / len(sc.flows),
+            cca=flow.cca, hops=path, delays=steps[:-1], back=steps[-1] + back, d=d, phi=number % 6,
+            period=par.period_base_s + par.period_spread_s * number / len(sc.flows),
             x_btl=x, x_max=x if start.x_max_share is None else start.x_max_share * tight.capacity_Bps,
             tau_min=d if start.tau_min_ms is None else start.tau_min_ms * 1e-3,
-            t_pbw=start.period_time_s,
-            t_prt=self._interval(flow.cca) if start.probe_rtt_timer_s is None else start.probe_rtt_timer_s,
+            t_pbw=start.period_time_s or 0.0,
+            t_prt=self._first(flow.cca) if start.probe_rtt_timer_s is None else start.probe_rtt_timer_s,
             w_hi=hi * x * d, w_lo=hi * x * d, w=w, w_max=w,
-            s=(w / self.mss * par.cubic_b / par.cubic_c) ** (1 / 3), tau=d, tau_seen=d,
+            s=plateau if par.form == "print" else 0.0, w_est=w, tau=d, tau_seen=d,
             entered=[[0.0] for _ in path], left=[[0.0] for _ in path],
         )  # fmt: skip
+
+    def _first(self, cca: str) -> float:
+        first = self._interval(cca)
+        return min(first, self.par.bbr2_probe_rtt_first_s) if cca == "bbr2" else first
 
     def _interval(self, cca: str) -> float:
         return self.par.bbr2_probe_rtt_interval_s if cca == "bbr2" else self.par.probe_rtt_interval_s
@@ -123,7 +162,9 @@ class Reference:
         for f, per_hop in zip(self.senders, arriving, strict=True):
             for k, volume in zip(f.hops, per_hop, strict=True):
                 total[k] += volume
-        self.losses.append([self._serve(k, total[k], n) for k in range(len(total))])
+        served = [self._serve(k, total[k], n) for k in range(len(total))]
+        self.losses.append([loss for loss, _ in served])
+        self.signals.append([signal for _, signal in served])
         queues = [acc[n] - dep for acc, dep in zip(self.accepted, self.departed, strict=True)]
         self.queues.append(queues)
         now = []
@@ -133,7 +174,7 @@ class Reference:
                 f.entered[j].append(f.entered[j][-1] + per_hop[j] * (1.0 - self.losses[n][k]))
                 f.left[j].append(_at(f.entered[j], self.heads[k][n]))
             self._listen(f, n)
-            x = {"bbr1": self._bbr1, "bbr2": self._bbr2, "reno": self._reno, "cubic": self._cubic}[f.cca](f)
+            x = f.x = self.laws[f.cca](f)
             f.sent.append(f.sent[-1] + x * self.h)
             now.append(x)
         self.rates.append(now)
@@ -143,9 +184,10 @@ class Reference:
         then = n - f.delays[j]
         return source[then] - source[then - 1] if then >= 1 else 0.0
 
-    def _serve(self, k: int, volume: float, n: int) -> float:
+    def _serve(self, k: int, volume: float, n: int) -> tuple[float, float]:
         link, par = self.sc.links[k], self.par
         capacity, buffer = link.capacity_Bps, link.buffer_bytes(self.mss)
+        early = 0.0
         q, y, served = self.accepted[k][-1] - self.departed[k], volume / self.h, link.capacity_Bps * self.h
         if link.discipline == "red":
             red = link.red
@@ -155,7 +197,8 @@ class Reference:
             p = 0.0 if share <= red.q0 else red.p1 * (share - red.q0) / (red.q1 - red.q0) if share <= red.q1 else 1.0
         else:
             sharp = _sigmoid(par.sharpness * (y - capacity) * 1e-3 / self.mss)
-            p = sharp * (1.0 - capacity / y) * (q / buffer) ** par.loss_exponent if y > capacity else 0.0
+            early = sharp * (1.0 - capacity / y) * (q / buffer) ** par.loss_exponent if y > capacity else 0.0
+            p = 0.0 if par.form == "code" else early
         kept = min(volume * (1.0 - p), buffer - q + served)
         self.accepted[k].append(self.accepted[k][-1] + kept)
         if q + kept > served:
@@ -166,7 +209,8 @@ class Reference:
         low = self.accepted[k][head]
         part = (self.departed[k] - low) / (self.accepted[k][head + 1] - low) if head < n else 0.0
         self.heads[k].append(head + part)
-        return 1.0 - kept / volume if volume > 0 else 0.0
+        loss = 1.0 - kept / volume if volume > 0 else 0.0
+        return loss, max(loss, early) if par.form == "code" else loss
 
     def _listen(self, f: _Sender, n: int) -> None:
         f.v = f.sent[-1] - f.settled
@@ -174,15 +218,16 @@ class Reference:
         if seen < 1:
             return
         f.x_dlv = (f.left[-1][seen] - f.left[-1][seen - 1]) / self.h
-        at, survived = float(seen), 1.0
+        at, survived, spared = float(seen), 1.0, 1.0
         for k, delay in zip(reversed(f.hops), reversed(f.delays), strict=True):
             at = _at(self.heads[k], at)
             survived *= 1.0 - self.losses[math.ceil(at)][k]
+            spared *= 1.0 - self.signals[math.ceil(at)][k]
             at -= delay
             if at < 0:
                 return
         f.settled = _at(f.sent, at)
-        f.p = 1.0 - survived
+        f.p, f.p_signal = 1.0 - survived, 1.0 - spared
         then = math.ceil(at)
         f.x_lost = f.p * (f.sent[then] - f.sent[then - 1]) / self.h if f.p > 0 else 0.0
         f.tau_seen = (n - at) * self.h
@@ -193,13 +238,21 @@ class Reference:
     def _gamma(self, v: float, sharpness: float) -> float:
         return v * _sigmoid(sharpness * v)
 
-    def _observe(self, f: _Sender) -> None:
-        """Eqs. 19, 9-14."""
+    def soft(self, z: float) -> float:
+        """Return the sigmoid of z."""
+        return _sigmoid(z)
+
+    def observe_rate(self, f: _Sender) -> None:
+        """Eq. 19."""
         par, k_t, k_x = self.par, self.par.sharpness * 1e3, self.par.sharpness * 1e-3 / self.mss
         if not f.m_prt:
             up = self._relax(par.x_max_growth_time_constant_s) * self._gamma(f.x_dlv - f.x_max, k_x)
             down = self._relax(par.x_max_reset_time_constant_s) * _sigmoid(k_t * (par.reset_window_s - f.t_pbw)) * f.x_max
             f.x_max += up - down
+
+    def observe_rtt(self, f: _Sender) -> None:
+        """Eqs. 9-14."""
+        par, k_t = self.par, self.par.sharpness * 1e3
         lower_by = f.tau_min - f.tau_seen
         if lower_by > par.rtt_tolerance_s:
             f.t_prt = par.probe_rtt_duration_s if f.m_prt else self._interval(f.cca)
@@ -210,35 +263,38 @@ class Reference:
             f.t_prt += par.probe_rtt_duration_s if f.m_prt else self._interval(f.cca)
 
     def _two_bdp(self, f: _Sender) -> float:
-        return 2.0 * math.ceil(f.x_btl * f.tau_min / self.mss) * self.mss
+        return self.par.window_gain * math.ceil(f.x_btl * f.tau_min / self.mss) * self.mss
 
-    def _bbr1(self, f: _Sender) -> float:
+    def bbr1(self, f: _Sender) -> float:
+        """Eqs. 21-24."""
         par, k = self.par, self.par.pulse_sharpness * 1e3
 
         def pulse(phase: int) -> float:
             return _sigmoid(k * (f.t_pbw - phase * f.tau_min)) * _sigmoid(k * ((phase + 1) * f.tau_min - f.t_pbw))
 
-        x_pcg = f.x_btl * (1 + pulse(f.phi) / 4 - pulse(f.phi + 1) / 4)
+        x_pcg = f.x_btl * (1 + pulse(f.phi) / 4 - pulse(f.phi + 1) / 4) * (1 - par.pacing_margin)
         x = 4 * self.mss / f.tau if f.m_prt else min(self._two_bdp(f) / f.tau, x_pcg)
         period = 8 * f.tau_min
         closing = _sigmoid(par.sharpness * 1e3 * (f.t_pbw - period + par.update_window_s))
         f.x_btl += self._relax(par.x_btl_time_constant_s) * closing * (f.x_max - f.x_btl)
-        self._observe(f)
+        self.observe_rate(f)
+        self.observe_rtt(f)
         f.t_pbw += self.h
         if f.t_pbw >= period:
             f.t_pbw -= period
         return x
 
-    def _bbr2(self, f: _Sender) -> float:
+    def bbr2(self, f: _Sender) -> float:
+        """Eqs. 25-33; with one reaction per round without the decreases."""
         par, h = self.par, self.h
         bdp = f.x_btl * f.tau_min
         late = _sigmoid(par.sharpness * 1e3 * (f.t_pbw - f.tau_min))
-        x_pcg = f.x_btl * (0.75 if f.m_dwn else 1.0 if f.m_crs else 1.0 + late / 4)
+        x_pcg = (1 - par.pacing_margin) * f.x_btl * (0.75 if f.m_dwn else 1.0 if f.m_crs else 1.0 + late / 4)
         bound = (0.85 if f.m_dwn or f.m_crs else 1.0) * f.w_hi
         window = min(self._two_bdp(f), bound)
         limit = min(window, f.w_lo) if f.m_crs else window
         x = bdp / 2 / f.tau if f.m_prt else min(limit / f.tau, x_pcg)
-        excess = _sigmoid(par.sharpness * (f.p - par.loss_threshold))
+        excess = 0.0 if par.form == "rounds" else _sigmoid(par.sharpness * (f.p - par.loss_threshold))
         if f.m_crs:
             f.w_lo -= excess * par.lo_decrease / f.tau_min * f.w_lo * h
         else:
@@ -249,7 +305,8 @@ class Reference:
             f.w_hi -= excess * par.hi_decrease / f.tau_min * f.w_hi * h
         if f.m_dwn:
             f.x_btl += self._relax(par.x_btl_time_constant_s) * (max(f.x_max, f.x_old) - f.x_btl)
-        self._observe(f)
+        self.observe_rate(f)
+        self.observe_rtt(f)
         if f.m_dwn:
             f.m_crs = f.v <= min(bdp, 0.85 * f.w_hi) + self.mss / par.sharpness
             f.m_dwn = not f.m_crs

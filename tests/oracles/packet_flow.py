@@ -12,7 +12,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.engine.packet.beliefs import RATE_HOLDER
 from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
-from ccenv.engine.packet.layout import ACK_COUNTER, JITTER_COUNTER, WORKLOAD_COUNTER
+from ccenv.engine.packet.layout import ACK_COUNTER, WORKLOAD_COUNTER
 from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec, NetworkSpec
 from ccenv.engine.packet.transport import (
@@ -70,7 +70,7 @@ class ReferenceFlow(ReferencePath):
         self.resend: deque[int] = deque()
         self.next_tx = self.next_segment = 0
         self.acked_later: list[int] = []
-        self.recovery_tx = self.highest_tx = -1
+        self.recovery_tx, self.newest_lost_tx, self.highest_tx = -1, -2, -1
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
@@ -82,9 +82,7 @@ class ReferenceFlow(ReferencePath):
         self.offered: float = NEVER
         self.app_next_s = NEVER
         self.app_draws = 0.0
-        self.last_release_s = self.batch_end_s = 0.0
-        self.early_at_s = spec.jitter.at_s
-        self.jitter_draws = self.ack_draws = self.ack_batch_end_s = 0.0
+        self.ack_draws = self.ack_batch_end_s = 0.0
         self.begin_path()
         self.held: deque[tuple[float, Packet]] = deque()
         self.decisions = 0
@@ -96,29 +94,6 @@ class ReferenceFlow(ReferencePath):
         self.monitor: Any = None
 
     # --- receiver ---------------------------------------------------------------------------------------------------
-
-    def release_s(self, at_s: float) -> float:
-        """Return when the jitter box lets a packet go."""
-        jitter = self.spec.jitter
-        wanted = at_s
-        if jitter.kind == "constant":
-            wanted = at_s + jitter.max_s
-        elif jitter.kind == "batch":
-            while self.batch_end_s < at_s:
-                draw = uniform(float(self.seed), 0.0, float(self.index), JITTER_COUNTER + self.jitter_draws)
-                self.batch_end_s += jitter.max_s * draw
-                self.jitter_draws += 1.0
-            wanted = self.batch_end_s
-        elif jitter.kind == "interval":
-            wanted = math.ceil(at_s / jitter.interval_s - MULTIPLE_TOLERANCE) * jitter.interval_s
-        elif jitter.kind == "replay":
-            wanted = at_s + jitter.delays_s[math.floor(at_s / jitter.interval_s + MULTIPLE_TOLERANCE) % len(jitter.delays_s)]
-        elif jitter.kind == "early" and at_s < self.early_at_s:
-            wanted = at_s + jitter.max_s
-        elif jitter.kind == "early":
-            self.early_at_s = self.early_at_s + jitter.every_s if jitter.every_s > 0.0 else NEVER
-        self.last_release_s = max(at_s, min(wanted, at_s + jitter.max_s), self.last_release_s)
-        return self.last_release_s
 
     def deliver(self, packet: Packet, now_s: float) -> None:
         """Take a packet at the receiver."""
@@ -257,7 +232,9 @@ class ReferenceFlow(ReferencePath):
                 delivery_rate_Bps=(self.delivered_bytes - packet.delivered_bytes) / interval_s,
                 inflight_bytes=self.inflight_bytes,
                 round_start=float(round_start), app_limited=float(packet.app_limited), ecn_fraction=marked / acked,
-                mss_bytes=self.mss,
+                mss_bytes=self.mss, prior_delivered_bytes=packet.delivered_bytes,
+                tx_inflight_bytes=packet.inflight_bytes if self.cca.per_packet else 0.0,
+                lost_since_bytes=self.found_lost_bytes - packet.lost_bytes if self.cca.per_packet else 0.0,
             )  # fmt: skip
             self.cca.on_ack(self.state, signal)
         acked_txs = sorted(p.tx for p in self.sent.values() if p.acked)
@@ -274,10 +251,16 @@ class ReferenceFlow(ReferencePath):
         keep = acked_txs[-DUPLICATE_THRESHOLD] if len(acked_txs) >= DUPLICATE_THRESHOLD else 0
         self.sent = {tx: p for tx, p in self.sent.items() if tx >= min(oldest, keep)}
 
-    def _lose(self, lost: list[Packet], timeout: bool, now_s: float) -> None:
+    def _lose(self, found: list[Packet], timeout: bool, now_s: float) -> None:
+        found = sorted(found, key=lambda p: p.tx)
+        for lost in [[packet] for packet in found] if self.cca.per_packet else [found]:
+            self._hear_loss(lost, timeout, now_s)
+
+    def _hear_loss(self, lost: list[Packet], timeout: bool, now_s: float) -> None:
         if not lost:
             return
-        for packet in sorted(lost, key=lambda p: p.tx):
+        told: dict[str, float] = {}
+        for packet in lost:
             packet.lost = True
             self.resend.append(packet.segment)
             self.inflight_bytes -= self.mss
@@ -285,9 +268,19 @@ class ReferenceFlow(ReferencePath):
         new_episode = lost[-1].tx > self.recovery_tx
         if new_episode:
             self.recovery_tx = self.next_tx - 1
+        if self.cca.per_packet:
+            (packet,) = lost
+            told = {
+                "tx_inflight_bytes": packet.inflight_bytes,
+                "lost_since_bytes": self.found_lost_bytes - packet.lost_bytes,
+                "app_limited": float(packet.app_limited),
+                "contiguous": float(packet.tx - 1 == self.newest_lost_tx),
+            }
+            self.newest_lost_tx = packet.tx
         signal = new_record(
             LOSS, now_s=now_s, lost_bytes=len(lost) * self.mss, inflight_bytes=self.inflight_bytes,
             delivered_bytes=self.delivered_bytes, timeout=float(timeout), new_episode=float(new_episode), mss_bytes=self.mss,
+            **told,
         )  # fmt: skip
         self.cca.on_loss(self.state, signal)
         if self.inflight_bytes <= 0.0:
@@ -377,7 +370,7 @@ class ReferenceFlow(ReferencePath):
             self.first_sent_s = self.delivered_s = now_s
         packet = Packet(
             self, self.next_tx, segment, now_s, self.delivered_bytes, self.delivered_s, self.first_sent_s,
-            self.app_limited_until_bytes > 0.0,
+            self.app_limited_until_bytes > 0.0, self.inflight_bytes + self.mss, self.found_lost_bytes,
         )  # fmt: skip
         self.sent[packet.tx] = packet
         self.next_tx += 1

@@ -39,6 +39,8 @@ class Packet:
     delivered_s: float
     first_sent_s: float
     app_limited: bool
+    inflight_bytes: float  # with it
+    lost_bytes: float  # found lost before it was sent
     hop: int = 0
     marked: bool = False
     enqueued_s: float = 0.0

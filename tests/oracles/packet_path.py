@@ -1,14 +1,16 @@
-"""What paths of the plain packet reference do beside queueing: losses in bursts, lost ACKs, packets that others overtake."""
+"""Paths of the plain packet reference beside queueing: jitter boxes, losses in bursts, lost ACKs, packets that others overtake."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
 from ccenv.engine.compiled.rng import uniform
-from ccenv.engine.packet.layout import ACK_LOSS_COUNTER, BURST_COUNTER, LATE_COUNTER
+from ccenv.engine.packet.layout import ACK_LOSS_COUNTER, BURST_COUNTER, JITTER_COUNTER, LATE_COUNTER
+from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec
-from oracles.packet_link import Packet
+from oracles.packet_link import NEVER, Packet
 
 
 class ReferencePath:
@@ -25,6 +27,31 @@ class ReferencePath:
         self.outgoing: deque[tuple[float, Packet]] = deque()
         self.bad, self.ack_bad = False, False
         self.acks_sent = self.acks_lost = 0
+        self.last_release_s = self.batch_end_s = self.jitter_draws = 0.0
+        self.early_at_s = self.spec.jitter.at_s
+
+    def release_s(self, at_s: float) -> float:
+        """Return when the jitter box lets a packet go."""
+        jitter = self.spec.jitter
+        wanted = at_s
+        if jitter.kind == "constant":
+            wanted = at_s + jitter.max_s
+        elif jitter.kind == "batch":
+            while self.batch_end_s < at_s:
+                draw = uniform(float(self.seed), 0.0, float(self.index), JITTER_COUNTER + self.jitter_draws)
+                self.batch_end_s += jitter.max_s * draw
+                self.jitter_draws += 1.0
+            wanted = self.batch_end_s
+        elif jitter.kind == "interval":
+            wanted = math.ceil(at_s / jitter.interval_s - MULTIPLE_TOLERANCE) * jitter.interval_s
+        elif jitter.kind == "replay":
+            wanted = at_s + jitter.delays_s[math.floor(at_s / jitter.interval_s + MULTIPLE_TOLERANCE) % len(jitter.delays_s)]
+        elif jitter.kind == "early" and at_s < self.early_at_s:
+            wanted = at_s + jitter.max_s
+        elif jitter.kind == "early":
+            self.early_at_s = self.early_at_s + jitter.every_s if jitter.every_s > 0.0 else NEVER
+        self.last_release_s = max(at_s, min(wanted, at_s + jitter.max_s), self.last_release_s)
+        return self.last_release_s
 
     def _draw(self, counter: float) -> float:
         return uniform(float(self.seed), 0.0, float(self.index), counter)

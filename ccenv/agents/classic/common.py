@@ -67,8 +67,9 @@ def windowed_min(filter_state: Samples, now: float, value: float, window: float)
 
 
 def classic_sender(name: str, module: types.ModuleType, state: np.dtype, **parameters: float) -> ClassicSender:
-    """Return the sender made of a module's init, on_ack, on_loss and on_tick."""
-    return ClassicSender(name, state, module.init, module.on_ack, module.on_loss, module.on_tick, parameters)
+    """Return the sender made of a module's init, on_ack, on_loss and on_tick; with PER_PACKET it hears of each lost packet."""
+    per_packet = getattr(module, "PER_PACKET", False)
+    return ClassicSender(name, state, module.init, module.on_ack, module.on_loss, module.on_tick, parameters, "", per_packet)
 
 
 def chosen(**options: float) -> dict[str, float]:

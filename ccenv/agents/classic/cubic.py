@@ -15,6 +15,7 @@ from numba import njit
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window, smoothed_rtt
 from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
+from ccenv.agents.classic.prr import PRR_FIELDS, begin_recovery, end_recovery, lose_further, recover
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
@@ -42,16 +43,20 @@ STATE = state_record(
     "after_timeout",  # 1 until the stage after a time-out has begun
     "last_ack_s",
     *FIELDS,
+    *PRR_FIELDS,
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int = 1, hystart: int = 0) -> ClassicSender:
+def sender(
+    initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int = 1, hystart: int = 0, prr: int = 0
+) -> ClassicSender:
     """Build a CUBIC sender.
 
     Args:
         initial_window_mss: window at the start in segments, >= 1.
         fast_convergence: 1: release bandwidth faster to new flows (RFC 9438 s.4.7); 0: not.
         hystart: 1: leave slow start by HyStart++ (RFC 9406); 0: at the first loss.
+        prr: 1: reduce the window in proportion to what arrives (RFC 9937); 0: at once.
     """
     return classic_sender(
         "cubic",
@@ -59,7 +64,10 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, fast_convergence: int
         STATE,
         initial_window_mss=initial_window("cubic", initial_window_mss),
         fast_convergence=number("cubic", "fast_convergence", fast_convergence, low=0, high=1, whole=True),
-        **chosen(hystart=number("cubic", "hystart", hystart, low=0, high=1, whole=True)),
+        **chosen(
+            hystart=number("cubic", "hystart", hystart, low=0, high=1, whole=True),
+            prr=number("cubic", "prr", prr, low=0, high=1, whole=True),
+        ),
     )
 
 
@@ -100,7 +108,9 @@ def on_ack(state: Any, ack: Any) -> None:
     since_last_ack_s = ack.now_s - state.last_ack_s
     state.last_ack_s = ack.now_s
     if ack.delivered_bytes < state.recover_bytes:
+        recover(state, ack)
         return
+    end_recovery(state)
     if ack.ecn_fraction > 0.0:  # RFC 9438 s.4.6: an ECE mark reduces as a loss does
         _reduce(state, ack.inflight_bytes + ack.acked_bytes)
         state.recover_bytes = ack.delivered_bytes + ack.inflight_bytes
@@ -161,13 +171,16 @@ def on_loss(state: Any, loss: Any) -> None:
     if loss.new_episode > 0.0:
         _reduce(state, loss.inflight_bytes + loss.lost_bytes)
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+        begin_recovery(state, loss)
     else:  # these bytes were counted as in flight and will not arrive
+        lose_further(state, loss)
         state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
         state.epoch_start_s = NO_EPOCH
         state.after_timeout = 1.0
         state.recover_bytes = 0.0
+        state.prr_flight_bytes = 0.0
 
 
 def on_tick(state: Any, tick: Any) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, chosen, classic_sender, initial_window
 from ccenv.agents.classic.hystart import FIELDS, begin, slow_start
+from ccenv.agents.classic.prr import PRR_FIELDS, begin_recovery, end_recovery, lose_further, recover
 from ccenv.engine.compiled.signals import state_record
 from ccenv.network.sender import ClassicSender
 from ccenv.parameters import number
@@ -30,10 +31,13 @@ STATE = state_record(
     "ssthresh_bytes",
     "recover_bytes",  # fast recovery lasts until so many bytes are delivered
     *FIELDS,
+    *PRR_FIELDS,
 )
 
 
-def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO_LIMIT_MSS, hystart: int = 0) -> ClassicSender:
+def sender(
+    initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO_LIMIT_MSS, hystart: int = 0, prr: int = 0
+) -> ClassicSender:
     """Build a Reno sender.
 
     Args:
@@ -41,12 +45,18 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS, limit_mss: float = NO
         limit_mss: most that one ACK counts for, in segments, in [0.001, 1e6] (L of RFC 3465); it means something only where a
             signal is one ACK, as in the packet engine.
         hystart: 1: leave slow start by HyStart++ (RFC 9406); 0: at the first loss.
+        prr: 1: reduce the window in proportion to what arrives (RFC 9937); 0: at once.
     """
     window = initial_window("reno", initial_window_mss)
     limit = number("reno", "limit_mss", limit_mss, low=1e-3, high=NO_LIMIT_MSS)
     early = number("reno", "hystart", hystart, low=0, high=1, whole=True)
     return classic_sender(
-        "reno", sys.modules[__name__], STATE, initial_window_mss=window, limit_mss=limit, **chosen(hystart=early)
+        "reno",
+        sys.modules[__name__],
+        STATE,
+        initial_window_mss=window,
+        limit_mss=limit,
+        **chosen(hystart=early, prr=number("reno", "prr", prr, low=0, high=1, whole=True)),
     )
 
 
@@ -62,7 +72,9 @@ def init(state: Any) -> None:
 def on_ack(state: Any, ack: Any) -> None:
     """Grow: by the bytes acknowledged in slow start (RFC 5681 eq. 2), by one segment per window after it (eq. 3)."""
     if ack.delivered_bytes < state.recover_bytes:
+        recover(state, ack)
         return
+    end_recovery(state)
     if ack.ecn_fraction > 0.0:  # RFC 3168 s.6.1.2: as a loss, at most once per window
         state.ssthresh_bytes = max(LOSS_FACTOR * (ack.inflight_bytes + ack.acked_bytes), MIN_SSTHRESH_MSS * state.mss_bytes)
         state.cwnd_bytes = state.ssthresh_bytes
@@ -84,11 +96,14 @@ def on_loss(state: Any, loss: Any) -> None:
         state.ssthresh_bytes = max(LOSS_FACTOR * flight_bytes, MIN_SSTHRESH_MSS * state.mss_bytes)
         state.cwnd_bytes = state.ssthresh_bytes
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
+        begin_recovery(state, loss)
     else:  # these bytes were counted as in flight and will not arrive
+        lose_further(state, loss)
         state.recover_bytes = max(0.0, state.recover_bytes - loss.lost_bytes)
     if loss.timeout > 0.0:
         state.cwnd_bytes = LOSS_WINDOW_MSS * state.mss_bytes
         state.recover_bytes = 0.0
+        state.prr_flight_bytes = 0.0
 
 
 def on_tick(state: Any, tick: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.agents import AGENTS, make_sender
+from ccenv.agents.learned.preferences import Preference, PreferenceSender, described, with_preference
 from ccenv.document import Format
 from ccenv.errors import InputError, shown
 from ccenv.foreign import JsonRules, is_file, is_folder, path_of, read_json
@@ -59,8 +60,13 @@ class PolicyCard(Card):
             raise ValueError(f"observation_version: it must be {FIRST_OBSERVATION} (got {self.observation_version})")
         if (self.observation_version is None) == (self.interface is None):
             raise ValueError(f"a card has either interface or observation_version {FIRST_OBSERVATION}, and not both")
-        check_playable(self.layers, self.stage_kinds, self.head, self.sees)
+        check_playable((self.layers[0] - self.n_constants, *self.layers[1:]), self.stage_kinds, self.head, self.sees)
         return self
+
+    @property
+    def n_constants(self) -> int:
+        """Inputs after those of the interface, which are constants of a flow."""
+        return 0
 
 
 def check_playable(layers: tuple[int, ...], stages: tuple[str, ...], head: str, sees: Interface) -> None:
@@ -102,6 +108,21 @@ def _describe(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
     return about | {"interface": sender.interface.model_dump(mode="json")}
 
 
+class PreferenceCard(PolicyCard):
+    """The card of a policy that sees a preference.
+
+    Attributes:
+        preference: what the last inputs are.
+    """
+
+    preference: Preference
+
+    @property
+    def n_constants(self) -> int:
+        """Inputs after those of the interface: the weights of the objectives."""
+        return len(self.preference.objectives)
+
+
 class ContractCard(PolicyCard):
     """The card of a policy that chooses inside a contract.
 
@@ -110,6 +131,19 @@ class ContractCard(PolicyCard):
     """
 
     contract: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Whole(PolicySender):
+    """What is written of a policy that sees a preference."""
+
+    preference: dict[str, Any] = field(default_factory=dict)
+
+
+def _describe_whole(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
+    if not isinstance(sender, _Whole):
+        raise InputError(f"{sender.name!r} sees no preference")
+    return {**_describe(sender, layers), **sender.preference}
 
 
 @dataclass(frozen=True)
@@ -127,6 +161,12 @@ def _describe_inside(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
 
 _RULES = JsonRules(max_bytes=MAX_CARD_BYTES)
 POLICIES = LearnedKind("policy", Format("ccenv-policy", 1, "the card of a policy", rules=_RULES, indent=2), PolicyCard, _describe)
+PREFERENCE_POLICIES = LearnedKind(
+    "policy",
+    Format("ccenv-preference-policy", 1, "the card of a policy that sees a preference", rules=_RULES, indent=2),
+    PreferenceCard,
+    _describe_whole,
+)
 CONTRACT_POLICIES = LearnedKind(
     "policy",
     Format("ccenv-contract-policy", 1, "the card of a policy inside a contract", rules=_RULES, indent=2),
@@ -159,6 +199,11 @@ def save_policy(path: FilePath | str, sender: PolicySender | ContractSender, not
             "stored policy and the board hold no code: express it in signals of the table (ccenv list signals), or bring a file "
             "that builds the sender"
         )
+    if isinstance(sender, PreferenceSender):
+        whole = sender.whole
+        own = {one.name: getattr(whole, one.name) for one in fields(PolicySender)}
+        PREFERENCE_POLICIES.save(file, _Whole(**own, preference=described(sender)), notes)
+        return
     if isinstance(sender, PolicySender):
         inner_cca(sender.interface, sender.name)
         POLICIES.save(file, sender, notes)
@@ -183,8 +228,13 @@ def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
         InputError: if a file is missing, damaged or foreign, or the card names what there is not.
         ProgramError: if the contract is damaged.
     """
-    if not _is_inside_contract(path):
+    kind = _kind_of(path)
+    if kind is POLICIES:
         return _policy_of(*POLICIES.load(path), POLICIES.files(path)[1])
+    if kind is PREFERENCE_POLICIES:
+        seen, whole = PREFERENCE_POLICIES.load(path)
+        weights = dict(zip(seen.preference.objectives, seen.preference.default, strict=True))
+        return with_preference(_policy_of(seen, whole, POLICIES.files(path)[1]), weights)
     card, network = CONTRACT_POLICIES.load(path)
     file = CONTRACT_POLICIES.files(path)[1]
     program = parse_program(card.contract, f"{file}: contract")
@@ -206,10 +256,12 @@ def _policy_of(card: PolicyCard, network: Any, file: FilePath) -> PolicySender:
     )
 
 
-def _is_inside_contract(path: FilePath | str) -> bool:
+def _kind_of(path: FilePath | str) -> LearnedKind[Any, Any]:
+    """Return the kind of policy that a card says it is of; a plain one where it says nothing that is known."""
     card = POLICIES.files(path)[1]
     data = read_json(card, _RULES) if is_file(card) else None
-    return isinstance(data, dict) and data.get("format") == CONTRACT_POLICIES.form.name
+    form = data.get("format") if isinstance(data, dict) else None
+    return next((kind for kind in (CONTRACT_POLICIES, PREFERENCE_POLICIES) if kind.form.name == form), POLICIES)
 
 
 def policy_notes(path: FilePath | str) -> dict[str, Any]:
@@ -218,7 +270,8 @@ def policy_notes(path: FilePath | str) -> dict[str, Any]:
     Raises:
         InputError: if the card is missing, damaged or foreign.
     """
-    return (CONTRACT_POLICIES if _is_inside_contract(path) else POLICIES).read_card(path).notes
+    notes: dict[str, Any] = _kind_of(path).read_card(path).notes
+    return notes
 
 
 def is_policy(path: FilePath | str) -> bool:

@@ -54,6 +54,9 @@ ACK = record(
     "app_limited",  # 1 if the rate sample was limited by the application
     "ecn_fraction",  # share of acked_bytes that carried a congestion mark
     "mss_bytes",
+    "prior_delivered_bytes",  # delivered_bytes when the newest acknowledged byte was sent
+    "tx_inflight_bytes",  # in flight just after it was sent; told to senders that are per_packet, else 0
+    "lost_since_bytes",  # found lost since it was sent; likewise
 )
 LOSS = record(
     "now_s",
@@ -63,6 +66,11 @@ LOSS = record(
     "timeout",  # 1 if found by the RTO
     "new_episode",  # 1 if the lost bytes were sent after the previous episode was found: one reduction per episode
     "mss_bytes",
+    # told to senders that are per_packet, whose signal is one lost packet; else 0
+    "tx_inflight_bytes",  # in flight just after it was sent
+    "lost_since_bytes",  # found lost since it was sent, itself included
+    "app_limited",  # 1 if the application limited the flow when it was sent
+    "contiguous",  # 1 if what was sent just before it was lost too
 )
 TICK = record("now_s", "dt_s", "inflight_bytes", "delivered_bytes", "min_rtt_s", "mss_bytes")
 

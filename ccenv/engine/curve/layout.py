@@ -92,6 +92,9 @@ FLOW_DTYPE = np.dtype(
         ("stale_step", "<i8"),  # first step at which a cursor of the rings may be stale
         ("recovery_step", "<i8"),  # step at which the newest loss episode was found
         ("round_end_bytes", "<f8"),
+        ("round_inflight_bytes", "<f8"),  # when the round began
+        ("round_found_lost_bytes", "<f8"),
+        ("app_limited", "<f8"),  # of the newest ACK signal
         ("last_ack_step", "<i8"),
         ("rtt_now_steps", "<f8"),
         ("rtt_min_steps", "<f8"),

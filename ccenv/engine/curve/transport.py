@@ -147,7 +147,7 @@ def take_decision(ev, fl, state, flow, k):
 
 @njit(cache=True, error_model="numpy")
 def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, inflight):
-    """Describe newly acknowledged bytes to a CCA."""
+    """Describe newly acknowledged bytes to a CCA; what was in flight and lost is that since the round began."""
     ack.now_s = k * dt_s
     ack.acked_bytes = newly
     ack.delivered_bytes = fl.acked_bytes
@@ -162,15 +162,20 @@ def fill_ack(ack, fl, rings, n, k, early_feedback, dt_s, mss_bytes, newly, infli
     if fl.acked_bytes >= fl.round_end_bytes:
         ack.round_start = 1.0
         fl.round_end_bytes = fl.E
+        fl.round_inflight_bytes = inflight
+        fl.round_found_lost_bytes = fl.found_lost_bytes
     limited = fl.workload != 0 and fl.sent_bytes < min(fl.rate_Bps * dt_s, fl.cwnd_bytes - inflight)
-    ack.app_limited = 1.0 if limited else 0.0
+    ack.app_limited = fl.app_limited = 1.0 if limited else 0.0
     ack.ecn_fraction = 0.0
     ack.mss_bytes = mss_bytes
+    ack.prior_delivered_bytes = known
+    ack.tx_inflight_bytes = fl.round_inflight_bytes
+    ack.lost_since_bytes = fl.found_lost_bytes - fl.round_found_lost_bytes
 
 
 @njit(cache=True, error_model="numpy")
 def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, by_rto, inflight):
-    """Describe newly found losses to a CCA."""
+    """Describe newly found losses to a CCA, those of a step as one packet; see ``fill_ack``."""
     loss.now_s = k * dt_s
     loss.lost_bytes = lost
     loss.inflight_bytes = inflight
@@ -181,6 +186,10 @@ def fill_loss(loss, fl, k, dt_s, mss_bytes, lost, newest_loss, by_rto, inflight)
         loss.new_episode = 1.0
         fl.recovery_step = k
     loss.mss_bytes = mss_bytes
+    loss.tx_inflight_bytes = fl.round_inflight_bytes
+    loss.lost_since_bytes = fl.found_lost_bytes - fl.round_found_lost_bytes
+    loss.app_limited = fl.app_limited
+    loss.contiguous = 0.0
 
 
 @njit(cache=True, error_model="numpy")

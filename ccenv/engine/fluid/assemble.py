@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 
 import numpy as np
 
-from ccenv.engine.fluid.layout import CCA_CODES, CONFIG, DISCIPLINE_CODES, FLOW, LINK
+from ccenv.engine.fluid.layout import CCA_CODES, CONFIG, DISCIPLINE_CODES, FLOW, FORM_CODES, LINK
 from ccenv.engine.fluid.parameters import Parameters
-from ccenv.engine.fluid.scenario import Flow, Scenario
+from ccenv.engine.fluid.scenario import Flow, Scenario, Start
 from ccenv.errors import InputError
 
 _MEMORY_BYTES = 2 << 30  # of ring buffers in one run
@@ -61,14 +62,18 @@ def assemble(scenario: Scenario, trace_every: int = 0) -> Arrays:
         record["cca"], record["hops"], record["hop_start"], record["row"] = CCA_CODES[flow.cca], len(path), len(hop_link), row
         record["return_steps"] = steps[-1] + back
         record["rtt_prop_s"] = (sum(steps) + back) * step_s
+        if constants.form == "code":
+            record["lag_steps"] = round(constants.cubic_lag_rtts * (sum(steps) + back))
         row += 1 + 2 * len(path)
         hop_link += path
         hop_steps += steps[:-1]
         _start_flow(record, scenario, flow, scenario.agents[index], constants)
+    if constants.form == "code":
+        _start_as_code(flows, [scenario.flows[index].start for index in order], constants)
     links = _links(scenario, step_s)
     cfg = _config(scenario, constants, trace_every)
     slowest = flows["rtt_prop_s"].max() + (links["buffer_bytes"] / links["capacity_Bps"]).sum()
-    cfg["ring"] = 1 << math.ceil(math.log2(slowest / step_s + len(links) + 8))
+    cfg["ring"] = 1 << math.ceil(math.log2(max(slowest / step_s, flows["lag_steps"].max()) + len(links) + 8))
     _check_memory(int(cfg["ring"][0]) * (row + 3 * len(links)), f"{slowest:.4g} s of history (RTT and full queues)")
     return Arrays(cfg, flows, links, np.array(hop_link, np.int64), np.array(hop_steps, np.int64), order)
 
@@ -99,15 +104,48 @@ def _start_flow(record: np.ndarray, scenario: Scenario, flow: Flow, agent: int, 
     record["w_hi_bytes"] = bdp * (start.inflight_hi_bdp if start.inflight_hi_bdp is not None else hi_bdp)
     record["w_lo_bytes"] = record["w_hi_bytes"]
     record["cwnd_bytes"] = record["w_max_bytes"] = max(start.cwnd_bdp * bdp, scenario.mss_bytes)
+    record["w_est_bytes"] = record["cwnd_bytes"]
     plateau = record["w_max_bytes"] / scenario.mss_bytes * constants.cubic_b / constants.cubic_c
-    record["since_loss_s"] = plateau ** (1.0 / 3.0)
-    bbr2 = flow.cca == "bbr2"
-    record["prt_interval_s"] = constants.bbr2_probe_rtt_interval_s if bbr2 else constants.probe_rtt_interval_s
-    record["t_prt_s"] = start.probe_rtt_timer_s if start.probe_rtt_timer_s is not None else record["prt_interval_s"]
-    record["t_pbw_s"] = start.period_time_s
-    record["phase"] = agent % 6
-    record["period_s"] = constants.period_base_s + constants.period_spread_s * agent / count
+    if constants.form == "print":
+        record["since_loss_s"] = plateau ** (1.0 / 3.0)
+    first = interval = constants.probe_rtt_interval_s
+    if flow.cca == "bbr2":
+        interval = constants.bbr2_probe_rtt_interval_s
+        first = min(constants.bbr2_probe_rtt_first_s, interval)
+    record["prt_interval_s"] = interval
+    record["t_prt_s"] = start.probe_rtt_timer_s if start.probe_rtt_timer_s is not None else first
+    record["t_pbw_s"] = start.period_time_s or 0.0
+    number = agent - 1 if constants.form == "code" else agent  # the code counts from 0
+    record["phase"] = number % 6
+    record["period_s"] = constants.period_base_s + constants.period_spread_s * number / count
     record["tau_s"] = record["rtt_seen_s"] = record["rtt_prop_s"]
+
+
+def _start_as_code(flows: np.ndarray, starts: list[Start], constants: Parameters) -> None:
+    """Change the initial state to that of the published simulator.
+
+    Its estimates are shares of the BDP over the RTT of the first flow; CUBIC starts below its plateau, BBRv2 in cruise with
+    w_lo at its share, at a random time in its period: it seeds Python's generator with 1, draws the access delays of all flows,
+    and then these times.
+    """
+    draws = random.Random(1)
+    for _ in starts:
+        draws.random()
+    for record, start in zip(flows, starts, strict=True):
+        spread_s = constants.start_phase_spread_s * draws.random()
+        share_bytes = float(record["x_btl_Bps"] * record["rtt_prop_s"])
+        record["v_bytes"] = share_bytes
+        record["w_max_bytes"] = constants.cubic_start_w_max * record["cwnd_bytes"]
+        scale = record["rtt_prop_s"] / flows[0]["rtt_prop_s"]
+        if start.x_btl_share is None:
+            record["x_btl_Bps"] *= scale
+        if start.x_btl_share is None and start.x_max_share is None:
+            record["x_max_Bps"] *= scale
+        record["x_last_Bps"] = record["x_next_Bps"] = record["x_max_Bps"]
+        if record["cca"] == CCA_CODES["bbr2"] and start.period_time_s is None:
+            record["t_pbw_s"] = constants.start_phase_rtts * record["rtt_prop_s"] + spread_s
+            record["m_crs"] = 1.0
+            record["w_lo_bytes"] = share_bytes
 
 
 def _links(scenario: Scenario, step_s: float) -> np.ndarray:
@@ -131,6 +169,7 @@ def _config(scenario: Scenario, constants: Parameters, trace_every: int) -> np.n
     slowest_Bps = min(link.capacity_Bps for link in scenario.links)
     fastest_Bps = max(link.capacity_Bps for link in scenario.links)
     values: dict[str, float] = {
+        "form": FORM_CODES[constants.form],
         "steps": round(scenario.duration_s / step_s),
         "measure_step": round(scenario.measure_from_s / step_s),
         "trace_every": trace_every,
@@ -148,8 +187,9 @@ def _config(scenario: Scenario, constants: Parameters, trace_every: int) -> np.n
         "max_reset_part": _part(step_s, constants.x_max_reset_time_constant_s),
         "btl_part": _part(step_s, constants.x_btl_time_constant_s),
         "lo_part": _part(step_s, constants.w_lo_time_constant_s),
+        "code_part": _part(step_s, constants.code_time_constant_s),
     }
-    shared = set(Parameters.model_fields) & set(CONFIG.fields or ())  # constants that the kernels take as they are
+    shared = set(Parameters.model_fields) & set(CONFIG.fields or ()) - {"form"}  # constants that the kernels take as they are
     values |= {name: getattr(constants, name) for name in shared}
     for name, value in values.items():
         cfg[name] = value

@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from ccenv.engine.fluid.layout import BBR1, BBR2, CUBIC, RED, RENO
+from ccenv.engine.fluid.layout import BBR1, BBR2, CODE, CUBIC, RED, RENO, ROUNDS
 from ccenv.engine.fluid.senders.bbr1 import step_bbr1
 from ccenv.engine.fluid.senders.bbr2 import step_bbr2
+from ccenv.engine.fluid.senders.code import step_bbr2_code, step_cubic_code
 from ccenv.engine.fluid.senders.cubic import step_cubic
 from ccenv.engine.fluid.senders.laws import drop_tail_loss, red_loss
 from ccenv.engine.fluid.senders.reno import step_reno
+from ccenv.engine.fluid.senders.rounds import step_bbr1_rounds, step_bbr2_rounds, step_cubic_rounds, step_reno_rounds
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -36,18 +38,21 @@ def _serve_link(link: Any, cfg: Any) -> float:
     """Advance a link by one step: loss, queue. Return the bytes accepted."""
     arriving = link.arriving_bytes
     served = link.capacity_Bps * cfg.step_s
+    early = 0.0
     if link.discipline == RED:
         link.average_bytes += link.average_gain * (link.queue_bytes - link.average_bytes)
         loss = red_loss(link.average_bytes, link.q0_bytes, link.q1_bytes, link.p1)
     else:
-        loss = drop_tail_loss(
+        early = drop_tail_loss(
             arriving / cfg.step_s, link.capacity_Bps, link.queue_bytes, link.buffer_bytes, cfg.loss_exponent, cfg.k_rate
         )
+        loss = 0.0 if cfg.form == CODE else early
     accepted = arriving * (1.0 - loss)
     overflow = link.queue_bytes + accepted - served - link.buffer_bytes
     if overflow > 0.0:
         accepted -= overflow
     link.loss = 1.0 - accepted / arriving if arriving > 0.0 else 0.0
+    link.signal = max(early, link.loss) if cfg.form == CODE else link.loss
     link.accepted_bytes += accepted
     if link.queue_bytes + accepted <= served:
         link.departed_bytes = link.accepted_bytes
@@ -80,7 +85,9 @@ def _read(curve: Any, step: float, mask: int) -> float:
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _listen(flow: Any, cfg: Any, n: int, rings: Any, heads: Any, losses: Any, hop_link: Any, hop_steps: Any) -> None:
+def _listen(
+    flow: Any, cfg: Any, n: int, rings: Any, heads: Any, losses: Any, signals: Any, hop_link: Any, hop_steps: Any
+) -> None:
     """Update what the sender sees at step n: delivery rate, loss, RTT, inflight, of the bytes acknowledged now."""
     mask = cfg.ring - 1
     flow.inflight_bytes = rings[flow.row, (n - 1) & mask] - flow.settled_bytes
@@ -90,16 +97,18 @@ def _listen(flow: Any, cfg: Any, n: int, rings: Any, heads: Any, losses: Any, ho
     last = flow.row + 2 * flow.hops
     flow.x_dlv_Bps = (rings[last, seen & mask] - rings[last, (seen - 1) & mask]) / cfg.step_s
     at = float(seen)
-    kept = 1.0
+    kept = spared = 1.0
     for hop in range(flow.hop_start + flow.hops - 1, flow.hop_start - 1, -1):
         link = hop_link[hop]
         at = _read(heads[link], at, mask)
         kept *= 1.0 - losses[link, math.ceil(at) & mask]
+        spared *= 1.0 - signals[link, math.ceil(at) & mask]
         at -= hop_steps[hop]
         if at < 0.0:
             return
     flow.settled_bytes = _read(rings[flow.row], at, mask)
     flow.p_seen = 1.0 - kept
+    flow.p_signal = 1.0 - spared
     if flow.p_seen > 0.0:
         step = math.ceil(at)
         sent_Bps = (rings[flow.row, step & mask] - rings[flow.row, (step - 1) & mask]) / cfg.step_s
@@ -111,14 +120,29 @@ def _listen(flow: Any, cfg: Any, n: int, rings: Any, heads: Any, losses: Any, ho
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _step_flow(flow: Any, cfg: Any) -> float:
+    if cfg.form == ROUNDS:
+        return _step_rounds(flow, cfg)
     if flow.cca == BBR1:
         return step_bbr1(flow, cfg)
     if flow.cca == BBR2:
-        return step_bbr2(flow, cfg)
+        return step_bbr2_code(flow, cfg) if cfg.form == CODE else step_bbr2(flow, cfg)
     if flow.cca == RENO:
         return step_reno(flow, cfg)
     if flow.cca == CUBIC:
-        return step_cubic(flow, cfg)
+        return step_cubic_code(flow, cfg) if cfg.form == CODE else step_cubic(flow, cfg)
+    return np.nan
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _step_rounds(flow: Any, cfg: Any) -> float:
+    if flow.cca == BBR1:
+        return step_bbr1_rounds(flow, cfg)
+    if flow.cca == BBR2:
+        return step_bbr2_rounds(flow, cfg)
+    if flow.cca == RENO:
+        return step_reno_rounds(flow, cfg)
+    if flow.cca == CUBIC:
+        return step_cubic_rounds(flow, cfg)
     return np.nan
 
 
@@ -155,6 +179,10 @@ def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flo
     accepted = np.zeros((n_links, cfg.ring))
     heads = np.zeros((n_links, cfg.ring))
     losses = np.zeros((n_links, cfg.ring))
+    signals = np.zeros((n_links, cfg.ring))
+    windows = np.zeros((n_flows if cfg.form == CODE else 0, cfg.ring))
+    for i in range(windows.shape[0]):
+        windows[i, :] = flows[i].cwnd_bytes
     arriving = np.zeros(n_hops)
     next_sample_s = cfg.measure_step * cfg.step_s
     for n in range(1, cfg.steps + 1):
@@ -176,6 +204,7 @@ def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flo
             took = _serve_link(link, cfg)
             accepted[k, now] = link.accepted_bytes
             losses[k, now] = link.loss
+            signals[k, now] = link.signal
             _find_head(link, accepted[k], n, mask)
             heads[k, now] = link.oldest + link.oldest_part
             if measured:
@@ -202,8 +231,12 @@ def run_one(cfg: Any, flows: Any, links: Any, hop_link: Any, hop_steps: Any, flo
                     low += part * (rings[row, (link.oldest + 1) & mask] - low)
                 rings[row + 1, now] = low
             flow.tau_s = tau
-            _listen(flow, cfg, n, rings, heads, losses, hop_link, hop_steps)
+            _listen(flow, cfg, n, rings, heads, losses, signals, hop_link, hop_steps)
+            if cfg.form == CODE:
+                flow.cwnd_old_bytes = windows[i, (n - flow.lag_steps) & mask]
             flow.x_Bps = _step_flow(flow, cfg)
+            if cfg.form == CODE:
+                windows[i, now] = flow.cwnd_bytes
             if not flow.x_Bps <= cfg.rate_limit_Bps:
                 return n, i
             sent = flow.x_Bps * cfg.step_s

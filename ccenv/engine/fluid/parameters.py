@@ -1,10 +1,16 @@
-"""The two parameter sets of the fluid model: `paper` and `artefact`."""
+"""The parameter sets of the fluid model: `paper`, `artefact` and `calibrated`."""
 
 from __future__ import annotations
 
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
 from pydantic import ConfigDict, Field
 
-from ccenv.config import StrictModel
+from ccenv.config import StrictModel, validate
 from ccenv.errors import unknown_name
 
 
@@ -21,6 +27,8 @@ class Parameters(FiniteModel):
     code; the kernels scale them to bytes and seconds.
 
     Attributes:
+        form: which equations hold: `print` as printed (with the corrections named in the kernels), `code` as the published
+            simulator computes them, `rounds` with one reaction to loss per round trip.
         sharpness: K of eq. 5 for all sigmoids but the pulses.
         pulse_sharpness: K of the BBRv1 phase pulses (eq. 22), per ms.
         loss_exponent: L of eq. 4.
@@ -33,8 +41,9 @@ class Parameters(FiniteModel):
         update_window_s: time at the end of a period during which BBRv1 updates x_btl (eq. 21).
         rtt_tolerance_s: how much lower an RTT must be to restart the ProbeRTT timer (eq. 14).
         probe_rtt_interval_s: eq. 13, for BBRv1.
-        bbr2_probe_rtt_interval_s: eq. 13, for BBRv2; 10 s in print. 5 s, as in BBRv2's draft and code, in `artefact`:
-            inferred, since in the published 9 s runs BBRv2 enters ProbeRTT and BBRv1 does not (section 4.3.4).
+        bbr2_probe_rtt_interval_s: eq. 13, for BBRv2.
+        bbr2_probe_rtt_first_s: time to BBRv2's first ProbeRTT (not above the interval). 5 s in the published code, whose
+            later intervals are 10 s: in the published 9 s runs BBRv2 enters ProbeRTT and BBRv1 does not (section 4.3.4).
         probe_rtt_duration_s: eq. 13.
         loss_threshold: loss above which BBRv2 reacts (eqs. 27, 30, 31).
         hi_decrease: share of w_hi lost per RTT of excessive loss (eq. 30).
@@ -48,8 +57,25 @@ class Parameters(FiniteModel):
         reno_decrease: share of the window lost per lost packet (eq. 52).
         cubic_c: eq. 54.
         cubic_b: eq. 54; 0.7 as printed, 0.3 in RFC 8312's form.
+        cubic_offset_s: form `code`: added to the time since the last loss.
+        cubic_loss_floor: form `code`: loss from which on CUBIC's variables relax.
+        cubic_lag_rtts: form `code`: age of the window that becomes w_max, in propagation RTTs.
+        cubic_start_w_max: form `code`: w_max(0) in windows; the time since the last loss starts at 0.
+        code_time_constant_s: form `code`: of CUBIC's reset and of BBRv2's volume in cruise and ProbeRTT.
+        down_limit_rtts: form `code`: longest drain of BBRv2 in tau_min, from the start of the period on.
+        hi_floor_bdp: form `code`: least w_hi in estimated BDP.
+        hi_growth_interval_s: form `code`: w_hi grows by 2^(t/tau_min) packets in this time.
+        start_phase_rtts: form `code`: BBRv2 starts in cruise, this many propagation RTTs and a random part of
+            start_phase_spread_s into its period.
+        start_phase_spread_s: see start_phase_rtts.
+        reaction_packets: form `rounds`: packets of a flow that must be lost before it reacts.
+        reaction_rtts: form `rounds`: shortest time between two reactions in RTTs.
+        conserve_rtts: form `rounds`: how long BBRv1 sends what is delivered after a reaction, in RTTs.
+        window_gain: BBR's window in estimated BDP (eqs. 24, 32).
+        pacing_margin: share by which BBR paces below its estimate; 0.01 in Linux.
     """
 
+    form: Literal["print", "code", "rounds"] = "print"
     sharpness: float = Field(default=500.0, gt=0)
     pulse_sharpness: float = Field(default=5.0, gt=0)
     loss_exponent: float = Field(default=100.0, ge=1)
@@ -63,6 +89,7 @@ class Parameters(FiniteModel):
     rtt_tolerance_s: float = Field(default=1e-5, ge=0)
     probe_rtt_interval_s: float = Field(default=10.0, gt=0)
     bbr2_probe_rtt_interval_s: float = Field(default=10.0, gt=0)
+    bbr2_probe_rtt_first_s: float = Field(default=10.0, gt=0)
     probe_rtt_duration_s: float = Field(default=0.2, gt=0)
     loss_threshold: float = Field(default=0.02, gt=0, lt=1)
     hi_decrease: float = Field(default=0.3, gt=0, lt=1)
@@ -76,18 +103,48 @@ class Parameters(FiniteModel):
     reno_decrease: float = Field(default=0.5, gt=0, lt=1)
     cubic_c: float = Field(default=0.4, gt=0)
     cubic_b: float = Field(default=0.7, gt=0, lt=1)
+    cubic_offset_s: float = Field(default=2.0, ge=0)
+    cubic_loss_floor: float = Field(default=1e-6, gt=0, lt=1)
+    cubic_lag_rtts: float = Field(default=2.0, gt=0, le=10)
+    cubic_start_w_max: float = Field(default=1.1, gt=0)
+    code_time_constant_s: float = Field(default=1e-3, gt=0)
+    down_limit_rtts: float = Field(default=10.0, gt=0)
+    hi_floor_bdp: float = Field(default=1.15, ge=0)
+    hi_growth_interval_s: float = Field(default=1e-3, gt=0)
+    start_phase_rtts: float = Field(default=10.0, ge=0)
+    start_phase_spread_s: float = Field(default=1.0, ge=0)
+    reaction_packets: float = Field(default=1.0, gt=0)
+    reaction_rtts: float = Field(default=1.0, gt=0)
+    conserve_rtts: float = Field(default=1.0, ge=0)
+    window_gain: float = Field(default=2.0, gt=0)
+    pacing_margin: float = Field(default=0.0, ge=0, lt=1)
+
+
+CALIBRATED = Path(__file__).parent / "calibrated.json"
+
+
+@cache
+def calibration() -> dict[str, Any]:
+    """Return the stored calibration: fitted constants under ``constants``, records, split and errors beside them."""
+    found: dict[str, Any] = json.loads(CALIBRATED.read_text(encoding="utf-8"))
+    return found
 
 
 # `paper` keeps the printed constants; the printed gains of 1 have no unit, and only 1/ms lets the 10 ms windows of
-# eqs. 19 and 21 have an effect. `artefact` holds what differs in the published code.
+# eqs. 19 and 21 have an effect. `artefact` is the published code. `calibrated` has RFC 9438's b, Linux's pacing margin and
+# constants fitted to records.
 PARAMETER_SETS: dict[str, Parameters] = {
     "paper": Parameters(),
     "artefact": Parameters(
+        form="code",
         x_max_growth_time_constant_s=2e-4,
-        bbr2_probe_rtt_interval_s=5.0,
-        lo_decrease=0.1,
+        bbr2_probe_rtt_first_s=5.0,
+        lo_decrease=-math.log(0.9),
         period_rtts=63.0,
         hi_start_slope=0.5,
+    ),
+    "calibrated": validate(
+        Parameters, {"form": "rounds", "cubic_b": 0.3, "pacing_margin": 0.01} | calibration()["constants"], CALIBRATED.name
     ),
 }
 

@@ -97,7 +97,8 @@ class Start(FiniteModel):
             and its slope; [BBR-fluid] section 4.3.3, insight 5).
         cwnd_bdp: window of Reno and CUBIC in the same unit (default 1). CUBIC starts on the plateau, w = w_max.
         probe_rtt_timer_s: time to the first ProbeRTT (default the full interval).
-        period_time_s: time within the ProbeBW period.
+        period_time_s: time within the ProbeBW period (default 0; with form `code` BBRv2 starts in cruise, see
+            Parameters.start_phase_rtts).
     """
 
     x_btl_share: float | None = Field(default=None, gt=0)
@@ -106,7 +107,7 @@ class Start(FiniteModel):
     inflight_hi_bdp: float | None = Field(default=None, gt=0)
     cwnd_bdp: float = Field(default=1.0, gt=0)
     probe_rtt_timer_s: float | None = Field(default=None, gt=0)
-    period_time_s: float = Field(default=0.0, ge=0)
+    period_time_s: float | None = Field(default=None, ge=0)
 
 
 class Flow(FiniteModel):

@@ -184,7 +184,7 @@ def take_feedback(a, run, sources, i, now_s):
             go_on_back(a, run, sources, fl)
     elif fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
         send_ack(run, fl, fl.ack_deadline_s)
-    lost_bytes = 0.0
+    scans, by_rto = False, False
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
@@ -199,21 +199,21 @@ def take_feedback(a, run, sources, i, now_s):
         if acked_bytes > 0.0 and on_ack != 0:
             call_2(on_ack, state_at, run.ack_at)
             take_cca(run, fl, a.states[i])
-        if fl.loss_scan < fl.ack_next_tx:
-            lost_bytes = find_losses(fl, a.losses[0], False, now_s, fl.mss_bytes)
+        scans = fl.loss_scan < fl.ack_next_tx
     elif fl.rto_deadline_s <= now_s:
         fl.rto_deadline_s = np.inf
         if fl.inflight_bytes > 0.0:
-            lost_bytes = find_losses(fl, a.losses[0], True, now_s, fl.mss_bytes)
+            scans = by_rto = True
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
-    if lost_bytes > 0.0:
+    while scans and find_losses(fl, a.losses[0], by_rto, now_s, fl.mss_bytes) > 0.0:
         on_loss = a.sender_calls[fl.sender_index, ON_LOSS]
         if on_loss != 0:
             call_2(on_loss, state_at, run.loss_at)
             take_cca(run, fl, a.states[i])
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
+        scans = fl.per_packet == 1
 
 
 @njit(cache=True, inline="always")

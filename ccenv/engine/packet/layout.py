@@ -16,6 +16,10 @@ TX_STRIDE = 8
 OUTSTANDING, ACKED, LOST = 0.0, 1.0, 2.0  # STATUS: what the sender knows
 ON_THE_WAY, HERE, HERE_MARKED, MARKED_ON_THE_WAY = 0.0, 1.0, 2.0, -1.0  # ARRIVED: what the network has done
 
+# Further entry of a transmission, at sent_with_at, of senders per packet: bytes in flight with it, and found lost before it.
+WITH_INFLIGHT, WITH_LOST = range(2)
+SENT_WITH_STRIDE = 2
+
 # Entry of a segment, at segment_at: number + 1 once received, number + 1 once acknowledged.
 RECEIVED, CONFIRMED = range(2)
 SEGMENT_STRIDE = 2
@@ -220,6 +224,7 @@ FLOW_DTYPE = np.dtype(
         ("pool", "<i8"),  # of which it is a slot; -1: none
         ("arrival", "<i8"),  # in it
         ("tx_at", "<i8"),
+        ("sent_with_at", "<i8"),
         ("segment_at", "<i8"),
         ("resend_at", "<i8"),
         ("ack_ring_at", "<i8"),
@@ -241,6 +246,8 @@ FLOW_DTYPE = np.dtype(
         ("acked_count", "<i8"),
         ("acked_below_scan", "<i8"),
         ("recovery_tx", "<i8"),
+        ("per_packet", "<i8"),  # 1: its CCA hears of each lost packet
+        ("newest_lost_tx", "<i8"),  # told to such a CCA
         ("next_segment", "<i8"),
         ("confirmed_below", "<i8"),  # cumulative acknowledgement, in segments
         ("resend_head", "<i8"),

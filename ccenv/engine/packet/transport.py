@@ -30,8 +30,11 @@ from ccenv.engine.packet.layout import (
     SEGMENT,
     SEGMENT_STRIDE,
     SENT_S,
+    SENT_WITH_STRIDE,
     STATUS,
     TX_STRIDE,
+    WITH_INFLIGHT,
+    WITH_LOST,
 )
 from ccenv.engine.packet.path.order import next_arrival
 
@@ -169,6 +172,13 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
         fl.round_end_bytes = fl.delivered_bytes
     ack.app_limited = load(entry, at + APP_LIMITED)
     ack.ecn_fraction = marked_bytes / acked_bytes if marked_bytes > 0.0 else 0.0
+    ack.prior_delivered_bytes = before_bytes
+    ack.tx_inflight_bytes = 0.0
+    ack.lost_since_bytes = 0.0
+    if fl.per_packet == 1:
+        at = (newest_tx & fl.mask) * SENT_WITH_STRIDE
+        ack.tx_inflight_bytes = load(fl.sent_with_at, at + WITH_INFLIGHT)
+        ack.lost_since_bytes = fl.found_lost_bytes - load(fl.sent_with_at, at + WITH_LOST)
     return acked_bytes
 
 
@@ -185,7 +195,10 @@ def mark_lost(fl, tx, mss_bytes):
 
 @njit(cache=True, error_model="numpy")
 def find_losses(fl, loss, by_rto, now_s, mss_bytes):
-    """Find losses below the newest acknowledged transmission, or by RTO all; fill the signal; return lost bytes."""
+    """Find losses below the newest acknowledged transmission, or by RTO all; fill the signal; return lost bytes.
+
+    Of a CCA per packet only the next one is found.
+    """
     lost_bytes = 0.0
     newest = np.int64(-1)
     end = fl.next_tx if by_rto else fl.ack_next_tx
@@ -198,6 +211,9 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
             mark_lost(fl, tx, mss_bytes)
             lost_bytes += mss_bytes
             newest = tx
+            if fl.per_packet == 1:
+                tx += 1
+                break
         elif status == ACKED:
             fl.acked_below_scan += 1
         tx += 1
@@ -213,7 +229,20 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
         if newest > fl.recovery_tx:
             loss.new_episode = 1.0
             fl.recovery_tx = fl.next_tx - 1
+        if fl.per_packet == 1:
+            tell_packet(fl, loss, newest)
     return lost_bytes
+
+
+@njit(cache=True, error_model="numpy")
+def tell_packet(fl, loss, tx):
+    """Tell a CCA per packet of a lost transmission: what was in flight with it, what was lost since."""
+    at = (tx & fl.mask) * SENT_WITH_STRIDE
+    loss.tx_inflight_bytes = load(fl.sent_with_at, at + WITH_INFLIGHT)
+    loss.lost_since_bytes = fl.found_lost_bytes - load(fl.sent_with_at, at + WITH_LOST)
+    loss.app_limited = load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + APP_LIMITED)
+    loss.contiguous = 1.0 if tx == fl.newest_lost_tx + 1 else 0.0
+    fl.newest_lost_tx = tx
 
 
 @njit(cache=True, error_model="numpy")
@@ -272,6 +301,10 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     fl.next_tx = tx + 1
     fl.inflight_bytes += mss_bytes
     fl.sent_bytes += mss_bytes
+    if fl.per_packet == 1:
+        at = (tx & fl.mask) * SENT_WITH_STRIDE
+        store(fl.sent_with_at, at + WITH_INFLIGHT, fl.inflight_bytes)
+        store(fl.sent_with_at, at + WITH_LOST, fl.found_lost_bytes)
     if fl.rto_deadline_s == np.inf:
         fl.rto_deadline_s = now_s + rto_s(fl, rto_min_s)
     if fl.rate_Bps < np.inf:

@@ -1,6 +1,6 @@
 """Actor and critic of one policy, evaluated in single precision inside a kernel: actions, log-probabilities and values.
 
-Weights stand in one padded array, so that the loop over the outputs of a layer is the innermost one and its index plain. Random
+Weights stand in one padded array, aligned as the processor reads it. Random
 numbers come from :mod:`ccenv.engine.compiled.rng`: a draw depends on its key, row, element and step, and on nothing else.
 """
 
@@ -15,10 +15,12 @@ from numba import njit
 
 from ccenv.engine.compiled.mlp import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH
 from ccenv.engine.compiled.rng import uniform
+from ccenv.envs.batches.layers import WIDE, fill_layer
 from ccenv.errors import InputError
 
 ACTOR, CRITIC = range(2)
 LAYERS, ACTIVATION, LEVELS, FIRST_WIDTH = range(4)
+_LINE = 16  # numbers in a cache line
 _LOG_SQRT_2_PI = np.float32(0.5 * math.log(2.0 * math.pi))
 # tanh(x) = x P(x^2) / Q(x^2) on [-9, 9], beyond which tanh rounds to 1: least squares at Chebyshev points with weights that
 # even out the relative error, which is 2.1e-8 before rounding.
@@ -34,7 +36,7 @@ class ActorCritic(NamedTuple):
 
     Attributes:
         weights: (2, layers, longest, width) float32; of actor and critic, (n_in, n_out) of each layer in the corner, the rest
-            0; no layer and no input is longer than longest.
+            0; no layer and no input is longer than longest, and both lengths are multiples of ``layers.WIDE``.
         biases: (2, layers, width) float32.
         shapes: (2, 4 + MAX_LAYERS) int64; number of layers, activation, number of values of each discrete action (0: continuous
             ones), then the width of each layer, input first.
@@ -71,8 +73,9 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
             f"policy with layers {widths[ACTOR]} and {widths[CRITIC]} and {activation!r}; at most {MAX_LAYERS} layers of "
             f"{MAX_WIDTH} with one of {', '.join(ACTIVATIONS)}"
         )
-    weights = np.zeros((2, max(map(len, both)), max(max(row) for row in widths), most), np.float32)
-    biases = np.zeros((*weights.shape[:2], most), np.float32)
+    longest, width = (-(-n // WIDE) * WIDE for n in (max(max(row) for row in widths), most))
+    weights = _aligned((2, max(map(len, both)), longest, width))
+    biases = _aligned((*weights.shape[:2], width))
     shapes = np.zeros((2, FIRST_WIDTH + MAX_LAYERS + 1), np.int64)
     for which, layers in enumerate(both):
         shapes[which, LAYERS], shapes[which, ACTIVATION], shapes[which, LEVELS] = len(layers), ACTIVATIONS[activation], levels
@@ -81,6 +84,13 @@ def pack_actor_critic(actor: Layers, critic: Layers, activation: str, log_std: n
             weights[which, place, : weight.shape[0], : weight.shape[1]] = weight
             biases[which, place, : len(bias)] = bias
     return ActorCritic(weights, biases, shapes, np.ascontiguousarray(log_std, np.float32))
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Return zeros, float32, that begin at a multiple of what the processor reads at once."""
+    room = np.zeros(int(np.prod(shape)) + _LINE, np.float32)
+    first = -room.ctypes.data % (4 * _LINE) // 4
+    return room[first : first + int(np.prod(shape))].reshape(shape)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"}, inline="always")
@@ -101,27 +111,24 @@ def evaluate(networks, which, scratch):  # type: ignore[no-untyped-def]
         scratch: (3, longest) float32; row 0 keeps the input.
     """
     n_layers = networks.shapes[which, LAYERS]
+    depth, longest, width = networks.weights.shape[1:]
+    weights_at, biases_at = np.int64(networks.weights.ctypes.data), np.int64(networks.biases.ctypes.data)
+    scratch_at, row = np.int64(scratch.ctypes.data), 4 * scratch.shape[1]
     source = 0
     for layer in range(n_layers):
         n_in = networks.shapes[which, FIRST_WIDTH + layer]
         n_out = networks.shapes[which, FIRST_WIDTH + layer + 1]
         target = 2 if source == 1 else 1
-        for o in range(n_out):
-            scratch[target, o] = networks.biases[which, layer, o]
-        in_fours = n_in - n_in % 4
-        for j in range(0, in_fours, 4):
-            a, b, c, d = scratch[source, j], scratch[source, j + 1], scratch[source, j + 2], scratch[source, j + 3]
-            for o in range(n_out):
-                scratch[target, o] += (
-                    a * networks.weights[which, layer, j, o]
-                    + b * networks.weights[which, layer, j + 1, o]
-                    + c * networks.weights[which, layer, j + 2, o]
-                    + d * networks.weights[which, layer, j + 3, o]
-                )
-        for j in range(in_fours, n_in):
-            a = scratch[source, j]
-            for o in range(n_out):
-                scratch[target, o] += a * networks.weights[which, layer, j, o]
+        place = 4 * width * (which * depth + layer)
+        fill_layer(
+            weights_at + place * longest,
+            biases_at + place,
+            scratch_at + source * row,
+            scratch_at + target * row,
+            n_in,
+            n_out,
+            width,
+        )
         if layer < n_layers - 1:
             if networks.shapes[which, ACTIVATION] == 0:
                 for o in range(n_out):

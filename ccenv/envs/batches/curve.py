@@ -19,7 +19,7 @@ from ccenv.engine.curve.kernel import advance_range
 from ccenv.engine.curve.layout import SENDER_KINDS
 from ccenv.engine.curve.watch import Watch, begin_flows, fill_flow_terms, measure_flows, obey_actions
 from ccenv.envs.batches.actor_critic import ACTOR, LEVELS, ActorCritic
-from ccenv.envs.batches.memory import Memory, decide, judge_end, share
+from ccenv.envs.batches.memory import Memory, decide, judge, judge_end, share
 from ccenv.envs.network import NetworkTask
 from ccenv.envs.reward import fill_terms
 from ccenv.envs.task import ACTION_RANGE_LOG2, SenderTask, episode_metrics
@@ -213,7 +213,8 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
             smallest_rtt_s = min(smallest_rtt_s, rtt_s[0, i])
         _count(a, b, before)
         capacity[0] = ev.capacity_bytes
-        for t in range(memory.at[env], n_steps):
+        begun = memory.at[env]
+        for t in range(begun, n_steps):
             for r in range(n_rows):
                 row = env * n_rows + r
                 _observe(a, game, watched, b, env, r, wide, memory.observations[t, row])
@@ -251,6 +252,8 @@ def play_range(first, last, first_env, arrays, game, watched, networks, memory, 
             memory.at[env] = t + 1
             if over or ev.error != 0:
                 break
+        for r in range(n_rows):
+            judge(networks, memory, scratch, env * n_rows + r, begun, memory.at[env])
         if not memory.starting[env] or game.elapsed[env] == 0:
             continue  # the episode goes on, or is a new one whose time has not come
         memory.ended[env] = True

@@ -49,7 +49,7 @@ def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[n
 
     Args:
         networks: ActorCritic.
-        memory: Memory; action, log-probability, value and whether an episode starts are filled in.
+        memory: Memory; action, log-probability and whether an episode starts are filled in.
         scratch: (3, longest) float32.
         key: of the noise.
         row: of the batch.
@@ -59,8 +59,19 @@ def decide(networks, memory, scratch, key, row, step, starts):  # type: ignore[n
     for j in range(memory.observations.shape[2]):
         scratch[0, j] = memory.observations[step, row, j]
     memory.log_probs[step, row] = sample(networks, scratch, key, row, step, memory.actions[step, row])
-    memory.values[step, row] = value_of(networks, scratch)
     memory.episode_starts[step, row] = 1.0 if starts else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def judge(networks, memory, scratch, row, first, last):  # type: ignore[no-untyped-def]
+    """Fill in the values of a row's observations at the steps first .. last - 1.
+
+    All at once after they were played: the weights of actor and critic together do not fit into the processor's nearest cache.
+    """
+    for step in range(first, last):
+        for j in range(memory.observations.shape[2]):
+            scratch[0, j] = memory.observations[step, row, j]
+        memory.values[step, row] = value_of(networks, scratch)
 
 
 @njit(cache=True, error_model="numpy")

@@ -13,7 +13,7 @@ from numba import config, njit
 from ccenv.engine.compiled.calls import unowned
 from ccenv.engine.packet.kernel import advance
 from ccenv.envs.batches.actor_critic import ActorCritic
-from ccenv.envs.batches.memory import Memory, decide, judge_end, share
+from ccenv.envs.batches.memory import Memory, decide, judge, judge_end, share
 from ccenv.envs.packet.core import MAX_EVENTS
 from ccenv.envs.packet.kernel import observe
 from ccenv.envs.packet.link_rate import RateCore, move_link
@@ -48,7 +48,8 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
     scratch = np.zeros((3, networks.weights.shape[2]), np.float32)
     for k in range(len(which)):
         env, one = which[k], which[k : k + 1]
-        for t in range(memory.at[env], n_steps):
+        begun = memory.at[env]
+        for t in range(begun, n_steps):
             for r in range(n_rows):
                 row = env * n_rows + r
                 _see(core, env, r * per_row, per_row, width, memory.observations[t, row])
@@ -77,6 +78,8 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
             memory.at[env] = t + 1
             if over or a.run[env, 0].error != 0:
                 break
+        for r in range(n_rows):
+            judge(networks, memory, scratch, env * n_rows + r, begun, memory.at[env])
         if not memory.starting[env] or core.elapsed[env] == 0:
             continue  # the episode goes on, or is a new one whose time has not come
         memory.ended[env] = True

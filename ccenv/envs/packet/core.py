@@ -12,25 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.python_calls import extras_of
-from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
-from ccenv.engine.packet.batch.form import Form
-from ccenv.engine.packet.batch.policies import policy_deciders
-from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import ERROR_ADVERSARY, ERROR_EVENTS, ERROR_SENDER
 from ccenv.engine.packet.log import ordered
 from ccenv.engine.packet.monitor import Decider
 from ccenv.envs.core import HELD_OUT_SEED, checked_seed
-from ccenv.envs.packet.episodes import EpisodeSource
+from ccenv.envs.packet.building import build
+from ccenv.envs.packet.episodes import Draws
 from ccenv.envs.packet.kernel import CoreArrays, ask, look, observe, put_signals
-from ccenv.envs.settings import EXTERNAL
 from ccenv.errors import EngineError, InputError
 from ccenv.interface.interface import Interface
 from ccenv.interface.measures import MEASURES
 from ccenv.interface.own_reward import OwnReward
 from ccenv.interface.rewards import N_TERMS, TERMS
 from ccenv.network.adversary import ScriptedAdversary
-from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
 from ccenv.simulation.boxes import pattern_rows
@@ -55,6 +49,7 @@ class PacketCore:
         interface: what is seen of the monitored flows.
         weights: of the reward's terms.
         own_reward: a reward in Python in place of their weighted sum; None: there is none.
+        within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
         adversaries: by name, those of jitter boxes.
         episode_decisions: steps of an episode.
         staggered: let the first episodes end at random times.
@@ -91,6 +86,7 @@ class PacketCore:
         per_flow: bool = False,
         patterns: np.ndarray | None = None,
         own_reward: OwnReward | None = None,
+        within: np.ndarray | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}; it must be at least 1")
@@ -99,15 +95,21 @@ class PacketCore:
             **{"weights": weights, "adversaries": adversaries, "episode_decisions": episode_decisions},
             **{"staggered": staggered, "start_rate_share": start_rate_share, "threads": threads, "record": record},
             **{"num_envs": num_envs, "per_flow": per_flow, "patterns": patterns, "own_reward": own_reward},
+            "within": within,
         }
+        self._within = within
         self._patterns, self._pattern_rows = patterns, pattern_rows(distribution.largest)
         self.per_flow, self.tells_time, self.own_reward = per_flow, False, own_reward
         self.num_envs, self.episode_steps, self.distribution = num_envs, episode_decisions, distribution
         self.flows = np.array(sorted(deciders), np.int64)
         self.interface, self._staggered, self._recording = interface, staggered, record
-        self._numbers = interface.numbers
+        self._numbers, self._has_extra = interface.numbers, interface.extra is not None
         self._weights = np.array([weights.get(term.name, 0.0) for term in TERMS])
-        self._build(senders, deciders, adversaries or {}, start_rate_share, threads)
+        log = LOG_ROWS if record else 0
+        self._source, self.batch = build(
+            num_envs, distribution, senders, deciders, adversaries or {}, start_rate_share, threads, packet_log=log
+        )
+        self._boxed = [i for i, flow in enumerate(distribution.largest.flows) if flow.jitter.kind == "adversary"]
         M = len(self.flows)
         self._seed, self._lane = np.zeros(num_envs, np.int64), np.arange(num_envs)
         self._episode = np.zeros(num_envs, np.int64)
@@ -127,45 +129,6 @@ class PacketCore:
         self._idle = np.zeros(len(self._numbers))
         put_signals(self._blank[0], self._numbers, self._idle)
         self._start(np.arange(num_envs))
-
-    def _build(
-        self,
-        senders: Mapping[str, Sender],
-        deciders: Mapping[int, Decider],
-        adversaries: Mapping[str, ScriptedAdversary],
-        start_rate_share: tuple[float, float] | None,
-        threads: int,
-    ) -> None:
-        network = self.distribution.largest
-        names = list(senders)
-        for name, sender in senders.items():
-            if bridge_of(sender) is not None or extras_of([sender]):
-                raise InputError(f"sender {name!r} is plain Python: it runs in simulations, not in batches of environments")
-        choices: dict[int, tuple[str, ...]] = {
-            int(leaf.place[1]): leaf.choices for leaf in self.distribution.leaves if leaf.place[-1] == "sender"
-        }
-        policies = policy_deciders([senders[flow.sender] for flow in network.flows], network.flows)
-        if both := sorted(set(policies) & set(deciders)):
-            raise InputError(f"flow {both[0]}: a policy that sees more than beliefs cannot be watched as well")
-        for flow, options in choices.items():
-            if flow in policies or any(policy_deciders([senders[name]], network.flows[flow : flow + 1]) for name in options):
-                raise InputError(f"flow {flow}: a policy that sees more than beliefs cannot be one of several senders")
-        known: dict[str, Decider] = {network.flows[flow].sender: decider for flow, decider in policies.items()}
-        known[EXTERNAL] = next(iter(deciders.values()))
-        table = SenderTable(list(senders.values()), [known.get(name) for name in names])
-        rows = {name: row for row, name in enumerate(names)}
-        gridded = [
-            index
-            for index, flow in enumerate(network.flows)
-            if any(table.rows["step_at"][rows[name]] for name in choices.get(index, (flow.sender,)))
-        ]
-        monitors = len({**policies, **deciders})
-        self._source = EpisodeSource(self.distribution, rows, self.flows.tolist(), monitors, start_rate_share)
-        form = Form(network, table, {**policies, **deciders}, adversaries, gridded, self._source.traces)
-        words = needed_words(form, self._source.corners())
-        log = LOG_ROWS if self._recording else 0
-        self.batch = PacketBatch(form, self.num_envs, words, threads=threads, packet_log=log)
-        self._boxed = [i for i, flow in enumerate(network.flows) if flow.jitter.kind == "adversary"]
 
     # --- episodes -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +159,7 @@ class PacketCore:
     def _start(self, which: np.ndarray) -> None:
         if not len(which):
             return
-        draws = self._source.draw(self._seed[which], self._lane[which], self._episode[which])
+        draws = self._draw(which)
         self._length[which] = self.episode_steps
         if self._staggered:
             first = self._episode[which] == 0
@@ -213,6 +176,10 @@ class PacketCore:
         self.batch.arrays.measures[which] = self._blank
         self._seen[which] = self._idle
         self._run(which)
+
+    def _draw(self, which: np.ndarray) -> Draws:
+        within = None if self._within is None else self._within[which]
+        return self._source.draw(self._seed[which], self._lane[which], self._episode[which], within)
 
     def _run(self, which: np.ndarray | None = None) -> None:
         """Run to the next decisions: of all networks, or of some while the others wait where they are."""
@@ -264,7 +231,7 @@ class PacketCore:
         self._run()
         self.elapsed += 1
         if self.own_reward is not None:
-            measured = self._decides & (self.batch.arrays.monitors["decisions"][:, : len(self.flows)] > 0)
+            measured = self.measured
             self.rewards[measured] = self.own_reward.values(self.terms[measured])
         return self.rewards
 
@@ -289,6 +256,11 @@ class PacketCore:
         return means
 
     @property
+    def keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What decides each environment's episode: seed, lane and number of the episode, copies of (B,) each."""
+        return self._seed.copy(), self._lane.copy(), self._episode.copy()
+
+    @property
     def sums(self) -> np.ndarray:
         """Sum of each term over the decisions of each monitored flow in the episode so far: a new (B, M, N_TERMS) array."""
         return self._sums.copy()
@@ -309,9 +281,16 @@ class PacketCore:
         """Which monitored flows are to decide now: a new (B, M) bool array."""
         return self._decides.copy()
 
+    @property
+    def measured(self) -> np.ndarray:
+        """Which monitored flows have just ended an interval, whose terms stand in ``terms``: a new (B, M) bool array."""
+        found: np.ndarray = self._decides & (self.batch.arrays.monitors["decisions"][:, : len(self.flows)] > 0)
+        return found
+
     def observations(self) -> np.ndarray:
         """Return what is seen of the monitored flows: a new (B, M, width of the interface) float32 array."""
-        return self.interface.with_extra(self._seen.reshape(self.num_envs, len(self.flows), -1).copy())
+        seen = self._seen.reshape(self.num_envs, len(self.flows), -1).copy()
+        return self.interface.with_extra(seen) if self._has_extra else seen
 
     def signals(self, numbers: np.ndarray) -> np.ndarray:
         """Return other signals of the newest decision of each monitored flow: (B, M, n) float32.
@@ -386,7 +365,7 @@ class PacketCore:
             target[...] = np.frombuffer(state[name].tobytes(), target.dtype).reshape(target.shape)
         self._seeded = True
         if self._recording:
-            draws = self._source.draw(self._seed, self._lane, self._episode)
+            draws = self._draw(self._all)
             self._scenarios = [draws.scenario(self.distribution, b) for b in range(self.num_envs)]
 
     def __getstate__(self) -> dict[str, Any]:

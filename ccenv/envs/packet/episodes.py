@@ -108,16 +108,20 @@ class EpisodeSource:
         parts = [self.one(scenario) for scenario in self.distribution.corners]
         return Beginnings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
-    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray) -> Draws:
-        """Draw episodes; nothing but the three keys decides.
+    def draw(self, seeds: np.ndarray, lanes: np.ndarray, episodes: np.ndarray, within: np.ndarray | None = None) -> Draws:
+        """Draw episodes; nothing but the three keys and the part of the ranges decides.
 
         Args:
             seeds: (n,) whole numbers >= 0.
             lanes: (n,) number of the environment among those of a seed.
             episodes: (n,) number of the episode.
+            within: (n, leaves, 2) the part of each range that is drawn from, as ends in [0, 1]; None: all of it.
         """
         n, leaves = len(seeds), self.distribution.leaves
         u = draw_numbers(seeds, lanes, episodes, _FIRST_LEAF + len(leaves))
+        if within is not None:
+            first, last = within[:, :, 0].T, within[:, :, 1].T
+            u[_FIRST_LEAF:] = first + u[_FIRST_LEAF:] * (last - first)
         base = self._base
         links, flows = np.repeat(base.links, n, axis=0), np.repeat(base.flows, n, axis=0)
         changes = np.repeat(self._changes[None], n, axis=0)

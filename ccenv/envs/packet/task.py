@@ -108,8 +108,10 @@ def make_core(
     record: bool,
     per_flow: bool = False,
     patterns: np.ndarray | None = None,
+    within: np.ndarray | None = None,
+    played: Mapping[str, Sender] | None = None,
 ) -> PacketCore:
-    """Return the core of some settings."""
+    """Return the core of some settings; ``played`` are senders in place of those of the scenario, by the scenario's name."""
     distribution = settings.distribution
     adversaries = make_boxes(distribution) | ({} if patterns is None else {EXTERNAL: PATTERN})
     least = settings.link_rate_min_share
@@ -117,7 +119,7 @@ def make_core(
     return make(
         num_envs,
         distribution=distribution,
-        senders=make_senders(distribution, settings.contract_program()),
+        senders=make_senders(distribution, settings.contract_program()) | dict(played or {}),
         deciders=deciders,
         interface=interface,
         weights=settings.weights,
@@ -130,7 +132,20 @@ def make_core(
         record=record,
         per_flow=per_flow,
         patterns=patterns,
+        within=within,
     )
+
+
+def watched_core(settings: PacketSettings, sender: ClassicSender, within: np.ndarray) -> PacketCore:
+    """Return networks in which a classic CCA plays the controlled flows, watched at the times when a policy would decide.
+
+    Args:
+        settings: of ``ccenv/Packet-v0``.
+        sender: the CCA.
+        within: (B, ranges, 2) the part of each range that each network draws from, as ends in [0, 1].
+    """
+    watched = dict.fromkeys(controlled_flows(settings.distribution), Decider(clock=settings.clock))
+    return make_core(len(within), settings, settings.interface(), watched, False, True, None, within, {EXTERNAL: sender})
 
 
 def limits(interface: Interface, flows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -180,11 +195,19 @@ class PacketTask:
         settings: the scenario names at least one ``external`` sender.
         record: keep what rendering needs.
         patterns: (B, ADVERSARY_SLOTS) what the jitter boxes that are ``external`` play in each environment; None: there are none.
+        within: (B, ranges, 2) the part of each range that an environment draws from, as ends in [0, 1]; None: all of it.
     """
 
     shared = False  # each flow is a row of its own
 
-    def __init__(self, num_envs: int, settings: PacketSettings, record: bool = False, patterns: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        settings: PacketSettings,
+        record: bool = False,
+        patterns: np.ndarray | None = None,
+        within: np.ndarray | None = None,
+    ) -> None:
         distribution, self.interface = settings.distribution, settings.interface()
         flows = controlled_flows(distribution)
         if not flows:
@@ -204,7 +227,9 @@ class PacketTask:
         critic = [signal(name) for name in settings.critic_signals]
         self._critic = np.array([SIGNAL_NUMBERS[row.name] for row in critic], np.int64)
         decider = decider_of(self.interface)
-        self.core = make_core(num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared, patterns)
+        self.core = make_core(
+            num_envs, settings, self.interface, dict.fromkeys(flows, decider), record, self.shared, patterns, within
+        )
         self.core.tells_time = settings.raw
         self.rows_per_env = len(flows) if self.shared else 1
         self._actions, self._raw, self.levels = FlowActions(len(flows), settings.n_actions), settings.raw, settings.n_actions

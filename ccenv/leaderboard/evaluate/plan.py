@@ -9,7 +9,7 @@ from ccenv.leaderboard.evaluate.damage import DamageStage, panel
 from ccenv.leaderboard.evaluate.stages import EnvelopeStage, Stage, SuiteStage
 
 # What entries are evaluated on: the nominal suite, whose score ranks the senders, then the one with the adversary panel.
-SUITES = ("standard-v1", "worst-case-v1")
+SUITES = ("standard-v2", "worst-case-v1")
 
 
 def nominal_suite() -> str:

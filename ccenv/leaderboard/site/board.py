@@ -122,7 +122,7 @@ class Table:
 
     Attributes:
         suite, sha256: which, as published.
-        superseded: a newer version of the suite is on the board.
+        superseded: a newer version of the suite, or a newer one of its series, is on the board.
         rows: best nominal score first; (first possible rank, last possible rank, result). Senders whose intervals overlap
             cannot be separated by the data and share ranks.
         reference: label of the sender that the others are compared with: the best classic CCA, else the last row.
@@ -174,9 +174,10 @@ def make_board(records: Records, certified: Certified) -> Board:
     """
     benches = sorted(records.benches, key=lambda b: b.order)
     tables = [_table(benches, name) for name in sorted({(b.suite.name, b.suite_sha256) for b in benches})]
-    newest = {t.suite.name: max(o.suite.version for o in tables if o.suite.name == t.suite.name) for t in tables}
-    for table in tables:
-        table.superseded = table.suite.version < newest[table.suite.name]
+    editions = [edition(table.suite) for table in tables]
+    newest = {series: max(number for other, number in editions if other == series) for series, _ in editions}
+    for table, (series, number) in zip(tables, editions, strict=True):
+        table.superseded = number < newest[series]
     tables.sort(key=lambda t: (t.superseded, ADVERSARIAL in t.suite.tags, t.suite.name, -t.suite.version, t.sha256))
     results: dict[tuple[str, str], list[Standing]] = {}
     for table in tables:
@@ -201,6 +202,14 @@ def make_board(records: Records, certified: Certified) -> Board:
     alike = Counter(folded(record.card.author) for record in records.submissions)
     authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)
+
+
+def edition(suite: SuiteBase) -> tuple[str, tuple[int, int]]:
+    """Return a suite's series and its place in it: ``standard-v2`` comes after every version of ``standard-v1``."""
+    series, _, number = suite.name.rpartition("-v")
+    if series and number.isdecimal():
+        return series, (int(number), suite.version)
+    return suite.name, (0, suite.version)
 
 
 def _table(benches: list[BenchRecord], which: tuple[str, str]) -> Table:

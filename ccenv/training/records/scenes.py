@@ -7,8 +7,9 @@ import math
 from ccenv.attack.paths import PATHS
 from ccenv.envs.distribution import PathDistribution
 from ccenv.network.path import Path
-from ccenv.training.config import TrainConfig, fixed_paths
+from ccenv.training.config import TrainConfig
 from ccenv.training.rllib.config import RllibConfig
+from ccenv.training.run_settings import fixed_paths
 
 ATTACKED, TRAINED, IN_RANGE = "attacked", "trained", "in range"
 """Seen how: in rounds of attacks; as a fixed path; as a point of the distribution that paths were drawn from."""

@@ -80,7 +80,7 @@ class KernelPPO(PPO):
                     enough = True
                     break
                 self.gradient_norms.append(update.clip(self.max_grad_norm))
-                policy.optimizer.step()
+                update.step(policy.optimizer)
             self._n_updates += 1
             if enough:
                 break

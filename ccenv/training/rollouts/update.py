@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numba import njit
 from torch import nn
+from torch.optim.adam import Adam, adam
 
 from ccenv.envs.batches.actor_critic import fast_tanh
 
@@ -209,6 +210,28 @@ def weigh_losses(losses, samples, first, last, advantages, log_probs, values, of
     found[CLIPPED] = clipped / n
 
 
+class _Room(NamedTuple):
+    """What happens between the layers of a network for n samples; all are views.
+
+    Attributes:
+        outputs: of each layer, (n, width).
+        turned_outputs: the same, (width, n).
+        flat_outputs: the same, (n * width,).
+        backs: gradients of the outputs of each layer but the last, (n, width).
+        flat_backs: the same, (n * width,).
+    """
+
+    outputs: list[torch.Tensor]
+    turned_outputs: list[torch.Tensor]
+    flat_outputs: list[np.ndarray]
+    backs: list[torch.Tensor]
+    flat_backs: list[np.ndarray]
+
+
+def _flat(tensors: list[torch.Tensor]) -> list[np.ndarray]:
+    return [tensor.numpy().reshape(-1) for tensor in tensors]
+
+
 class Network:
     """One of the two networks: its layers' parameters, and room for what happens between them.
 
@@ -221,35 +244,43 @@ class Network:
     def __init__(self, layers: list[nn.Linear], tanh: bool, n: int) -> None:
         self.layers, self._tanh = layers, tanh
         self._weights = [layer.weight.detach() for layer in layers]
+        self._turned_weights = [weight.t() for weight in self._weights]
         self._biases = [layer.bias.detach() for layer in layers]
         self._outputs = [torch.empty(n, layer.out_features) for layer in layers]
         self._backs = [torch.empty(n, layer.out_features) for layer in layers[:-1]]
         self._turned = [torch.empty(layer.in_features, layer.out_features) for layer in layers]
+        self._of_n: dict[int, _Room] = {}
+
+    def _room(self, n: int) -> _Room:
+        """Return the room of the first n samples: most minibatches have the same number, and views cost time."""
+        if n not in self._of_n:
+            outputs, backs = [out[:n] for out in self._outputs], [back[:n] for back in self._backs]
+            self._of_n[n] = _Room(outputs, [out.t() for out in outputs], _flat(outputs), backs, _flat(backs))
+        return self._of_n[n]
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
         """Return the outputs for some samples; they are good until the next call."""
-        n, x = len(seen), seen
-        for place, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
-            out = self._outputs[place][:n]
-            torch.addmm(bias, x, weight.t(), out=out)
+        room, x = self._room(len(seen)), seen
+        for place, (weight, bias, out) in enumerate(zip(self._turned_weights, self._biases, room.outputs, strict=True)):
+            torch.addmm(bias, x, weight, out=out)
             if place < len(self.layers) - 1:
-                _tanh_forward(out.numpy().reshape(-1)) if self._tanh else out.relu_()
+                _tanh_forward(room.flat_outputs[place]) if self._tanh else out.relu_()
             x = out
         return x
 
     def backward(self, seen: torch.Tensor, back: torch.Tensor) -> None:
         """Fill in the parameters' gradients from that of the outputs."""
-        n = len(seen)
+        room = self._room(len(seen))
         for place in range(len(self.layers) - 1, -1, -1):
-            x = self._outputs[place - 1][:n] if place else seen
             layer, turned = self.layers[place], self._turned[place]
-            torch.mm(x.t(), back, out=turned)  # back.t() @ x is slow where x is narrow
+            torch.mm(room.turned_outputs[place - 1] if place else seen.t(), back, out=turned)  # back.t() @ x is slow for narrow x
             layer.weight.grad.copy_(turned.t())  # type: ignore[union-attr]
             torch.sum(back, 0, out=layer.bias.grad)
             if place:
-                before = self._backs[place - 1][:n]
+                before = room.backs[place - 1]
                 torch.mm(back, self._weights[place], out=before)
-                (_tanh_backward if self._tanh else _relu_backward)(before.numpy().reshape(-1), x.numpy().reshape(-1))
+                backward = _tanh_backward if self._tanh else _relu_backward
+                backward(room.flat_backs[place - 1], room.flat_outputs[place - 1])
                 back = before
 
 
@@ -274,6 +305,7 @@ class Update:
         for parameter in self._parameters:
             parameter.grad = self.gradients[offset : offset + parameter.numel()].view_as(parameter)
             offset += parameter.numel()
+        self._of_parameters = [parameter.grad for parameter in self._parameters]
         self._actor, self._critic = (Network(layers, tanh, n) for layers in networks)
         self.batch_size = n
         log_std = getattr(policy, "log_std", None)
@@ -314,3 +346,19 @@ class Update:
         norm = float(torch.linalg.vector_norm(self.gradients))
         self.gradients.mul_(min(1.0, most / (norm + 1e-6)))  # as torch.nn.utils.clip_grad_norm_
         return norm
+
+    @torch.no_grad()
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take a step of the optimiser. Adam with one group and ``fused`` takes it without what surrounds its kernel."""
+        state, group = optimizer.state, optimizer.param_groups[0]
+        parameters = self._parameters
+        if type(optimizer) is not Adam or not group["fused"] or group["amsgrad"] or len(state) < len(parameters):
+            optimizer.step()
+            return
+        known = [state[parameter] for parameter in parameters]
+        beta1, beta2 = group["betas"]
+        adam(
+            parameters, self._of_parameters, *([one[name] for one in known] for name in ("exp_avg", "exp_avg_sq")), [],
+            [one["step"] for one in known], fused=True, amsgrad=False, beta1=beta1, beta2=beta2, lr=group["lr"],
+            weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"],
+        )  # fmt: skip

@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 
 from ccenv.agents.learned import load_policy
+from ccenv.agents.learned.preferences import with_preference
 from ccenv.errors import InputError
 from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
+from ccenv.parameters import number
 from ccenv.programs import load_program
 
 FOLDER = FilePath(__file__).parent
@@ -92,6 +94,38 @@ def orca() -> PolicySender:
 def astraea() -> PolicySender:
     """Build the policy of several flows that the recipe of [Astraea] gives."""
     return policy("astraea")
+
+
+def genet(curriculum: float = 1) -> PolicySender:
+    """Build the policy that the curriculum of [Genet] gives.
+
+    Args:
+        curriculum: 1; with 0 the control, trained as long on the whole ranges.
+    """
+    trained = number("genet", "curriculum", curriculum, low=0, high=1, whole=True)
+    return policy("genet" if trained else "genet_uniform")
+
+
+def indigo() -> PolicySender:
+    """Build the policy that imitates an oracle, in the manner of Indigo ([Pantheon])."""
+    return policy("indigo")
+
+
+def canopy() -> PolicySender:
+    """Build the policy over CUBIC that was trained with a certificate, in the manner of [Canopy]."""
+    return policy("canopy")
+
+
+def mocc(throughput: float = 0.4, latency: float = 0.3, loss: float = 0.3) -> PolicySender:
+    """Build the policy that sees a preference, in the manner of [MOCC], for one of them.
+
+    Args:
+        throughput: weight of the throughput; the three add up to 1.
+        latency: weight of a short RTT.
+        loss: weight of few losses.
+    """
+    given = {"throughput": throughput, "latency": latency, "loss": loss}
+    return with_preference(policy("mocc"), {name: number("mocc", name, weight, low=0, high=1) for name, weight in given.items()})
 
 
 def learned_nominal_d4() -> ProgramSender:

@@ -18,12 +18,12 @@ def bdp_bytes(flow: Any) -> float:
 
 @njit(cache=True, error_model="numpy", inline="always")
 def general_window_bytes(flow: Any, cfg: Any) -> float:
-    """Return BBR's general window of two estimated BDP, in whole packets per BDP.
+    """Return BBR's general window of ``window_gain`` (two) estimated BDP, in whole packets per BDP.
 
     Reference: [BBR-fluid] eqs. 24 and 32.
     Deviation: 2 ceil(BDP) instead of 2 BDP: a window holds whole packets.
     """
-    return 2.0 * math.ceil(bdp_bytes(flow) / cfg.mss_bytes) * cfg.mss_bytes
+    return cfg.window_gain * math.ceil(bdp_bytes(flow) / cfg.mss_bytes) * cfg.mss_bytes
 
 
 @njit(cache=True, error_model="numpy", inline="always")

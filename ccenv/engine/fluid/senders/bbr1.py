@@ -31,7 +31,7 @@ def step_bbr1(flow: Any, cfg: Any) -> float:
     """
     probing = pulse(flow.t_pbw_s, flow.phase, flow.tau_min_s, cfg.k_pulse)
     draining = pulse(flow.t_pbw_s, flow.phase + 1.0, flow.tau_min_s, cfg.k_pulse)
-    pacing = flow.x_btl_Bps * (1.0 + 0.25 * probing - 0.25 * draining)
+    pacing = flow.x_btl_Bps * (1.0 + 0.25 * probing - 0.25 * draining) * (1.0 - cfg.pacing_margin)
     rate = sending_rate_Bps(flow, PROBE_RTT_PACKETS * cfg.mss_bytes, general_window_bytes(flow, cfg), pacing)
 
     period_s = PERIOD_PHASES * flow.tau_min_s

@@ -7,6 +7,7 @@ from typing import Any
 
 from numba import njit
 
+from ccenv.engine.fluid.layout import ROUNDS
 from ccenv.engine.fluid.senders.bbr import bdp_bytes, general_window_bytes, sending_rate_Bps, update_max_delivery, update_min_rtt
 from ccenv.engine.fluid.senders.laws import sigmoid
 
@@ -34,12 +35,13 @@ def step_bbr2(flow: Any, cfg: Any) -> float:
     bdp = bdp_bytes(flow)
     cruising = flow.m_crs > 0.0
     past_first_rtt = sigmoid(cfg.k_time * (flow.t_pbw_s - flow.tau_min_s))
-    pacing = flow.x_btl_Bps * (1.0 + 0.25 * past_first_rtt * (1.0 - flow.m_dwn) * (1.0 - flow.m_crs) - 0.25 * flow.m_dwn)
+    gain = 1.0 + 0.25 * past_first_rtt * (1.0 - flow.m_dwn) * (1.0 - flow.m_crs) - 0.25 * flow.m_dwn
+    pacing = flow.x_btl_Bps * gain * (1.0 - cfg.pacing_margin)
     open_window = min(general_window_bytes(flow, cfg), (1.0 - HEADROOM * max(flow.m_crs, flow.m_dwn)) * flow.w_hi_bytes)
     window = min(open_window, flow.w_lo_bytes) if cruising else open_window
     rate = sending_rate_Bps(flow, 0.5 * bdp, window, pacing)
 
-    excess = sigmoid(cfg.k_loss * (flow.p_seen - cfg.loss_threshold))
+    excess = 0.0 if cfg.form == ROUNDS else sigmoid(cfg.k_loss * (flow.p_seen - cfg.loss_threshold))
     _update_bounds(flow, cfg, open_window, pacing, past_first_rtt, excess)
     if flow.m_dwn > 0.0:
         target = max(flow.x_max_Bps, flow.x_last_Bps)

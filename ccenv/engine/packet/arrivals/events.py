@@ -48,6 +48,7 @@ def begin_slot(run, fl, now_s):
     fl.ack_next_tx = fl.next_tx
     fl.loss_scan = fl.next_tx
     fl.recovery_tx = fl.next_tx - 1
+    fl.newest_lost_tx = fl.next_tx - 2
     fl.acked_count = 0
     fl.acked_below_scan = 0
     fl.resend_head = fl.resend_tail

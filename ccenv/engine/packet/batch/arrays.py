@@ -7,7 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 SENDER_DTYPE = np.dtype(
-    [("hold_s", "<f8"), ("hold_target_s", "<f8"), ("hold_window_s", "<f8"), ("step_at", "<i8"), ("watches", "<i8")]
+    [
+        ("hold_s", "<f8"),
+        ("hold_target_s", "<f8"),
+        ("hold_window_s", "<f8"),
+        ("step_at", "<i8"),
+        ("watches", "<i8"),
+        ("per_packet", "<i8"),
+    ]
 )
 
 

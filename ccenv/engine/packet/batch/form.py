@@ -251,6 +251,7 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow["rto_backoff"], flow["recovery_tx"], flow["monitor"], flow["grid"] = 1.0, -1, -1, -1
     flow["pool"] = -1
     _put_path(spec, flow)
+    flow["newest_lost_tx"] = -2  # not just before the first
     return flow
 
 

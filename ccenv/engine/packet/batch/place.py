@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import store, unowned
+from ccenv.engine.compiled.signals import ON_TICK
 from ccenv.engine.packet.aqm.lists import clear_classes
 from ccenv.engine.packet.arrivals.events import arrival_time_s
 from ccenv.engine.packet.batch.wire import BELIEF_RINGS, wire
@@ -96,6 +97,7 @@ def _begin_flows(a, tables, changes, mss_bytes):
             fl.mss_bytes = mss_bytes
         sender = tables.senders[fl.sender_index]
         fl.hold_s = sender.hold_s
+        fl.per_packet = sender.per_packet
         if sender.hold_window_s > 0.0:
             fl.hold_target_s = sender.hold_target_s
             fl.hold_window_s = sender.hold_window_s
@@ -197,7 +199,9 @@ def _begin_tree(a, run, tree):
     for row in range(run.n_monitors):
         monitor = a.monitors[row]
         tree[leaves + sources.monitors + row] = np.inf if monitor.clock == BY_GRID else a.flows[monitor.flow].start_s
-    tree[leaves + sources.tick] = TICK_S
+    for i in range(run.n_flows):
+        if a.sender_calls[a.flows[i].sender_index, ON_TICK] != 0:  # without one no tick changes anything
+            tree[leaves + sources.tick] = TICK_S
     if run.n_arrivals > 0:
         tree[leaves + sources.arrivals] = arrival_time_s(run)
     if a.flow_log.shape[0] > 0:

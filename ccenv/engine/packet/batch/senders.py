@@ -71,6 +71,7 @@ class SenderTable:
     def _put(self, row: int, cca: ClassicSender) -> None:
         signals = ((cca.on_ack, ACK), (cca.on_loss, LOSS), (cca.on_tick, TICK))
         calls = [0 if function is ignore else address_of(function, cca.state, signal) for function, signal in signals]
+        self.rows[row]["per_packet"] = cca.per_packet
         self.calls[row] = [address_of(cca.init, cca.state), *calls]
         names = cca.state.names or ()
         for name, value in cca.parameters.items():

@@ -1,8 +1,8 @@
 """Addresses: where the rings of a network lie, and what its records point at. Compiled.
 
 The memory of a network is one row of float64. What lies in it, in this order: per flow its transmissions, segments, segments to
-send again, ACKs, and where some packets overtake others the order of arrival; per link its queue; per pipe,
-per jitter box; per grid the rings of its beliefs, scratch, and a policy's memory.
+send again, ACKs, the order of arrival where some packets overtake others, what a sender per packet asks of transmissions; per link
+its queue; per pipe, per jitter box; per grid the rings of its beliefs, scratch, and a policy's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.compiled.policies import SCRATCH_ROWS
 from ccenv.engine.packet.aqm.lists import class_words
 from ccenv.engine.packet.kernel import network_of
-from ccenv.engine.packet.layout import ACK_HOP, LATE_HOP, PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, TX_STRIDE
+from ccenv.engine.packet.layout import ACK_HOP, LATE_HOP, PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, SENT_WITH_STRIDE, TX_STRIDE
 from ccenv.engine.packet.traces.generate import generated_rows
 from ccenv.paths.table import ROW_WIDTH
 from ccenv.programs import INPUTS
@@ -66,6 +66,9 @@ def wire(a, tables, memory, b):
         if fl.reorders == 1:
             fl.order_at = begin + at * word
             at += entries
+        if fl.per_packet == 1:
+            fl.sent_with_at = begin + at * word
+            at += entries * SENT_WITH_STRIDE
     for index in range(run.n_links):
         a.links[index].queue_at = begin + at * word
         at += (a.links[index].mask + 1) * QUEUE_STRIDE

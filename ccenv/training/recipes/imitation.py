@@ -1,0 +1,130 @@
+"""Imitation of an oracle that knows the path: DAgger (Ross, Gordon, Bagnell: AISTATS 2011) towards the best window.
+
+The oracle's window is the flow's share of the link's rate times the propagation RTT, facts that a simulated network knows and no
+sender does. What is learnt is the action that comes closest to it, in the states that the policy itself gets into.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
+
+from ccenv.training.recipes.settings import ImitationSettings
+
+Floats = np.ndarray
+
+
+def oracle_actions(measures: np.ndarray, step: float, window_bdp: float) -> Floats:
+    """Return the actions of ``cwnd_exp2`` that come closest to the best window.
+
+    Args:
+        measures: MEASURES of the decisions, any shape.
+        step: of the action, log2 of the most that it multiplies a window with.
+        window_bdp: the best window, in products of a fair share of the link's rate and the propagation RTT.
+
+    Returns:
+        np.ndarray: of the same shape, in [-1, 1]; not a number before anything was measured.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best_bytes = window_bdp * measures["true_link_Bps"] * measures["true_rtt_s"] / measures["true_flows"]
+        found: Floats = np.clip(np.log2(best_bytes / measures["cwnd_bytes"]) / step, -1.0, 1.0)
+    found[~(best_bytes > 0.0)] = np.nan
+    return found
+
+
+class Examples:
+    """The newest decisions and what the oracle would have done.
+
+    Args:
+        keep: how many.
+        width: of an observation.
+    """
+
+    def __init__(self, keep: int, width: int) -> None:
+        self.seen, self.actions = np.zeros((keep, width), np.float32), np.zeros(keep, np.float32)
+        self.added = np.zeros(1, np.int64)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything that it remembers, by name; not copies."""
+        return {"seen": self.seen, "actions": self.actions, "added": self.added}
+
+    def __len__(self) -> int:
+        return int(min(self.added[0], len(self.actions)))
+
+    def add(self, seen: np.ndarray, actions: np.ndarray) -> None:
+        """Take some in, in place of the oldest ones."""
+        places = (self.added[0] + np.arange(len(actions))) % len(self.actions)
+        self.seen[places], self.actions[places] = seen, actions
+        self.added[0] += len(actions)
+
+
+class ImitationPPO(PPO):
+    """Stable-Baselines3's learner of a Gaussian policy, which imitates an oracle in place of following a reward.
+
+    Args:
+        env: a ``CcenvVecEnv`` over ``SharedPacketTask``.
+        imitation: the oracle, and how it is followed.
+        step: of the action.
+        **settings: of ``stable_baselines3.PPO``; of the losses nothing but ``batch_size`` and ``learning_rate`` is used.
+    """
+
+    def __init__(self, env: Any, *, imitation: ImitationSettings, step: float, **settings: Any) -> None:
+        super().__init__("MlpPolicy", env, device="cpu", **settings)
+        self._imitation, self._step = imitation, step
+        self.examples = Examples(imitation.keep, env.observation_space.shape[0])
+
+    def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int) -> bool:
+        """Play, and ask the oracle at each decision; return False if a callback ended the training."""
+        task: Any = env.task  # type: ignore[attr-defined]
+        asked = self._imitation
+        iteration = self.num_timesteps // (env.num_envs * n_rollout_steps)
+        share = asked.teacher_share * asked.teacher_decay**iteration
+        self.policy.set_training_mode(False)
+        callback.on_rollout_start()
+        seen: Any = self._last_obs
+        for _ in range(n_rollout_steps):
+            best = oracle_actions(task.core.measures, self._step, asked.window_bdp).reshape(-1)
+            known = np.isfinite(best)
+            self.examples.add(seen[known], best[known])
+            with torch.no_grad():
+                own = self._means(torch.as_tensor(seen)).numpy()
+            taught = known & (torch.rand(len(best)).numpy() < share)
+            actions = np.where(taught, best, own).reshape(-1, 1)
+            seen, rewards, dones, infos = env.step(actions)
+            self.num_timesteps += env.num_envs
+            callback.update_locals({"self": self, "rewards": rewards, "dones": dones, "infos": infos})
+            if not callback.on_step():
+                return False
+        self._last_obs = seen
+        callback.on_rollout_end()
+        return True
+
+    def _means(self, seen: torch.Tensor) -> torch.Tensor:
+        policy: Any = self.policy
+        found: torch.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(seen))[:, 0]
+        return found
+
+    def train(self) -> None:
+        """Take the gradient steps of an iteration on examples of all iterations that are kept."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        total = 0.0
+        for _ in range(self._imitation.gradient_steps):
+            chosen = np.random.randint(len(self.examples), size=self.batch_size)
+            means = self._means(torch.as_tensor(self.examples.seen[chosen]))
+            loss = torch.mean((means - torch.as_tensor(self.examples.actions[chosen])) ** 2)
+            self.policy.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            self.policy.optimizer.step()
+            total += float(loss.detach())
+        self._n_updates += self._imitation.gradient_steps
+        self.logger.record("train/policy_gradient_loss", total / self._imitation.gradient_steps)
+        self.logger.record("train/value_loss", 0.0)
