@@ -40,16 +40,15 @@ def watched(work: Callable[..., Any], *arguments: Any) -> Watched:
     kept: dict[str, None] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("always", CcenvWarning)
-        others = warnings.showwarning
-
-        def keep(message: Warning | str, kind: type[Warning], *where: Any) -> None:
-            if issubclass(kind, CcenvWarning):
-                kept[str(message)] = None
-            else:
-                others(message, kind, *where)
-
-        warnings.showwarning = keep
+        warnings.showwarning = partial(_keep, kept, warnings.showwarning)
         return Watched(work(*arguments), tuple(kept))
+
+
+def _keep(kept: dict[str, None], others: Callable[..., None], message: Warning | str, kind: type[Warning], *where: Any) -> None:
+    if issubclass(kind, CcenvWarning):
+        kept[str(message)] = None
+    else:
+        others(message, kind, *where)
 
 
 def tell(found: Watched) -> Any:

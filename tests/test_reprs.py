@@ -6,6 +6,7 @@ import inspect
 import math
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,8 +111,8 @@ def test_findings_leave_out_traces_and_moves() -> None:
 
 
 def test_a_training_result_shows_what_was_measured() -> None:
-    numbers = {field.name: 0.5 for field in fields(Evaluation)} | {"path_set": "report", "n_paths": 8, "n_flows": 1}
-    found = Evaluation(**numbers)  # type: ignore[arg-type]
+    numbers: dict[str, Any] = {field.name: 0.5 for field in fields(Evaluation)}
+    found = Evaluation(**{**numbers, "path_set": "report", "n_paths": 8, "n_flows": 1})
     result = TrainingResult(Path("run"), 1000, 1.0, 1.0, 0, found, None, 0.5, 500, found, False, {"deep": found})
     require_short(result, "1000 steps", "0.5")
     frame = result.to_frame()

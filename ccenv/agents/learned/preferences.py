@@ -64,6 +64,11 @@ class PreferenceSender(PolicySender):
     slopes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     base: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        weights = ", ".join(f"{name} {value:g}" for name, value in zip(self.objectives, self.preference, strict=True))
+        return f"PreferenceSender({self.name}: {weights})"
+
     @property
     def whole(self) -> PolicySender:
         """The network with the preference among its inputs, as it was trained; it is no policy over the interface."""
