@@ -25,11 +25,12 @@ class Format:
 
     Attributes:
         name: value of the key ``format``.
-        version: the one that is written and read.
+        version: the one that is written, and read.
         what: the document in a message, such as ``"a record of a training run"``.
         version_key: ``"version"`` or ``"format_version"``.
         rules: bounds of what is read.
         older: what to do with a document of an older version, such as ``"--restart trains it again"``.
+        also: further versions that are read.
         indent: spaces of each level; None: all on one line.
         sort_keys: write keys in the order of the alphabet, not in that of the data.
         ensure_ascii: escape every other character.
@@ -41,6 +42,7 @@ class Format:
     version_key: str = "version"
     rules: JsonRules = RULES
     older: str = ""
+    also: tuple[int, ...] = ()
     indent: int | None = 1
     sort_keys: bool = False
     ensure_ascii: bool = True
@@ -81,10 +83,11 @@ class Format:
         if data.get("format") != self.name:
             raise InputError(f"{where}: not {self.what}: format is {shown(data.get('format'))}; it must be {self.name!r}")
         seen = data.get(self.version_key)
-        if type(seen) is not int or seen != self.version:  # true and 1.0 equal 1
-            newer = type(seen) is int and seen > self.version
+        versions = sorted((self.version, *self.also))
+        if type(seen) is not int or seen not in versions:  # true and 1.0 equal 1
+            newer = type(seen) is int and seen > versions[-1]
             advice = "use a newer ccenv" if newer else self.older
-            known = f"this ccenv reads {self.name} of {self.version_key} {self.version}"
+            known = f"this ccenv reads {self.name} of {self.version_key} {' and '.join(map(str, versions))}"
             raise InputError(f"{where}: {self.version_key} is {shown(seen)}; {known}{advice and ': ' + advice}")
         return data
 

@@ -44,6 +44,10 @@ class UnknownNameError(InputError):
     """A name that no registry, file or table knows."""
 
 
+class MissingFileError(InputError):
+    """A file that is not there."""
+
+
 class PathError(InputError):
     """A path (link rate, delays, buffer) that no network can have or the grid cannot hold."""
 

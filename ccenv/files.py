@@ -24,13 +24,14 @@ LOCK = ".lock"
 
 
 @contextmanager
-def locked(folder: FilePath, what: str, *, wait: bool = False) -> Iterator[None]:
+def locked(folder: FilePath, what: str, *, wait: bool = False, name: str = LOCK) -> Iterator[None]:
     """Hold a folder against other processes; the system frees it when the process ends, also when it is killed.
 
     Args:
         folder: made if it does not exist.
         what: the holder, for the message of the other process, e.g. ``"training run"``.
         wait: wait until it is free instead of raising.
+        name: of the file, where one folder is held for several kinds of work.
 
     Raises:
         CcenvError: if another process holds it (its number is named), or the folder cannot be written.
@@ -38,7 +39,7 @@ def locked(folder: FilePath, what: str, *, wait: bool = False) -> Iterator[None]
     import fcntl
 
     make_folder(folder)
-    file = folder / LOCK
+    file = folder / name
     try:
         held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,12 @@ def load_target(target: str) -> Any:
     """
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def spec_text(name: str, parameters: Mapping[str, object]) -> str:
+    """Return a name with its parameters as they are written: ``"copa:default_delta=0.1"``."""
+    given = ",".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in parameters.items())
+    return f"{name}:{given}" if given else name
 
 
 def parse_parameters(text: str) -> dict[str, int | float | str]:

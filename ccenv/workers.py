@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ccenv.cluster import start_ray
-from ccenv.errors import CcenvError, InputError, require_extra, unknown_name
+from ccenv.errors import CcenvError, CcenvWarning, InputError, require_extra, unknown_name
 from ccenv.interrupts import become_worker
 
 BACKENDS = ("processes", "ray")
@@ -20,6 +21,42 @@ _QUIET = "ignore:resource_tracker:UserWarning"
 
 Result = Callable[[], Any]
 """Waits for a task and returns its result."""
+
+
+class Watched(NamedTuple):
+    """What work of another process came to.
+
+    Attributes:
+        result: of the work.
+        warnings: what ccenv warned of meanwhile.
+    """
+
+    result: Any
+    warnings: tuple[str, ...]
+
+
+def watched(work: Callable[..., Any], *arguments: Any) -> Watched:
+    """Do work in this process, a worker, and keep ccenv's warnings for :func:`tell`; others are shown here."""
+    kept: dict[str, None] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CcenvWarning)
+        others = warnings.showwarning
+
+        def keep(message: Warning | str, kind: type[Warning], *where: Any) -> None:
+            if issubclass(kind, CcenvWarning):
+                kept[str(message)] = None
+            else:
+                others(message, kind, *where)
+
+        warnings.showwarning = keep
+        return Watched(work(*arguments), tuple(kept))
+
+
+def tell(found: Watched) -> Any:
+    """Return the result of watched work, and warn here of what it warned of there."""
+    for message in found.warnings:
+        warnings.warn(message, CcenvWarning, stacklevel=3)
+    return found.result
 
 
 class Workers:
@@ -130,7 +167,7 @@ class _Processes:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return self.pool.executor.submit(work, *arguments)
+            return self.pool.executor.submit(watched, work, *arguments)
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
 
@@ -138,7 +175,7 @@ class _Processes:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return task.result()
+            return tell(task.result())
         except BrokenProcessPool:
             raise CcenvError(DIED) from None
 
@@ -164,11 +201,11 @@ class _Ray:
         self.ray = start_ray(jobs, os.environ.get("RAY_ADDRESS")) if self.started else ray
 
     def start(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        return self.ray.remote(num_cpus=1, max_retries=0)(_call).remote(work, arguments)
+        return self.ray.remote(num_cpus=1, max_retries=0)(watched).remote(work, *arguments)
 
     def result(self, task: Any) -> Any:
         try:
-            return self.ray.get(task)
+            return tell(self.ray.get(task))
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, CcenvError) else error from None
         except self.ray.exceptions.RayError:
@@ -182,7 +219,3 @@ class _Ray:
     def shutdown(self) -> None:
         if self.started:
             self.ray.shutdown()
-
-
-def _call(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return work(*arguments)

@@ -56,7 +56,9 @@ def read_blocks(text: str, slow: bool = False) -> list[Block]:
         comment = _COMMENT.search(text, 0, fence.start())
         kind, value = (comment["kind"], comment["value"]) if comment else ("", "")
         line = text.count("\n", 0, fence.start("code")) + 1
-        if kind not in ({"not-run"} if slow else {"not-run", "slow"}) and (kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES):
+        if kind not in ({"not-run"} if slow else {"not-run", "slow"}) and (
+            kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES
+        ):
             blocks.append(Block(fence["language"], fence["code"], line, kind, value))
     return blocks
 

@@ -93,8 +93,11 @@ def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None
 
 
 def test_names_of_ccenv_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="name of a registered metric"):
+    with pytest.raises(InputError, match=r"power\.py:5: 'power' is the name of a registered metric"):
         load_metric(write(tmp_path, GOT, "power.py"))
+    own = GOT + "\nfrom ccenv.metrics.table import Metric\npower = Metric('power', 'power', '', 'higher', '', of_run=of_run)\n"
+    with pytest.raises(InputError, match=r"own\.py:5: 'power' is the name of a registered metric"):
+        load_metric(write(tmp_path, own, "own.py") + ":power")
     with pytest.raises(UnknownNameError, match="Did you mean 'power'"):
         load_metric("powr")
 
@@ -103,3 +106,28 @@ def test_a_metric_for_one_engine_is_refused_by_the_other(tmp_path: Path) -> None
     file = write(tmp_path, GOT[: GOT.index("def of_trace")])
     with pytest.raises(InputError, match="has no of_trace"):
         run_suite("quick", tmp_path / "out", extra_metrics=[file], only=["deep/reno/kind/1"], pictures=False)
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "'0.5'", "None", "[1.0, 2.0]", "1j"])
+def test_what_is_no_finite_number_is_named_and_the_others_are_measured(value: str, tmp_path: Path) -> None:
+    text = f"DIRECTION = 'higher'\n\n\ndef of_run(window):\n    return {value}\n"
+    with pytest.warns(CcenvWarning, match=r"'odd' is left out: odd\.py:4: of_run returned .*; a finite number is needed"):
+        found = compare(["reno"], rate="12mbps", rtt="20ms", duration="1s", metrics=[write(tmp_path, text, "odd.py"), "power"])
+    assert found.rows[0].metrics["odd"] is None
+    assert found.rows[0].metrics["power"] is not None
+
+
+def test_workers_name_it_too(tmp_path: Path) -> None:
+    text = "import numpy as np\n\nDIRECTION = 'higher'\n\n\ndef of_trace(window):\n    return np.float32('nan')\n"
+    with pytest.warns(CcenvWarning, match=r"'odd' is left out: odd\.py:6: of_trace returned") as told:
+        manifest = run_suite(
+            "quick",
+            tmp_path / "out",
+            extra_metrics=[write(tmp_path, text, "odd.py")],
+            only=["deep/reno/kind/1", "deep/reno/kind/2"],
+            backend="processes",
+            workers=2,
+            pictures=False,
+        )
+    assert manifest["n_cells"] == 2
+    assert len({str(warning.message) for warning in told if issubclass(warning.category, CcenvWarning)}) == 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
 
 import pytest
 
-from ccenv.errors import CcenvError, InputError
+from ccenv.errors import CcenvError, CcenvWarning, InputError
 from ccenv.workers import Workers
 
 
@@ -16,6 +17,12 @@ def square(x: int) -> int:
     if x < 0:
         raise InputError(f"{x} is negative")
     return x * x
+
+
+def warn(text: str) -> int:
+    warnings.warn(text, CcenvWarning, stacklevel=1)
+    warnings.warn(text, CcenvWarning, stacklevel=1)
+    return len(text)
 
 
 def die(code: int) -> None:
@@ -29,6 +36,15 @@ def test_one_job_runs_here_when_asked() -> None:
         assert next(results) == 9
         with pytest.raises(InputError):
             next(results)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_warnings_of_workers_are_told_here(jobs: int) -> None:
+    with Workers(jobs) as workers:
+        waiting = workers.submit(warn, "odd")
+        with pytest.warns(CcenvWarning, match="^odd$") as told:
+            assert waiting() == 3
+    assert len(told) == (2 if jobs == 1 else 1)
 
 
 def test_processes_keep_the_order_pass_errors_and_end_early() -> None:

@@ -88,3 +88,14 @@ def test_a_wrong_call_is_one_line(number: int, tmp_path: Path, monkeypatch: pyte
 def test_a_misspelt_name_of_the_package() -> None:
     with pytest.raises(AttributeError, match="Did you mean 'compare'"):
         call.compar  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["ccenv/Sender-v0", "ccenv/Network-v0", "ccenv/Packet-v0"])
+@pytest.mark.parametrize("action", ["left", None, [1.0, [2.0]], {"rate": 1.0}])
+def test_an_action_that_is_no_number_is_one_line(kind: str, action: object) -> None:
+    import gymnasium
+
+    env = gymnasium.make(kind, disable_env_checker=True)
+    env.reset(seed=0)
+    with pytest.raises(CcenvError, match=r"^action is .*; numbers are needed, of the shape that action_space says$"):
+        env.step(action)

@@ -67,6 +67,9 @@ class Finding:
     moves: np.ndarray | None = None
     value: float | None = None
 
+    def __repr__(self) -> str:
+        return f"Finding({self.spec}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; trace and moves are left out."""
         data = {name: getattr(self, name) for name in ("spec", "worst_utilisation", "legal", "flow_steps", "seconds")}

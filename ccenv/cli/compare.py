@@ -94,7 +94,8 @@ def command(
         print_json(found.to_dict() | {"picture": out})
     else:
         rows = [[row.sender, *(row.value(key) for key, _ in found.columns)] for row in found.rows if not row.error]
-        print_table(str(found.setting), ["sender", *(title for _, title in found.columns)], rows)
+        if rows:
+            print_table(str(found.setting), ["sender", *(title for _, title in found.columns)], rows)
         if out is not None:
             print_text(f"wrote {out}")
     failed = [row for row in found.rows if row.error]

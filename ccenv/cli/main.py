@@ -208,13 +208,19 @@ def _system_error(error: OSError) -> str:
 
 
 def _run(arguments: list[str]) -> int:
-    typed = os.environ.get("COMP_WORDS", "").split()[1:] if "_CCENV_COMPLETE" in os.environ else arguments
+    typed = _typed() if "_CCENV_COMPLETE" in os.environ else arguments
     invoked = next((argument for argument in typed if not argument.startswith("-")), None)
     names = [group.name for group in GROUPS]
     if invoked is not None and invoked not in names and typed is arguments:
         raise CcenvError(f"unknown command {invoked!r}.{did_you_mean(invoked, names)}")
     result = build_app(invoked)(arguments, prog_name="ccenv", standalone_mode=False)
     return result if isinstance(result, int) else 0
+
+
+def _typed() -> list[str]:
+    """Return what stands on the line that a shell wants to complete: bash has a variable of its own for it."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:]
 
 
 def _fail(message: str) -> int:

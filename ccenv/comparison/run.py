@@ -18,7 +18,7 @@ from ccenv.adversaries.files import load_adversary
 from ccenv.agents.files import SenderLike, as_sender, is_user_sender, load_sender
 from ccenv.comparison.picture import ALLOWED, draw
 from ccenv.comparison.table import COLUMNS, Row, Setting
-from ccenv.errors import CcenvError, InputError, require_extra, shown
+from ccenv.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
 from ccenv.files import write_atomic
 from ccenv.metrics.measures import jain
 from ccenv.metrics.own import OwnMetric, load_metric, require_metric
@@ -29,16 +29,17 @@ from ccenv.network.plots import picture, require_picture
 from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import ClassicSender, Sender
 from ccenv.parameters import number
-from ccenv.plugins.python_file import hashes_of, held
+from ccenv.plugins.python_file import hashes_of, held, is_python_file
 from ccenv.simulation import Result, simulate
 from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, buffer_units, positive
-from ccenv.workers import ProcessPool, Workers
+from ccenv.workers import ProcessPool, Workers, tell, watched
 
 DPI = 150
 LEGAL = "legal"
 ATTACK_FLOW_STEPS = 4_000_000
 MOST_FLOWS = 64
 MOST_SEEDS = 2**53
+_SENDERS = "A name (ccenv list agents), a Python file, a program (.json) or a policy is needed"
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,8 @@ def compare(
         raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
+    for spec in (spec for spec, sender in given.items() if sender is None):
+        _require_there(spec)
     if not isinstance(seed, int) or not 0 <= seed < MOST_SEEDS:
         raise InputError(f"seed is {shown(seed)}; it must be a whole number from 0 to {MOST_SEEDS - 1}")
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
@@ -229,6 +232,21 @@ def _players(senders: Sequence[SenderLike]) -> dict[str, Sender | None]:
     return given
 
 
+def _require_there(spec: str) -> None:
+    """Refuse a name that nothing has and a file that is not there: nobody runs. Whatever else is wrong with one, others run."""
+    try:
+        if is_python_file(spec):
+            hashes_of([spec])
+        elif not is_user_sender(spec):
+            load_sender(spec)
+    except MissingFileError as error:
+        raise MissingFileError(f"sender {error}{'' if str(error).endswith('?') else '.'} {_SENDERS}") from None
+    except UnknownNameError:
+        raise
+    except CcenvError:
+        pass
+
+
 def _jitter_s(network: str, jitter: str | float, rtt_s: float) -> float:
     if not network:
         if jitter != "":
@@ -262,7 +280,7 @@ def _is_compiled(spec: str) -> bool:
 def _alone(task: _Task, spec: str, limit_s: float) -> tuple[Row, Result | None]:
     pool = ProcessPool(1)
     try:
-        found: tuple[Row, Result | None] = pool.executor.submit(_run, task, spec).result(limit_s)
+        found: tuple[Row, Result | None] = tell(pool.executor.submit(watched, _run, task, spec).result(limit_s))
     except TimeoutError:
         return Row(spec, error=f"no result after {limit_s:g} s; does one of its compiled functions loop?"), None
     except BrokenExecutor:

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from ccenv.envs.core import Core
+from ccenv.envs.core import Core, as_numbers
 from ccenv.envs.task import Task, episode_metrics, interface_of
 from ccenv.errors import InputError, did_you_mean
 from ccenv.interface.interface import Interface
@@ -82,7 +82,7 @@ class TaskEnv(gym.Env[np.ndarray, Any]):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take one step; the info of an episode's last step holds the mean of each reward term."""
-        reward = float(self.task.step(np.asarray(action)[None])[0])
+        reward = float(self.task.step(as_numbers(action)[None])[0])
         truncated = bool(self.task.core.truncated()[0])
         told = self.task.core.step_info()
         if truncated:

@@ -17,7 +17,7 @@ from ccenv.engine.curve.tracing import Snapshot
 from ccenv.envs.distribution import Episodes, PathSource
 from ccenv.envs.reward import TERMS, interval_terms
 from ccenv.envs.settings import EnvSettings
-from ccenv.errors import InputError
+from ccenv.errors import InputError, shown
 from ccenv.network.adversary import Adversary
 from ccenv.network.sender import ExternalSender, Sender
 from ccenv.network.trace import Trace
@@ -27,6 +27,17 @@ HELD_OUT_SEED = SEED_LIMIT // 2  # seeds from here on are for evaluation (ccenv.
 _KEYS = ("_seed", "_lane", "_episode")
 _COUNTERS = ("elapsed", "_length", "_sums")
 _FLOW_COUNTS = ("S", "L", "acked", "delay_byte_s")
+
+
+def as_numbers(actions: Any) -> np.ndarray:
+    """Return actions as an array of numbers. Raises InputError for a text, None, or lists of different lengths."""
+    try:
+        given = np.asarray(actions)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, object)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"action is {shown(actions)}; numbers are needed, of the shape that action_space says")
+    return given
 
 
 class Core:

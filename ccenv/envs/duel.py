@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from ccenv.envs.adapters import FRAMES_PER_SECOND, check_render_mode, draw
 from ccenv.envs.batches.duel import DuelTask, DuelVectorEnv
+from ccenv.envs.core import as_numbers
 from ccenv.envs.reward import RewardWeights
 from ccenv.envs.settings import EXTERNAL, read_settings
 from ccenv.errors import InputError, require_extra
@@ -111,7 +112,7 @@ class DuelEnv(ParallelEnv[str, np.ndarray, Any]):
         missing = [name for name in self.agents if name not in actions]
         if missing:
             raise InputError(f"no action for {', '.join(missing)}")
-        single = {name: np.asarray(actions[name]) for name in self.possible_agents}
+        single = {name: as_numbers(actions[name]) for name in self.possible_agents}
         found = self._task.step({name: action[None] for name, action in single.items()})
         rewards = {name: float(values[0]) for name, values in found.items()}
         truncated = bool(self._task.core.truncated()[0])

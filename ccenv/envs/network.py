@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from ccenv.envs.adapters import TaskEnv, TaskVectorEnv
-from ccenv.envs.core import Core
+from ccenv.envs.core import Core, as_numbers
 from ccenv.envs.distribution import PathDistribution
 from ccenv.envs.network_observation import network_limits, observe_network
 from ccenv.envs.reward import weigh
@@ -75,7 +75,7 @@ class NetworkAction:
         Raises:
             InputError: for actions of a wrong shape, not a number, or no index of a value.
         """
-        given = np.asarray(actions)
+        given = as_numbers(actions)
         if self.levels and given.ndim == 1:
             given = given[:, None]
         if given.ndim != 2 or given.shape[1] != len(self.columns):

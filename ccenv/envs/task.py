@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.envs.core import Core
+from ccenv.envs.core import Core, as_numbers
 from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings
@@ -87,7 +87,7 @@ class RateAction:
         Raises:
             InputError: for an action of a wrong shape, not a number, or no index of a discrete action.
         """
-        given = np.asarray(actions)
+        given = as_numbers(actions)
         if given.size != core.num_envs * len(self.flows):
             raise InputError(f"actions of shape {given.shape}; {(core.num_envs, len(self.flows))} is needed")
         given = given.reshape(core.num_envs, len(self.flows))

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from ccenv.engine.curve.watch import Watch
 from ccenv.envs.batches.shared import SharedSenderTask
-from ccenv.envs.core import Core
+from ccenv.envs.core import Core, as_numbers
 from ccenv.envs.distribution import PathSource
 from ccenv.envs.reward import weigh
 from ccenv.envs.settings import EnvSettings, TableReward
@@ -65,7 +65,7 @@ class WatchedFlows:
         """
         self._begin()
         B = self._core.num_envs
-        given = np.asarray(actions)
+        given = as_numbers(actions)
         if given.size != B * self._n:
             raise InputError(f"actions of shape {given.shape}; {(B, self._n)} is needed")
         given = given.reshape(B, self._n)

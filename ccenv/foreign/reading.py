@@ -11,11 +11,12 @@ from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any, BinaryIO
 
-from ccenv.errors import InputError, did_you_mean, shown
+from ccenv.errors import InputError, MissingFileError, did_you_mean, shown
 from ccenv.foreign.json_text import RULES, JsonRules, parse_json
 from ccenv.foreign.names import resolve_inside
 
 MAX_ENTRIES = 16
+MAX_SUGGESTED = 1_000  # names of a folder that are looked at for one that is near
 MAX_XZ_MEMORY = 128 << 20  # what the strongest preset of xz needs, 65 MiB, and some more
 _PIECE = 1 << 16
 
@@ -31,6 +32,8 @@ def read_bounded(file: FilePath, max_bytes: int) -> bytes:
                 pieces.append(piece)
                 left, wanted = left - len(piece), _PIECE
             content = b"".join(pieces)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{shown_path(file)}: cannot be read ({error.strerror}){_near(file)}") from None
     except OSError as error:
         raise InputError(f"{shown_path(file)}: cannot be read ({error.strerror})") from None
     except ValueError:  # NUL in the name
@@ -38,6 +41,16 @@ def read_bounded(file: FilePath, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise InputError(f"{shown_path(file)}: longer than {max_bytes} bytes")
     return content
+
+
+def _near(file: FilePath) -> str:
+    """Return a suggestion where the folder has a file with nearly this name, and empty text elsewhere."""
+    try:
+        names = [other.name for other in islice(file.parent.iterdir(), MAX_SUGGESTED) if other.suffix == file.suffix]
+    except OSError:
+        return f": there is no folder {shown_path(file.parent)}" if not file.parent.exists() else ""
+    hint = did_you_mean(file.name, names)
+    return f".{hint}" if hint.startswith(" Did") else ""
 
 
 def read_text(file: FilePath, max_bytes: int) -> str:

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any, get_args
@@ -15,7 +16,17 @@ from ccenv.errors import CcenvError, CcenvWarning, InputError, did_you_mean, sho
 from ccenv.metrics.measures import UNDEFINED
 from ccenv.metrics.table import METRICS, Direction, Metric, add_metric, own_metric
 from ccenv.plugins import installed, limits
-from ccenv.plugins.python_file import attribute_of, is_python_file, load_file, place, read_spec, require_arguments, said
+from ccenv.plugins.python_file import (
+    attribute_of,
+    is_python_file,
+    line_of,
+    load_file,
+    place,
+    read_spec,
+    require_arguments,
+    said,
+    source_of,
+)
 
 _FORMS = (
     "DIRECTION ('higher', 'lower' or 'neither'), UNIT, and of_trace(window) or of_run(window) or both, "
@@ -82,6 +93,9 @@ def _found(module: ModuleType) -> Any:
 
 
 def _metric(found: Any, name: str, path: FilePath) -> Metric:
+    if name in METRICS:
+        where = line_of(getattr(found, "of_run", None) or getattr(found, "of_trace", None), str(path))
+        raise InputError(f"{where}: {name!r} is the name of a registered metric; give yours another name")
     if not name.isidentifier():
         raise InputError(f"{path.name}: {name!r} is no name of a metric; letters, digits and _ are allowed")
     if isinstance(found, Metric):
@@ -118,15 +132,16 @@ def _guarded(function: Callable[[Any], Any] | None, name: str, path: FilePath) -
     def value(window: Any) -> float:
         try:
             with limits.limited(name, limits.CALL_LIMIT_S):
-                found = float(function(window))
+                found = function(window)
         except CcenvError as error:
             problem = str(error)
         except Exception as error:
             problem = f"{place(path, error)}: {said(error)}"
         else:
-            if not math.isinf(found):
-                return found
-            problem = f"it is {found:g}"
+            if isinstance(found, Real) and math.isfinite(found):
+                return float(found)
+            label = getattr(function, "__name__", name)
+            problem = f"{line_of(function, source_of(function))}: {label} returned {shown(found)}; a finite number is needed"
         warnings.warn(f"metric {name!r} is left out: {problem}", CcenvWarning, stacklevel=2)
         return UNDEFINED
 

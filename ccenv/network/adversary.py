@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.registry import spec_text
+
 # Columns of a row of moves: waste, rate, then service per flow, then loss per flow.
 WASTE, RATE, FIRST_SERVICE = range(3)
 
@@ -32,6 +34,10 @@ class ScriptedAdversary:
     parameters: dict[str, float] = field(default_factory=dict)
     source_sha256: str = ""
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ScriptedAdversary({spec_text(self.name, self.parameters)})"
+
 
 @dataclass(frozen=True)
 class ExternalAdversary:
@@ -53,6 +59,10 @@ class RecordedAdversary:
     name: str
     moves: np.ndarray
     periodic: bool = False
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"RecordedAdversary({self.name}: {len(self.moves)} steps{', over and over' if self.periodic else ''})"
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,11 @@ class MlpAdversary:
     decision_steps: int = 0
     episode_rtts: int = 64
     levels: int = 0
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        n_numbers = sum(array.size for array in (*self.weights, *self.biases))
+        return f"MlpAdversary({self.name}: {len(self.columns)} moves, {len(self.weights)} layers, {n_numbers} numbers)"
 
 
 Adversary = ScriptedAdversary | ExternalAdversary | RecordedAdversary | MlpAdversary

@@ -64,6 +64,11 @@ class PythonSender:
     random: np.random.Generator
     per_packet: bool = False
 
+    def __repr__(self) -> str:
+        cwnd_bytes = getattr(self, "cwnd_bytes", None)
+        window = "not started" if cwnd_bytes is None else f"cwnd_bytes {cwnd_bytes:g}"
+        return f"{type(self).__name__}({window}, pacing_rate_Bps {self.pacing_rate_Bps:g})"
+
     def on_start(self) -> None:
         """Set the state at the start of the flow."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from ccenv.errors import InputError, ProgramError, shown
 from ccenv.interface.interface import SENDER_V0, Interface
 from ccenv.programs import Program
+from ccenv.registry import spec_text
 
 CHOOSERS = ("policy", "lo", "hi", "middle", "random", "external")
 """Who chooses inside a contract's interval; ``external``: an environment's action."""
@@ -45,6 +46,10 @@ class ClassicSender:
     source_sha256: str = ""
     per_packet: bool = False
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ClassicSender({spec_text(self.name, self.parameters)})"
+
 
 @dataclass(frozen=True)
 class ProgramSender:
@@ -60,6 +65,10 @@ class ProgramSender:
     name: str
     program: Program
     start: Program | None = None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ProgramSender({self.name}{f', starts as {self.start.name}' if self.start else ''})"
 
     def __post_init__(self) -> None:
         """Refuse contracts: they decide no rate."""
@@ -107,6 +116,13 @@ class PolicySender:
     hidden_biases: tuple[np.ndarray, ...] = ()
     inner: ClassicSender | None = None
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        n_numbers = sum(array.size for array in self.arrays)
+        return (
+            f"PolicySender({self.name}: {len(self.interface.signals)} signals, {len(self.weights)} layers, {n_numbers} numbers)"
+        )
+
     @property
     def stage_kinds(self) -> tuple[str, ...]:
         """Kind of each stage, written out."""
@@ -146,6 +162,10 @@ class ContractSender:
     chooser: str
     policy: PolicySender | None = None
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ContractSender({self.name}: {self.chooser} chooses inside {self.program.name})"
+
     def __post_init__(self) -> None:
         """Refuse what does not fit together."""
         if not self.program.is_contract:
@@ -170,6 +190,10 @@ class ExternalSender:
     name: str = "external"
     inner: ClassicSender | None = None
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"ExternalSender({self.name}{f', on {self.inner.name}' if self.inner else ''})"
+
 
 @dataclass(frozen=True)
 class HeldSender:
@@ -192,6 +216,10 @@ class HeldSender:
     mode: Literal["lambda", "fixed"]
     target_s: float
     window_s: float = math.inf
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"HeldSender({self.name}: {self.inner!r}, {self.mode} {1e3 * self.target_s:g} ms)"
 
     def __post_init__(self) -> None:
         """Refuse what cannot stand behind a proxy."""

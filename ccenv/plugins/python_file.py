@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.abc
 import importlib.util
@@ -83,13 +84,23 @@ def load_file(name: str, kind: str, taken: Iterable[str]) -> UserFile:
         InputError: one line with file and line, if it cannot be read or run, or has changed since the run began.
     """
     file = FilePath(name)
-    if file.stem in taken:
-        raise InputError(f"{name}: {file.stem!r} is the name of a registered {kind}; give the file another name")
     content = read_bounded(file, MAX_BYTES)
+    if file.stem in taken:
+        where = f"{file.name}:{_first_definition(content)}"
+        raise InputError(f"{where}: {file.stem!r} is the name of a registered {kind}; give the file another name")
     path, sha256 = file.resolve(), hashlib.sha256(content).hexdigest()
     if _held.get(path, sha256) != sha256:
         raise InputError(f"{name} changed while the run went on: run it again")
     return UserFile(path, _run(path, content, sha256), sha256)
+
+
+def _first_definition(content: bytes) -> int:
+    """Return the line of the first function or class of a file, which is not run; 1 if there is none."""
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return 1
+    return next((node.lineno for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)), 1)
 
 
 class _Content(importlib.abc.SourceLoader):

@@ -144,6 +144,11 @@ class Program:
     source: str = ""
     probe_window_rtts: int = 1
 
+    def __repr__(self) -> str:
+        """Return one line; ``ccenv.programs.to_json`` writes the whole program."""
+        leaves = sum(isinstance(rule, Leaf) for rule in self.rules())
+        return f"Program({self.name}: {'a contract, ' if self.is_contract else ''}{leaves} {'leaf' if leaves == 1 else 'leaves'})"
+
     def rules(self) -> Iterator[Rule]:
         """Iterate over all branches and leaves, parents first, ``then`` before ``otherwise``."""
         pending: list[Rule] = [self.rule]

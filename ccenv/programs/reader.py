@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from ccenv.document import Format
-from ccenv.errors import InputError, ProgramError, did_you_mean
+from ccenv.errors import InputError, MissingFileError, ProgramError, did_you_mean
 from ccenv.foreign import JsonRules, parse_json, read_bounded, shown_path
 from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
 
@@ -19,7 +19,7 @@ MAX_BYTES = 65_536
 MAX_DEPTH = 32  # conditions above a leaf
 RULES = JsonRules(max_bytes=MAX_BYTES, max_depth=2 * MAX_DEPTH, max_values=MAX_BYTES, plain_numbers=True)
 FORMAT = Format("ccenv-program", 1, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
-CONTRACT_FORMAT = Format("ccenv-program", 2, "a belief program", rules=RULES, indent=2, ensure_ascii=False)
+CONTRACT_FORMAT = Format("ccenv-program", 2, "a belief program", rules=RULES, also=(1,), indent=2, ensure_ascii=False)
 """Version 2 knows intervals of rates. What has none is written as version 1, so that its text and hash stay."""
 
 MAX_NODES = 1023  # branches and leaves
@@ -59,10 +59,12 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program") ->
 
 
 def load_program(path: FilePath | str) -> Program:
-    """Read a belief program from a file. Raises ProgramError as ``parse_program``, or if the file cannot be read."""
+    """Read a belief program from a file. Raises ProgramError as ``parse_program``, and InputError if there is no such file."""
     file = FilePath(path)
     try:
         content = read_bounded(file, MAX_BYTES)
+    except MissingFileError:
+        raise
     except InputError as error:
         raise ProgramError(str(error)) from None
     return parse_program(content, shown_path(file))
@@ -91,13 +93,12 @@ def _format_of(program: Program) -> Format:
 def _program(tree: Any) -> Program:
     if not isinstance(tree, dict):
         raise ProgramError(f"expected a JSON object, got {_kind(tree)}")
+    if "format" in tree and "version" in tree:  # a later version may have other keys
+        try:
+            CONTRACT_FORMAT.check(tree, "top level")
+        except InputError as error:
+            raise ProgramError(str(error)) from None
     _check_keys(tree, _TOP_KEYS, required=("format", "version", "name", "rule"), place="top level")
-    version = tree["version"]
-    read_as = CONTRACT_FORMAT if type(version) is int and version == CONTRACT_FORMAT.version else FORMAT
-    try:
-        read_as.check(tree, "top level")
-    except InputError as error:
-        raise ProgramError(str(error)) from None
     name = tree["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ProgramError(f"name is {_shown(name)}; allowed: a letter, then up to 63 letters, digits, '_', '-' or '.'")
@@ -106,7 +107,7 @@ def _program(tree: Any) -> Program:
         raise ProgramError(f"source is {_shown(source)}; it must be one line of at most {MAX_SOURCE_CHARS} printable characters")
     window = _whole(tree.get("probe_window_rtts", 1), MAX_PROBE_WINDOW_RTTS, "probe_window_rtts")
     program = Program(name, _rule(tree["rule"], "rule", 0), source, window)
-    if program.is_contract and read_as is FORMAT:
+    if program.is_contract and tree["version"] == FORMAT.version:
         raise ProgramError("a leaf has 'rate_between', which version 1 does not know; write \"version\": 2")
     count = sum(1 for _ in program.rules())
     if count > MAX_NODES:

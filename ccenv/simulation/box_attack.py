@@ -11,7 +11,7 @@ import numpy as np
 
 from ccenv.adversaries.files import load_adversary
 from ccenv.agents.files import SenderLike, as_sender, load_sender
-from ccenv.errors import InputError
+from ccenv.errors import InputError, require_extra
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
@@ -19,11 +19,13 @@ from ccenv.simulation.boxes import EXTERNAL, KIND, PATTERN_VALUES, BoxGame, Patt
 from ccenv.simulation.legality import check_packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
+from ccenv.sketch import table
 
 CONSTANTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 PERIODS_RTTS = (1, 2, 4)
 POPULATION, ELITE_SHARE, SMOOTHING, FIRST_STD, LEAST_STD = 32, 0.2, 0.7, 0.4, 0.02
 SEARCHES = ("corners", "cem")
+_COLUMNS = ("worst_utilisation", "legal", "flow_steps", "seconds")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class BoxFinding:
     trace: Trace
     pattern: Pattern | None = None
 
+    def __repr__(self) -> str:
+        return f"BoxFinding({self.adversary}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; the trace is left out."""
         data = {name: getattr(self, name) for name in ("worst_utilisation", "legal", "runs", "flow_steps", "seconds")}
@@ -76,6 +81,23 @@ class BoxAttack:
     seed: int
     kind_utilisation: float
     by_adversary: dict[str, BoxFinding]
+
+    def __repr__(self) -> str:
+        worst = self.worst
+        return f"BoxAttack({self.sender} in {self.scenario.name}: {worst.worst_utilisation:.4g} by {worst.adversary})"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per adversary. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        rows = {name: {column: getattr(found, column) for column in _COLUMNS} for name, found in self.by_adversary.items()}
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("adversary")
+
+    def _repr_html_(self) -> str:
+        """Show the findings and the worst trace in a notebook."""
+        rows = [[name, *(getattr(found, column) for column in _COLUMNS)] for name, found in self.by_adversary.items()]
+        return table(repr(self), ("adversary", *_COLUMNS), rows) + self.worst.trace._repr_html_()
 
     @property
     def worst(self) -> BoxFinding:

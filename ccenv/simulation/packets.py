@@ -72,6 +72,12 @@ def packet_trace(
     link = scenario.links[0]
     if any(flow.arrivals for flow in scenario.flows):
         raise InputError(f"{scenario.name}: a trace is of flows that stay; this run has a packet log only")
+    own_sizes = any(scenario.mss_of(index) != scenario.mss_bytes for index in range(len(scenario.flows)))
+    if own_sizes or any(flow.reordering or flow.ack_path for flow in scenario.flows):
+        raise InputError(
+            f"{scenario.name}: a trace is of packets of one size in their order, and of ACKs that only take time; this run has a "
+            "packet log only"
+        )
     if link.trace or link.generator is not None or any(step.rate_Bps == 0 for step in link.rate_steps):
         raise InputError(
             f"{scenario.name}: a trace is of a link whose rate is above 0 and changes in steps; this run has a packet log only"
@@ -212,6 +218,6 @@ def _flow_path(flow: FlowSpec, dt_s: float) -> FlowPath:
         start_s=0.0,  # when a flow sends is left open, as its rate and window are
         stop_s=math.inf,
         jitter_s=math.ceil(flow.jitter.max_s / dt_s - ROUNDING) * dt_s,
-        loss_budget=NO_BUDGET if flow.loss_rate > 0 else 0.0,
+        loss_budget=NO_BUDGET if flow.loss_rate > 0 or flow.loss_bursts else 0.0,
         workload=Workload.model_validate({"kind": work.kind, **kinds[work.kind]} if work.kind in kinds else {}),
     )

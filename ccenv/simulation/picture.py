@@ -51,10 +51,10 @@ def plot_run(
     rate, window, rtt, queue, resent, *further = figure.subplots(rows, 1, sharex=True)
     for index, name in enumerate(names):
         rate.plot(*thin(time_s[1:], rates_mbps[:, index]), label=name, linewidth=1)
-        window.plot(*thin(time_s, flow_log["cwnd_bytes"][:, index] / mss_bytes), linewidth=1)
+        window.plot(*thin(time_s, flow_log["cwnd_bytes"][:, index] / scenario.mss_of(index)), linewidth=1)
         seen = flow_log["rtt_s"][:, index] > 0
         rtt.plot(*thin(time_s[seen], 1e3 * flow_log["rtt_s"][seen, index]), linewidth=1)
-        resent.plot(*thin(time_s, flow_log["resent_bytes"][:, index] / mss_bytes), linewidth=1)
+        resent.plot(*thin(time_s, flow_log["resent_bytes"][:, index] / scenario.mss_of(index)), linewidth=1)
     for index, link in enumerate(scenario.links):
         queue.plot(*thin(time_s, link_log["queue_bytes"][:, index] / mss_bytes), label=link.name, linewidth=1)
     rate.legend(loc="upper right", fontsize="small")

@@ -75,7 +75,8 @@ class Result:
 
         Under the profile ``linux`` these are bytes of payload (``ccenv.simulation.profile.payload_share``).
         """
-        rate: np.ndarray = np.diff(self.flow_log["goodput_bytes"], axis=0) * self._payload / self.scenario.log_s
+        payload = np.array([self._payload(index) for index in range(len(self.scenario.flows))])
+        rate: np.ndarray = np.diff(self.flow_log["goodput_bytes"], axis=0) * payload / self.scenario.log_s
         return rate
 
     def summary(self) -> dict[str, Any]:
@@ -183,9 +184,8 @@ class Result:
             raise InputError("the run kept no packet log: simulate(..., packet_log=True)")
         return self.packet_log
 
-    @property
-    def _payload(self) -> float:
-        return payload_share(self.profile, self.scenario.mss_bytes)
+    def _payload(self, flow: int) -> float:
+        return payload_share(self.profile, self.scenario.mss_of(flow))
 
     def _row(self, time_s: float) -> int:
         return min(len(self.flow_log) - 1, round(time_s / self.scenario.log_s))
@@ -200,7 +200,7 @@ class Result:
         return {
             "name": name,
             "sender": spec.sender,
-            "throughput_mbps": _share(grown["goodput_bytes"] * self._payload / MBPS_IN_BPS, seconds) or 0.0,
+            "throughput_mbps": _share(grown["goodput_bytes"] * self._payload(index) / MBPS_IN_BPS, seconds) or 0.0,
             "loss": _share(grown["dropped_bytes"] + grown["random_lost_bytes"], grown["sent_bytes"]),
             "rtt": _share(grown["rtt_sum_s"], grown["rtt_samples"]),
             "one_way_delay": _share(grown["one_way_sum_s"], grown["one_way_samples"]),

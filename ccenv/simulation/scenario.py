@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from ccenv.applications.spec import Application, Page
 from ccenv.config import StrictModel, find_data, validate
-from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive, with_mean_rate
+from ccenv.engine.packet.spec import NetworkSpec, NotNegative, Positive
+from ccenv.engine.packet.traces.spec import with_mean_rate
 from ccenv.errors import CcenvError, InputError, did_you_mean
 from ccenv.foreign import float_of, is_finite, read_text, read_yaml, resolve_inside, shown
 from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS

@@ -17,6 +17,7 @@ from ccenv.foreign import read_json
 from ccenv.network.adversary import MlpAdversary
 from ccenv.network.learned import LearnedPlayer
 from ccenv.network.sender import ContractSender, PolicySender
+from ccenv.sketch import table
 from ccenv.training.checkpoint import TrainingState, read_checkpoint, write_checkpoint
 from ccenv.training.code import code_hash
 from ccenv.training.config import TrainConfig, as_config, read_config
@@ -66,6 +67,27 @@ class TrainingResult:
     best_evaluation: Evaluation | None
     stopped_early: bool
     worlds: dict[str, Evaluation]
+
+    def __repr__(self) -> str:
+        return f"TrainingResult({self.folder}: {self.steps} steps, score {self.evaluation.score:.4g})"
+
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per measured policy and world. Raises MissingExtraError without pandas."""
+        require_extra("pandas", "bench")
+        import pandas
+
+        return pandas.DataFrame.from_dict({name: asdict(found) for name, found in self._measured().items()}, orient="index")
+
+    def _repr_html_(self) -> str:
+        """Show what was measured in a notebook."""
+        rows = {name: asdict(found) for name, found in self._measured().items()}
+        columns = list(rows["last"])
+        return table(repr(self), ["policy", *columns], [[name, *map(row.get, columns)] for name, row in rows.items()])
+
+    def _measured(self) -> dict[str, Evaluation]:
+        """Return the evaluations by name: of the last policy, of the best one, in the common world, in further worlds."""
+        found = {"last": self.evaluation, "best": self.best_evaluation, "last, common world": self.common}
+        return {name: one for name, one in found.items() if one is not None} | self.worlds
 
 
 def default_folder(config: TrainConfig) -> FilePath:

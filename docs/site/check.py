@@ -6,9 +6,16 @@ import re
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from chromium import Chromium
 
 WIDTHS = (1280, 375)
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -54,20 +61,26 @@ def dead_links(site: Path) -> list[str]:
 
 
 def wrong_in_browser(site: Path) -> list[str]:
-    """Open every page at each width and return what is wrong."""
+    """Open every page at each width, with a browser of its own, and return what is wrong."""
     from chromium import Chromium
 
+    with ExitStack() as ends:
+        profiles = [Path(ends.enter_context(tempfile.TemporaryDirectory())) for _ in WIDTHS]
+        browsers = [ends.enter_context(Chromium(profile)) for profile in profiles]
+        with ThreadPoolExecutor(len(WIDTHS)) as pool:
+            return [line for lines in pool.map(partial(_wrong_at, site), browsers, WIDTHS) for line in lines]
+
+
+def _wrong_at(site: Path, browser: Chromium, width: int) -> list[str]:
     wrong = []
-    with tempfile.TemporaryDirectory() as profile, Chromium(Path(profile)) as browser:
-        for file in sorted(site.rglob("*.html")):
-            for width in WIDTHS:
-                browser.open(file.as_uri(), width)
-                found = [f"console: {line}" for line in browser.console]
-                found += [f"asks for {url}" for url in browser.requests if not url.startswith((site.as_uri(), "data:"))]
-                if excess := browser.look(WIDE):
-                    found.append(f"{excess} pixels wider than the screen")
-                found += [f"no picture at {url}" for url in browser.look(BROKEN)]
-                wrong += [f"{file.relative_to(site)} at {width}: {what}" for what in found]
+    for file in sorted(site.rglob("*.html")):
+        browser.open(file.as_uri(), width)
+        found = [f"console: {line}" for line in browser.console]
+        found += [f"asks for {url}" for url in browser.requests if not url.startswith((site.as_uri(), "data:"))]
+        if excess := browser.look(WIDE):
+            found.append(f"{excess} pixels wider than the screen")
+        found += [f"no picture at {url}" for url in browser.look(BROKEN)]
+        wrong += [f"{file.relative_to(site)} at {width}: {what}" for what in found]
     return wrong
 
 

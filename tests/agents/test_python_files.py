@@ -13,6 +13,8 @@ from ccenv.agents import make_sender
 from ccenv.agents.files import load_sender, python_sender
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.engine.curve.engine import CurveEngine
+from ccenv.engine.packet.engine import PacketEngine
+from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
 from ccenv.errors import CcenvError, EngineError, InputError, UnknownNameError
 from ccenv.network.identity import sender_hash
 from ccenv.network.path import make_path
@@ -162,8 +164,8 @@ def test_wrong_names_have_suggestions(tmp_path: Path) -> None:
         load_sender(f"{file}:Plian")
     with pytest.raises(InputError, match=r"unknown parameter 'increas'\. Did you mean 'increase'"):
         load_sender(f"{file}:Plain:increas=2")
-    with pytest.raises(InputError, match="name of a registered agent"):
-        load_sender(write(tmp_path, PLAIN, "cubic.py"))
+    with pytest.raises(InputError, match=r"cubic\.py:\d+: 'cubic' is the name of a registered agent"):
+        load_sender(write(tmp_path, "\n\n" + PLAIN, "cubic.py"))
     with pytest.raises(InputError, match="No such file"):
         load_sender(str(tmp_path / "absent.py"))
 
@@ -211,3 +213,30 @@ def test_data_never_runs_a_file(tmp_path: Path) -> None:
     with pytest.raises(CcenvError):
         make_sender(f"lambda_proxy:inner={file}")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_sender_per_packet_hears_of_each_lost_packet() -> None:
+    """One signal per segment, with what was in flight and lost; without per_packet one for all that an ACK shows."""
+    heard = {}
+    for per_packet in (True, False):
+        told: list[tuple[float, ...]] = []
+
+        class Full(PythonSender):
+            def on_start(self, told: list[tuple[float, ...]] = told) -> None:
+                self.cwnd_bytes = 200 * self.mss_bytes
+                self.told = told
+
+            def on_loss(self, loss: Any) -> None:
+                self.told.append((loss.lost_bytes, loss.tx_inflight_bytes, loss.lost_since_bytes))
+
+        Full.per_packet = per_packet
+        network = NetworkSpec(links=(LinkSpec(rate_Bps=1.5e6, buffer_bytes=3e4),), flows=(FlowSpec(sender="reno", rtt_s=0.04),))
+        PacketEngine(network, [python_sender(Full)], duration_s=1.0).advance(1.0)
+        heard[per_packet] = np.array(told)
+    assert set(heard[True][:, 0]) == {1500.0}
+    assert np.all(heard[True][:, 1] >= 1500.0)
+    assert np.all(heard[True][:, 1] <= 200 * 1500.0)
+    assert np.all(heard[True][:, 2] >= 1500.0)
+    assert not heard[False][:, 1:].any()
+    assert heard[False][:, 0].max() > 1500.0
+    assert heard[False][:, 0].sum() == heard[True][:, 0].sum()

@@ -163,6 +163,20 @@ def test_completion_offers_options(capsys: pytest.CaptureFixture[str], monkeypat
     assert "--network" in capsys.readouterr().out.split()
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize(("typed", "expected"), [("comp", "compare"), ("attack cub", "cubic"), ("bench run --back", "--backend")])
+def test_other_shells_complete_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, shell: str, typed: str, expected: str
+) -> None:
+    monkeypatch.delenv("COMP_WORDS", raising=False)
+    monkeypatch.setenv("_CCENV_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"ccenv {typed}")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    with pytest.raises(SystemExit):
+        main([])
+    assert expected in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [

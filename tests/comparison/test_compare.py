@@ -106,6 +106,12 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
     ("arguments", "message"),
     [
         (["cubi"], "Did you mean 'cubic'"),
+        (
+            ["nofile.py", "cubic"],
+            "sender nofile.py: cannot be read (No such file or directory)",
+        ),
+        (["no_file.json"], "no_file.json: cannot be read (No such file or directory). A name (ccenv list agents), a Python file"),
+        (["minr.py"], "Did you mean 'mine.py'?"),
         (["cubic", "cubic"], "given twice"),
         (["cubic", "--rate", "50mpbs"], "50mpbs"),
         (["cubic", "--flows", "0"], "1 to 64"),
@@ -115,9 +121,14 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
         (["cubic", "--against", "copaa"], "Did you mean 'copa'"),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code = main(["compare", *arguments, "--duration", "1s"])
-    said = capsys.readouterr().err.strip()
-    assert code in (1, 2)
+def test_bad_input_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", *arguments, "--duration", "1s"]) == 2
+    printed = capsys.readouterr()
+    said = printed.err.strip()
+    assert printed.out == ""
     assert message in said
     assert said.count("\n") == 0

@@ -3,16 +3,18 @@
 import hashlib
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ccenv.cli.main import main
 from ccenv.errors import CcenvError, InputError
+from ccenv.files import locked
 from ccenv.leaderboard.site import publish as module
 from ccenv.leaderboard.site.publish import HEAD, INDEX, RECORDS, SUMS, publish
 from ccenv.leaderboard.store.database import BoardStore
-from ccenv.leaderboard.store.home import Home
+from ccenv.leaderboard.store.home import WORK, Home
 from ccenv.leaderboard.store.rounds import close_round
 from ccenv.leaderboard.submission.submit import submit_reviewed
 
@@ -164,3 +166,23 @@ def test_command_line(home: Home, store: BoardStore, tmp_path: Path, capsys: pyt
     assert result["folder"] == str(tmp_path / "public") and result["written"] == result["files"]
     assert main(["board", "publish", str(tmp_path / "public"), "--board", str(tmp_path / "nowhere")]) == 2
     assert "there is no board yet" in capsys.readouterr().err
+
+
+def test_the_boards_folder_has_its_lock_where_the_others_are(home: Home, store: BoardStore, tmp_path: Path) -> None:
+    assert store.records()
+    assert main(["board", "publish", str(tmp_path / "public"), "--board", str(home.folder)]) == 0
+    assert not (home.folder / "publish").exists()
+    assert [file.relative_to(home.folder).as_posix() for file in home.folder.rglob("publish*")] == ["work/publish.lock"]
+    assert not list((tmp_path / "public").rglob("*.lock"))
+
+
+def test_one_publication_waits_for_another_and_not_for_an_evaluation(home: Home, store: BoardStore, tmp_path: Path) -> None:
+    command = ["board", "publish", str(tmp_path / "public"), "--board", str(home.folder)]
+    with locked(home.folder / WORK, "evaluation of this board"):
+        assert main(command) == 0
+    with ThreadPoolExecutor(1) as other, home.publishing():
+        second = other.submit(main, command)
+        with pytest.raises(TimeoutError):
+            second.result(0.5)
+    assert second.result() == 0
+    assert agree(tmp_path / "public")

@@ -54,11 +54,16 @@ class PacketReference:
         self.network, self.seed, self.events = network, seed, 0
         self.log: list[LogRow] = []
         self.links = [ReferenceLink(s, i, network.mss_bytes, seed, self.log, s.rate_Bps) for i, s in enumerate(network.links)]
+        for index, link in enumerate(self.links):
+            link.mixed = network.is_mixed(index)
         self.flows = [self._flow(i, senders[i], deciders.get(i)) for i in range(len(network.flows))]
         steps = [(s.time_s, i, s.rate_Bps) for i, spec in enumerate(network.links) for s in spec.rate_steps]
         self.changes = deque(sorted(steps))
         self.pipes: dict[tuple[int, int], deque[tuple[float, Packet]]] = {
             (f.index, hop): deque() for f in self.flows for hop in range(len(f.route)) if hop > 0 or f.spec.access_s > 0
+        }
+        self.back: dict[tuple[int, int], deque[tuple[float, Packet]]] = {
+            (f.index, hop): deque() for f in self.flows for hop in range(len(f.back))
         }
         self.boxes = [f for f in self.flows if f.spec.jitter.kind == "adversary"]
         self.players = {f.index: (adversaries or {})[f.spec.jitter.adversary] for f in self.boxes}
@@ -92,7 +97,17 @@ class PacketReference:
         sources: list[tuple[float, Any]] = [(self.changes[0][0] if self.changes else NEVER, self._change)]
         sources += [(link.finish_s, lambda t, k=link: self._leave(k, t)) for link in self.links]
         sources += [(flow.time_s(), lambda t, f=flow: self._act(f, t)) for flow in self.flows]
-        sources += [(pipe[0][0] if pipe else NEVER, lambda t, k=key: self._emerge(k, t)) for key, pipe in self.pipes.items()]
+        for flow in self.flows:
+            sources += [
+                (p[0][0] if p else NEVER, lambda t, k=k: self._emerge(k, t)) for k, p in self.pipes.items() if k[0] == flow.index
+            ]
+            sources += [
+                (p[0][0] if p else NEVER, lambda t, k=k: self._emerge_ack(k, t))
+                for k, p in self.back.items()
+                if k[0] == flow.index
+            ]
+            if flow.spec.reordering:
+                sources.append((flow.late[0][0] if flow.late else NEVER, lambda t, f=flow: self._come_late(f, t)))
         sources += [(self._box_time_s(flow), lambda t, f=flow: self._decide(f, t)) for flow in self.boxes]
         sources += [(grid.next_s, lambda t, g=grid: self._grid(g, t)) for grid in self.grids]
         sources += [(monitor.next_s, lambda t, m=monitor: self._wake(m, t)) for monitor in self.monitors]
@@ -139,6 +154,7 @@ class PacketReference:
 
     def _act(self, flow: ReferenceFlow, now_s: float) -> None:
         flow.act(now_s)
+        self._post(flow)
         self._send(flow, now_s)
 
     def _send(self, flow: ReferenceFlow, now_s: float) -> None:
@@ -147,7 +163,8 @@ class PacketReference:
         loss_rate = flow.spec.loss_rate
         for packet in flow.packets_to_send(now_s):
             self.log.append((now_s, "send", flow.index, -1, packet.tx, packet.segment))
-            if loss_rate > 0 and uniform(float(self.seed), 0.0, float(flow.index), LOSS_COUNTER + packet.tx) < loss_rate:
+            lost = loss_rate > 0 and uniform(float(self.seed), 0.0, float(flow.index), LOSS_COUNTER + packet.tx) < loss_rate
+            if flow.loses(packet) or lost:
                 flow.random_lost_bytes += flow.mss
                 self.log.append((now_s, "drop", flow.index, -1, packet.tx, packet.segment))
                 continue
@@ -165,12 +182,32 @@ class PacketReference:
     def _leave(self, link: ReferenceLink, now_s: float) -> None:
         packet = link.finish(now_s)
         flow, arrival_s = packet.flow, link.arrival_s(packet, now_s)
-        if packet.hop + 1 < len(flow.route):
+        if packet.is_ack:
+            if packet.hop + 1 < len(flow.back):
+                self.back[flow.index, packet.hop + 1].append((arrival_s, packet))
+            else:
+                flow.bring_ack(packet.tx, arrival_s + flow.return_s)
+        elif packet.hop + 1 < len(flow.route):
             self.pipes[flow.index, packet.hop + 1].append((arrival_s, packet))
         elif flow.spec.jitter.kind == "adversary":
             flow.held.append((now_s, packet))
         else:
-            flow.deliver(packet, flow.release_s(arrival_s))
+            flow.reach(packet, flow.release_s(arrival_s))
+        self._post(flow)
+
+    def _post(self, flow: ReferenceFlow) -> None:
+        """Bring the ACKs that a receiver has sent on their way to their first link."""
+        while flow.outgoing:
+            self.back[flow.index, 0].append(flow.outgoing.popleft())
+
+    def _emerge_ack(self, key: tuple[int, int], now_s: float) -> None:
+        packet = self.back[key].popleft()[1]
+        packet.hop = key[1]
+        self.links[self.flows[key[0]].back[key[1]]].enqueue(packet, now_s)
+
+    def _come_late(self, flow: ReferenceFlow, now_s: float) -> None:
+        flow.deliver(flow.late.popleft()[1], now_s)
+        self._post(flow)
 
     def _box_time_s(self, flow: ReferenceFlow) -> float:
         decision_s = flow.decisions * TICK_S
@@ -195,3 +232,4 @@ class PacketReference:
             flow.deliver(flow.held.popleft()[1], now_s)
         for _ in range(int(share * len(flow.held) + 0.5)):
             flow.deliver(flow.held.popleft()[1], now_s)
+        self._post(flow)

@@ -12,7 +12,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.engine.packet.beliefs import RATE_HOLDER
 from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
-from ccenv.engine.packet.layout import ACK_COUNTER, JITTER_COUNTER, WORKLOAD_COUNTER
+from ccenv.engine.packet.layout import ACK_COUNTER, WORKLOAD_COUNTER
 from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec, NetworkSpec
 from ccenv.engine.packet.transport import (
@@ -26,9 +26,10 @@ from ccenv.engine.packet.transport import (
 from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.network.sender import ClassicSender, HeldSender, Sender, bare
 from oracles.packet_link import NEVER, LogRow, Packet, new_record
+from oracles.packet_path import ReferencePath
 
 
-class ReferenceFlow:
+class ReferenceFlow(ReferencePath):
     """Sender, jitter box and receiver of one flow."""
 
     def __init__(
@@ -41,7 +42,7 @@ class ReferenceFlow:
         log: list[LogRow],
         inner: ClassicSender | None = None,
     ) -> None:
-        self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_bytes, log
+        self.spec, self.index, self.seed, self.mss, self.log = spec, index, seed, network.mss_of(index), log
         self.proxy = sender if isinstance(sender, HeldSender) else None
         self.hold_s = self.proxy.target_s if self.proxy else 0.0
         self.hold_change_s = spec.start_s + (self.proxy.window_s if self.proxy else NEVER)
@@ -50,7 +51,7 @@ class ReferenceFlow:
         self.cca: ClassicSender = cca if isinstance(cca, ClassicSender) else inner or RATE_HOLDER
         cca = self.cca
         self.return_s = network.return_s(index)
-        self.route = network.route_of(index)
+        self.route, self.back = network.route_of(index), network.back_of(index)
         self.state = new_record(STATE_DTYPE)
         plain = np.zeros(1, STATE_DTYPE).view("<f8")
         for name, value in cca.parameters.items():
@@ -69,7 +70,7 @@ class ReferenceFlow:
         self.resend: deque[int] = deque()
         self.next_tx = self.next_segment = 0
         self.acked_later: list[int] = []
-        self.recovery_tx, self.newest_lost_tx = -1, -2
+        self.recovery_tx, self.newest_lost_tx, self.highest_tx = -1, -2, -1
         self.acked_count = 0
         self.inflight_bytes = self.delivered_bytes = self.delivered_s = self.first_sent_s = 0.0
         self.next_send_s, self.wake_s, self.rto_at_s = 0.0, NEVER, NEVER
@@ -81,9 +82,8 @@ class ReferenceFlow:
         self.offered: float = NEVER
         self.app_next_s = NEVER
         self.app_draws = 0.0
-        self.last_release_s = self.batch_end_s = 0.0
-        self.early_at_s = spec.jitter.at_s
-        self.jitter_draws = self.ack_draws = self.ack_batch_end_s = 0.0
+        self.ack_draws = self.ack_batch_end_s = 0.0
+        self.begin_path()
         self.held: deque[tuple[float, Packet]] = deque()
         self.decisions = 0
         self.sent_bytes = self.dropped_bytes = self.random_lost_bytes = self.found_lost_bytes = 0.0
@@ -94,29 +94,6 @@ class ReferenceFlow:
         self.monitor: Any = None
 
     # --- receiver ---------------------------------------------------------------------------------------------------
-
-    def release_s(self, at_s: float) -> float:
-        """Return when the jitter box lets a packet go."""
-        jitter = self.spec.jitter
-        wanted = at_s
-        if jitter.kind == "constant":
-            wanted = at_s + jitter.max_s
-        elif jitter.kind == "batch":
-            while self.batch_end_s < at_s:
-                draw = uniform(float(self.seed), 0.0, float(self.index), JITTER_COUNTER + self.jitter_draws)
-                self.batch_end_s += jitter.max_s * draw
-                self.jitter_draws += 1.0
-            wanted = self.batch_end_s
-        elif jitter.kind == "interval":
-            wanted = math.ceil(at_s / jitter.interval_s - MULTIPLE_TOLERANCE) * jitter.interval_s
-        elif jitter.kind == "replay":
-            wanted = at_s + jitter.delays_s[math.floor(at_s / jitter.interval_s + MULTIPLE_TOLERANCE) % len(jitter.delays_s)]
-        elif jitter.kind == "early" and at_s < self.early_at_s:
-            wanted = at_s + jitter.max_s
-        elif jitter.kind == "early":
-            self.early_at_s = self.early_at_s + jitter.every_s if jitter.every_s > 0.0 else NEVER
-        self.last_release_s = max(at_s, min(wanted, at_s + jitter.max_s), self.last_release_s)
-        return self.last_release_s
 
     def deliver(self, packet: Packet, now_s: float) -> None:
         """Take a packet at the receiver."""
@@ -138,7 +115,20 @@ class ReferenceFlow:
 
     def acknowledge(self, now_s: float) -> None:
         """Send an ACK for everything received."""
-        receiver, at_s = self.spec.receiver, now_s + self.return_s
+        newest = self.unacked[-1]
+        self.unacked.clear()
+        self.ack_deadline_s = NEVER
+        if self.spec.ack_path and self.loses_ack():
+            return
+        if self.back:
+            ack = Packet(self, newest.tx, newest.segment, now_s, 0.0, 0.0, 0.0, False, is_ack=True)
+            self.outgoing.append((now_s, ack))
+        else:
+            self.bring_ack(newest.tx, now_s + self.return_s)
+
+    def bring_ack(self, tx: int, at_s: float) -> None:
+        """Let an ACK arrive at the sender at a time, or when those collected on their way do."""
+        receiver = self.spec.receiver
         if receiver.aggregation == "interval":
             at_s = math.ceil(at_s / receiver.aggregate_s - MULTIPLE_TOLERANCE) * receiver.aggregate_s
         elif receiver.aggregation == "batch":
@@ -149,9 +139,7 @@ class ReferenceFlow:
             at_s = self.ack_batch_end_s
         if receiver.merge and self.acks and self.acks[-1][0] == at_s:
             self.acks.pop()
-        self.acks.append((at_s, self.unacked[-1].tx))
-        self.unacked.clear()
-        self.ack_deadline_s = NEVER
+        self.acks.append((at_s, tx))
 
     # --- sender -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +147,11 @@ class ReferenceFlow:
         """Return when the flow has something to do next."""
         if not self.started:
             return self.spec.start_s
-        next_ack_s = self.acks[0][0] + self.hold_s if self.acks else self.ack_deadline_s + self.return_s
+        next_ack_s = self.acks[0][0] + self.hold_s if self.acks else NEVER
+        if self.back:
+            next_ack_s = min(next_ack_s, self.ack_deadline_s)
+        elif not self.acks:
+            next_ack_s = self.ack_deadline_s + self.return_s
         return min(self.wake_s, self.rto_at_s, next_ack_s)
 
     def _rto_s(self) -> float:
@@ -173,7 +165,7 @@ class ReferenceFlow:
             self.cca.init(self.state)
             self._begin()
             return
-        if not self.acks and self.ack_deadline_s + self.return_s <= now_s:
+        if self.ack_deadline_s <= now_s if self.back else not self.acks and self.ack_deadline_s + self.return_s <= now_s:
             self.acknowledge(self.ack_deadline_s)
         if self.acks and self.acks[0][0] + self.hold_s <= now_s:
             self._take_ack(self.acks.popleft()[1], now_s)
@@ -194,10 +186,12 @@ class ReferenceFlow:
             self.hold_change_s = now_s + proxy.window_s
 
     def _take_ack(self, last_tx: int, now_s: float) -> None:
-        self.log.append((now_s, "ack", self.index, -1, last_tx, self.sent[last_tx].segment))
         acked = marked = 0.0
-        while self.arrived and self.arrived[0].tx <= last_tx:
-            packet = self.arrived.popleft()
+        covered: list[Packet] = []
+        while not covered or covered[-1].tx != last_tx:
+            covered.append(self.arrived.popleft())
+        self.log.append((now_s, "ack", self.index, -1, last_tx, covered[-1].segment))
+        for packet in covered:
             self.in_network.discard(packet.tx)
             if not packet.lost:
                 self.inflight_bytes -= self.mss
@@ -207,6 +201,8 @@ class ReferenceFlow:
                 self.confirmed.add(packet.segment)
                 acked += self.mss
                 marked += self.mss if packet.marked else 0.0
+        packet = max(covered, key=lambda p: p.tx)
+        self.highest_tx = max(self.highest_tx, packet.tx)
         rtt_s = now_s - packet.sent_s
         if self.srtt_s == 0.0:
             self.srtt_s, self.rttvar_s = rtt_s, 0.5 * rtt_s
@@ -245,7 +241,7 @@ class ReferenceFlow:
         lost = [
             p
             for p in self.sent.values()
-            if p.tx <= last_tx
+            if p.tx <= self.highest_tx
             and not p.acked
             and not p.lost
             and sum(tx > p.tx for tx in acked_txs[-DUPLICATE_THRESHOLD:]) >= DUPLICATE_THRESHOLD

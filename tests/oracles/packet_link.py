@@ -45,8 +45,14 @@ class Packet:
     marked: bool = False
     enqueued_s: float = 0.0
     link_delay_s: float = 0.0
+    is_ack: bool = False
     acked: bool = False
     lost: bool = False
+
+    @property
+    def size_bytes(self) -> float:
+        """Its size on a link."""
+        return self.flow.spec.ack_path.ack_bytes if self.is_ack else self.flow.mss
 
 
 @dataclass
@@ -74,6 +80,7 @@ class ReferenceLink:
     dropped_bytes: float = 0.0
     marked_bytes: float = 0.0
     served_bytes: float = 0.0
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         """Build what its discipline needs."""
@@ -86,8 +93,8 @@ class ReferenceLink:
 
     def enqueue(self, packet: Packet, now_s: float) -> None:
         """Drop, mark, queue or serve an arriving packet."""
-        able = packet.flow.spec.codepoint != "none"
-        if self.bucket and not self.bucket.lets(self.mss_bytes, now_s):
+        able = packet.flow.spec.codepoint != "none" and not packet.is_ack
+        if self.bucket and not self.bucket.lets(packet.size_bytes, now_s):
             self.drop(packet, now_s)
             return
         drop, mark = self._red(now_s) if self.spec.discipline == "red" else (False, False)
@@ -95,7 +102,10 @@ class ReferenceLink:
             mark = self.spec.pie.ecn and able and self.pie.p <= 0.1
             drop = not mark
         waiting = len(self.classes) if self.classes is not None else len(self.queue)
-        if self.serving is not None and waiting >= self.room and self.spec.discipline != "fq_codel":
+        in_bytes = sum(p.size_bytes for p in self.queue) + packet.size_bytes
+        if self.mixed and self.serving is not None and in_bytes > self.spec.buffer_bytes + 1e-6:
+            drop = True
+        if not self.mixed and self.serving is not None and waiting >= self.room and self.spec.discipline != "fq_codel":
             drop = True
         mark = mark or (self.spec.discipline == "ecn" and len(self.queue) >= self.spec.threshold_packets)
         if drop or (mark and not able):
@@ -115,7 +125,8 @@ class ReferenceLink:
             self._serve(packet, now_s)
 
     def _note(self, event: str, packet: Packet, now_s: float) -> None:
-        self.log.append((now_s, event, packet.flow.index, self.index, packet.tx, packet.segment))
+        if not packet.is_ack:
+            self.log.append((now_s, event, packet.flow.index, self.index, packet.tx, packet.segment))
 
     @property
     def room(self) -> float:
@@ -140,17 +151,20 @@ class ReferenceLink:
     def drop(self, packet: Packet, now_s: float) -> None:
         """Drop a packet."""
         self._note("drop", packet, now_s)
-        self.dropped_bytes += self.mss_bytes
-        packet.flow.dropped_bytes += self.mss_bytes
+        self.dropped_bytes += packet.size_bytes
+        if packet.is_ack:
+            packet.flow.acks_lost += 1
+            return
+        packet.flow.dropped_bytes += packet.size_bytes
         packet.flow.in_network.discard(packet.tx)
 
     def _serve(self, packet: Packet, now_s: float) -> None:
         self.serving = packet
         if self.trace is not None:
-            self.finish_s = self.trace.served_s(now_s, self.mss_bytes)
+            self.finish_s = self.trace.served_s(now_s, packet.size_bytes)
             packet.link_delay_s = self.spec.delay_s + self.trace.delay_s
         else:
-            self.finish_s = now_s + self.mss_bytes / self.rate_Bps if self.rate_Bps > 0 else NEVER
+            self.finish_s = now_s + packet.size_bytes / self.rate_Bps if self.rate_Bps > 0 else NEVER
 
     def set_rate(self, rate_Bps: float, now_s: float) -> None:
         """Change the rate; a packet that was begun at rate 0 is begun again."""
@@ -192,7 +206,7 @@ class ReferenceLink:
         packet, self.serving, self.finish_s = self.serving, None, NEVER
         if packet is None:
             raise RuntimeError("a link without service has finished one")
-        self.served_bytes += self.mss_bytes
+        self.served_bytes += packet.size_bytes
         self._note("depart", packet, now_s)
         if self.pie:
             self.pie.catch_up(now_s)

@@ -183,9 +183,8 @@ NETWORKS: dict[str, tuple[list, list]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_kernel_equals_reference(name: str) -> None:
-    links, flows = NETWORKS[name]
+def compare(links: list, flows: list) -> tuple[PacketEngine, PacketReference]:
+    """Run kernel and reference; all they know of must be equal."""
     network = NetworkSpec.model_validate({"links": links, "flows": flows})
     senders = [make_sender(flow.sender) for flow in network.flows]
     adversaries = {f.jitter.adversary: make_adversary(f.jitter.adversary) for f in network.flows if f.jitter.adversary}
@@ -203,6 +202,12 @@ def test_kernel_equals_reference(name: str) -> None:
     wanted = sorted((row for row in reference.log if row[0] <= seconds), key=lambda row: row[0])
     found = engine.packet_log()
     assert [(time_s, EVENTS[event], *rest) for time_s, event, *rest in found.tolist()] == wanted
+    return engine, reference
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_kernel_equals_reference(name: str) -> None:
+    engine, _ = compare(*NETWORKS[name])
     # what the case is about has happened
     assert min(engine.flow("goodput_bytes")) > 0
     lossy = name in {"drop tail", "red", "codel", "random loss", "one packet of buffer", "parking lot", "pie", "policer"}

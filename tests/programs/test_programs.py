@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccenv.engine.compiled.program import compile_program, evaluate, stack_programs
-from ccenv.errors import ProgramError
+from ccenv.errors import MissingFileError, ProgramError
 from ccenv.programs import (
     BOOLEANS,
     INPUTS,
@@ -172,7 +172,8 @@ BAD = [
     (json.dumps(CC_QDEL | {"nmae": "x"}), "unknown key 'nmae'. Did you mean 'name'"),
     (json.dumps({k: v for k, v in CC_QDEL.items() if k != "rule"}), "key 'rule' is missing"),
     (json.dumps(CC_QDEL | {"format": "x"}), "must be 'ccenv-program'"),
-    (json.dumps(CC_QDEL | {"version": 3}), "version is 3"),
+    (json.dumps(CC_QDEL | {"version": 3}), "version is 3; this ccenv reads ccenv-program of version 1 and 2: use a newer ccenv"),
+    (json.dumps(CC_QDEL | {"version": 3, "of_the_future": 1}), "use a newer ccenv"),
     (json.dumps(CC_QDEL | {"version": True}), "version is True"),
     (json.dumps(CC_QDEL | {"name": "../x"}), "name is '../x'"),
     (json.dumps(CC_QDEL | {"source": "a\nb"}), "source is"),
@@ -236,7 +237,7 @@ def test_node_cap():
 
 
 def test_load_reports_the_file(tmp_path):
-    with pytest.raises(ProgramError, match="cannot be read"):
+    with pytest.raises(MissingFileError, match="cannot be read"):
         load_program(tmp_path / "missing.json")
     file = tmp_path / "bad.json"
     file.write_text("{}")

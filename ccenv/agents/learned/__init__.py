@@ -133,7 +133,7 @@ class ContractCard(PolicyCard):
     contract: dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Whole(PolicySender):
     """What is written of a policy that sees a preference."""
 
@@ -146,7 +146,7 @@ def _describe_whole(sender: PolicySender, layers: list[int]) -> dict[str, Any]:
     return {**_describe(sender, layers), **sender.preference}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _InsideContract(PolicySender):
     """What is written of a policy inside a contract."""
 

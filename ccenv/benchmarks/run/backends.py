@@ -11,7 +11,7 @@ from ccenv.benchmarks.cells.players import FILE
 from ccenv.benchmarks.suite.base import CellData
 from ccenv.cluster import start_ray
 from ccenv.errors import CcenvError, require_extra
-from ccenv.workers import ProcessPool
+from ccenv.workers import ProcessPool, tell, watched
 
 DIED = "a worker process died; finished cells are kept: run the same command again"
 
@@ -71,13 +71,13 @@ def ray(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
     if started:
         start_ray(workers, os.environ.get("RAY_ADDRESS"))
     try:
-        remote = cluster.remote(num_cpus=1, max_retries=2)(_task)
-        pending = [remote.remote(task) for task in _tasks(cells)]
+        remote = cluster.remote(num_cpus=1, max_retries=2)(watched)
+        pending = [remote.remote(_task, task) for task in _tasks(cells)]
         while pending:
             done, pending = cluster.wait(pending)
             for task in done:
                 try:
-                    yield cluster.get(task)
+                    yield tell(cluster.get(task))
                 except cluster.exceptions.RayTaskError as error:
                     raise error.cause if isinstance(error.cause, CcenvError) else error from None
                 except cluster.exceptions.RayError:
@@ -103,8 +103,8 @@ def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> 
 
     pool = ProcessPool(workers)
     try:
-        for task in as_completed([pool.executor.submit(work, item) for item in items]):
-            yield task.result()
+        for task in as_completed([pool.executor.submit(watched, work, item) for item in items]):
+            yield tell(task.result())
         pool.close()
     except BrokenProcessPool:
         raise CcenvError(DIED) from None

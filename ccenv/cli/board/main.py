@@ -102,11 +102,10 @@ def publish(
 
     Example: ccenv board publish public --board runs/leaderboard
     """
-    from ccenv.files import locked
     from ccenv.leaderboard.site.publish import publish as bring
 
     home = home_of(board, database)
-    with home.open_existing() as store, locked(home.folder / "publish", "publication of this board", wait=True):
+    with home.open_existing() as store, home.publishing():
         result = bring(store, folder, records=records, certificates=certificates or ())
     if json:
         print_json(result)

@@ -121,6 +121,10 @@ class CurveEngine:
         self._seed_C_L = np.broadcast_to(flow_matrix(initial_C_L_Bps, self.n_envs), (self.n_envs, self.n_flows)).copy()
         self.reset()
 
+    def __repr__(self) -> str:
+        flows = f"{self.n_flows} flow{'s' if self.n_flows > 1 else ''} each"
+        return f"CurveEngine({self.n_envs} environments, {flows}, {self.model.name}, {self.steps_per_rtt} steps per Rm)"
+
     def _allocate(self) -> None:
         B, N, H = self.n_envs, self.n_flows, self._H
         self._env = np.zeros(B, ENV_DTYPE)

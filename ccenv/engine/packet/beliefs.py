@@ -274,7 +274,7 @@ def begin_beliefs(beliefs, fl, mss_bytes, loss_proves):
     rtt_s = sender_rtt_s(fl)
     dt_s = rtt_s / STEPS_PER_RTT
     wait_s = fl.ack_timeout_s if fl.ack_every > 1 else 0.0
-    jitter_s = fl.jitter_s + (wait_s + fl.ack_aggregate_s)
+    jitter_s = fl.jitter_s + fl.late_s + (wait_s + fl.ack_aggregate_s)
     whole_steps = math.ceil(jitter_s / dt_s - ROUNDING)
     jitter_steps = max(PACKET_STEPS, whole_steps)
     # From delivery to feedback: at first a proxy may hold ACKs for longer than the Rm that the sender goes by.

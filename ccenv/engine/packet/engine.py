@@ -99,6 +99,12 @@ class PacketEngine:
         n = len(network.flows)
         table = SenderTable(self.senders, [deciders.get(flow) for flow in range(n)])
         self._gridded = [flow for flow in range(n) if table.rows["step_at"][flow]]
+        for flow in sorted({*self._gridded, *deciders}):
+            if network.flows[flow].mss_bytes not in (None, network.mss_bytes):
+                name, size = self.senders[flow].name, network.mss_bytes
+                raise InputError(
+                    f"flow {flow}: {name!r} counts packets of {size:g} bytes; only classic CCAs can have their own mss_bytes"
+                )
         form = Form(network, table, deciders, adversaries or {}, self._gridded)
         begins = beginning(network, range(n), float(seed), len(deciders))
         rows = math.floor(self.duration_s / self.log_s + 1e-9) + 1
@@ -119,7 +125,9 @@ class PacketEngine:
     # --- construction -----------------------------------------------------------------------------------------------
 
     def _default_events(self) -> int:
-        packets = sum(link.peak_Bps for link in self.network.links) * self.duration_s / self.network.mss_bytes
+        sizes = (min(self.network.sizes_on(index)) for index in range(len(self.network.links)))
+        peaks_Bps = (link.peak_Bps for link in self.network.links)
+        packets = sum(peak_Bps / size for peak_Bps, size in zip(peaks_Bps, sizes, strict=True)) * self.duration_s
         ticks = (len(self.network.flows) + 4) * self.duration_s / min(TICK_S, self.log_s)
         steps = sum(STEPS_PER_RTT * self.duration_s / flow.sender_rtt_s for flow in self.network.flows)
         events = EVENTS_PER_PACKET * packets + 4 * ticks + steps + 1_000_000
@@ -171,7 +179,7 @@ class PacketEngine:
 
     def offer(self, flow: int, more_bytes: float) -> None:
         """Let a flow that has started, of workload ``asked``, send so much more, in whole segments, from the next tick on."""
-        self._flows["app_segments"][flow] += math.ceil(more_bytes / self.network.mss_bytes - 1e-9)
+        self._flows["app_segments"][flow] += math.ceil(more_bytes / self.network.mss_of(flow) - 1e-9)
 
     @property
     def flow_log(self) -> np.ndarray:

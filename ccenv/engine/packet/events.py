@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ccenv.engine.compiled.calls import call_1, call_2, call_3, load, store
-from ccenv.engine.compiled.rng import uniform
+from ccenv.engine.compiled.calls import call_1, call_2, call_3, load
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, STATE_SLOTS
 from ccenv.engine.packet.aqm.dequeue import FQ
 from ccenv.engine.packet.aqm.pie import catch_up
@@ -18,7 +17,7 @@ from ccenv.engine.packet.arrivals.events import arrival_time_s, begin_slot, offe
 from ccenv.engine.packet.decisions import ask_monitor, monitor_ack
 from ccenv.engine.packet.layout import (
     ACK_EVENT,
-    ARRIVED,
+    ACK_HOP,
     CHANGE_LINK,
     CHANGE_RATE,
     CHANGE_TIME,
@@ -28,21 +27,19 @@ from ccenv.engine.packet.layout import (
     ERROR_ADVERSARY,
     GRID_DTYPE,
     JITTERS,
-    LOSS_COUNTER,
-    MARKED_ON_THE_WAY,
-    MAX_HOPS,
+    LATE_HOP,
     PIPE_STRIDE,
-    Q_FLOW,
-    Q_TX,
-    QUEUE_STRIDE,
     SEND,
     TIME_S,
     TX,
-    TX_STRIDE,
 )
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.queue import codel_drops_head, count_queue, take_head
-from ccenv.engine.packet.receiver import receive, release_time_s, send_ack
+from ccenv.engine.packet.path.late import deliver
+from ccenv.engine.packet.path.loss import loses_packet
+from ccenv.engine.packet.path.order import oldest_needed
+from ccenv.engine.packet.path.ways import go_on_back, link_at, put_on_pipe
+from ccenv.engine.packet.queue import codel_drops_head, count_queue, mark_head, packet_bytes, take_head, waiting_bytes
+from ccenv.engine.packet.receiver import receive, release_time_s, return_ack, send_ack
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
     arrive,
@@ -76,20 +73,6 @@ _ADVERSARY = JITTERS["adversary"]
 
 
 @njit(cache=True, inline="always")
-def link_at(a, run, flow, hop):
-    """Return the link at a hop of a flow's route."""
-    return a.links[int(load(run.route_at, flow * MAX_HOPS + hop))]
-
-
-@njit(cache=True, inline="always")
-def put_on_pipe(a, run, sources, flow, hop, tx, time_s):
-    """Let a packet arrive at a hop at time_s."""
-    p = int(load(run.route_at, (run.n_flows + flow) * MAX_HOPS + hop))
-    if put_pipe(a.pipes[p], tx, time_s):
-        set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
-
-
-@njit(cache=True, inline="always")
 def change_rate(a, run, sources, now_s):
     """Change the rate of a link: of packets whose service begins after it; one that began at rate 0 begins again."""
     row = run.next_change
@@ -98,25 +81,13 @@ def change_rate(a, run, sources, now_s):
     ln.capacity_s = now_s
     ln.rate_Bps = a.changes[row, CHANGE_RATE]
     if ln.busy == 1 and ln.finish_s == np.inf and ln.rate_Bps > 0.0:
-        ln.finish_s = now_s + run.mss_bytes / ln.rate_Bps
+        size_bytes = packet_bytes(a.flows[ln.serving_flow], ln.serving_hop) if ln.mixed == 1 else run.mss_bytes
+        ln.finish_s = now_s + size_bytes / ln.rate_Bps
         set_source(run.tree_at, run.tree_leaves, sources.links + ln.index, ln.finish_s)
     row += 1
     run.next_change = row
     next_s = a.changes[row, CHANGE_TIME] if row < a.changes.shape[0] else np.inf
     set_source(run.tree_at, run.tree_leaves, RATE_CHANGES, next_s)
-
-
-@njit(cache=True, inline="always")
-def mark_head(a, ln, mss_bytes):
-    """Mark the head of a link's queue; return whether its flow can be marked."""
-    at = (ln.head & ln.mask) * QUEUE_STRIDE
-    fl = a.flows[int(load(ln.queue_at, at + Q_FLOW))]
-    if fl.ecn == 0:
-        return False
-    ln.marked_bytes += mss_bytes
-    tx = int(load(ln.queue_at, at + Q_TX))
-    store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
-    return True
 
 
 @njit(cache=True, inline="always")
@@ -126,15 +97,16 @@ def end_service(a, run, sources, link, now_s):
     ln = a.links[link]
     fl = a.flows[ln.serving_flow]
     tx, hop, row = ln.serving_tx, ln.serving_hop, ln.trace_row
-    ln.served_bytes += mss_bytes
-    note(run, DEPART, now_s, fl, ln.index, tx)
+    ln.served_bytes += packet_bytes(fl, hop) if ln.mixed == 1 else mss_bytes
+    if hop < ACK_HOP:
+        note(run, DEPART, now_s, fl, ln.index, tx)
     if ln.discipline == _PIE:
         catch_up(ln, now_s, mss_bytes)
     if ln.discipline == _CODEL:
         count_queue(ln, now_s, mss_bytes)
         first = True
         while codel_drops_head(ln, now_s, first):
-            if ln.ecn == 1 and mark_head(a, ln, mss_bytes):
+            if ln.ecn == 1 and mark_head(a.flows, ln, mss_bytes):
                 break
             first = False
             take_head(ln)
@@ -145,19 +117,30 @@ def end_service(a, run, sources, link, now_s):
     if ln.discipline >= FQ:
         serve_next(run, a.flows, ln, now_s)
     else:
-        start_service(ln, now_s, mss_bytes)
+        start_service(run, a.flows, ln, now_s)
     set_source(run.tree_at, run.tree_leaves, sources.links + link, ln.finish_s)
     time_s = now_s + ln.delay_s if ln.trace_kind == NO_TRACE else arrival_s(ln, now_s, row)
-    if hop + 1 < fl.n_hops:
+    if hop >= ACK_HOP:
+        if hop + 1 < ACK_HOP + fl.ack_hops:
+            put_on_pipe(a, run, sources, fl.index, hop + 1, tx, time_s)
+        else:
+            return_ack(run, fl, tx, time_s + fl.return_s)
+            set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
+    elif hop + 1 < fl.n_hops:
         put_on_pipe(a, run, sources, fl.index, hop + 1, tx, time_s)
     elif fl.jitter_kind == _ADVERSARY:
         box = a.boxes[fl.box]
         put_pipe(box, tx, now_s)
         set_source(run.tree_at, run.tree_leaves, sources.boxes + fl.box, box_time_s(box, fl))
+    elif fl.reorders == 1:
+        deliver(a, run, sources, fl, tx, release_time_s(fl, time_s, run.seed))
+        go_on_back(a, run, sources, fl)
     else:
         waited = fl.ack_head < fl.ack_tail or fl.pending_acks > 0
         receive(run, fl, tx, release_time_s(fl, time_s, run.seed))
-        if not waited or fl.ack_tail - fl.ack_head == 1:
+        if fl.ack_path == 1:
+            go_on_back(a, run, sources, fl)
+        elif not waited or fl.ack_tail - fl.ack_head == 1:
             set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))
 
 
@@ -169,12 +152,12 @@ def start_flow(a, run, i):
     fl.started = 1
     for word in range(a.words.shape[1]):
         a.words[i, word] = a.templates[fl.sender_index, word]
-    state.mss_bytes = run.mss_bytes
+    state.mss_bytes = fl.mss_bytes
     state.seed = run.seed
     state.flow = i if fl.pool < 0 else run.n_flows + fl.arrival
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
-    begin_application(fl, run.mss_bytes)
+    begin_application(fl, fl.mss_bytes)
 
 
 @njit(cache=True, inline="always")
@@ -195,7 +178,11 @@ def take_feedback(a, run, sources, i, now_s):
     """Take the ACK that has arrived at a flow, or its RTO; tell its CCA what was acknowledged and lost."""
     fl = a.flows[i]
     state_at = run.states_at + i * STATE_BYTES
-    if fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
+    if fl.ack_hops > 0:
+        if fl.ack_deadline_s <= now_s:
+            send_ack(run, fl, fl.ack_deadline_s)
+            go_on_back(a, run, sources, fl)
+    elif fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
         send_ack(run, fl, fl.ack_deadline_s)
     scans, by_rto = False, False
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
@@ -204,7 +191,7 @@ def take_feedback(a, run, sources, i, now_s):
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         on_ack = a.sender_calls[fl.sender_index, ON_ACK]
-        acked_bytes = take_ack(fl, a.acks[0], on_ack != 0, last_tx, now_s, run.mss_bytes, run.rto_min_s)
+        acked_bytes = take_ack(fl, a.acks[0], on_ack != 0, last_tx, now_s, fl.mss_bytes, run.rto_min_s)
         if fl.monitor >= 0:
             monitor_ack(a, run, sources, fl, now_s)
         if fl.hold_window_s > 0.0:
@@ -219,7 +206,7 @@ def take_feedback(a, run, sources, i, now_s):
             scans = by_rto = True
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
-    while scans and find_losses(fl, a.losses[0], by_rto, now_s, run.mss_bytes) > 0.0:
+    while scans and find_losses(fl, a.losses[0], by_rto, now_s, fl.mss_bytes) > 0.0:
         on_loss = a.sender_calls[fl.sender_index, ON_LOSS]
         if on_loss != 0:
             call_2(on_loss, state_at, run.loss_at)
@@ -239,7 +226,11 @@ def leave_pipe(a, run, sources, p, now_s):
     if pipe.head < pipe.tail:
         time_s = load(pipe.ring_at, (pipe.head & pipe.mask) * PIPE_STRIDE + TIME_S)
     set_source(run.tree_at, run.tree_leaves, sources.pipes + p, time_s)
-    arrive(run, a.flows, link_at(a, run, pipe.flow, pipe.hop), a.flows[pipe.flow], tx, pipe.hop, now_s)
+    if pipe.hop == LATE_HOP:
+        receive(run, a.flows[pipe.flow], tx, now_s)
+        go_on_back(a, run, sources, a.flows[pipe.flow])
+    else:
+        arrive(run, a.flows, link_at(a, run, pipe.flow, pipe.hop), a.flows[pipe.flow], tx, pipe.hop, now_s)
 
 
 @njit(cache=True, inline="always")
@@ -259,9 +250,9 @@ def open_box(a, run, sources, row, now_s):
         view.jitter_s = fl.jitter_s
         view.link_rate_Bps = box.link_rate_Bps
         view.buffer_bytes = box.buffer_bytes
-        view.held_bytes = (box.tail - box.head) * run.mss_bytes
+        view.held_bytes = (box.tail - box.head) * fl.mss_bytes
         ln = link_at(a, run, box.flow, fl.n_hops - 1)
-        view.queue_bytes = (ln.tail - ln.head) * run.mss_bytes
+        view.queue_bytes = waiting_bytes(ln, run.mss_bytes)
         if box.decisions == 0:
             call_2(box.init_at, box.state_at, run.view_at)
         call_3(box.play_at, box.state_at, run.view_at, run.move_at)
@@ -274,7 +265,7 @@ def open_box(a, run, sources, row, now_s):
         box.decision_s = box.decisions * run.tick_s
     release_box(run, box, fl, now_s, share)
     set_source(run.tree_at, run.tree_leaves, sources.boxes + row, box_time_s(box, fl))
-    set_source(run.tree_at, run.tree_leaves, sources.flows + box.flow, flow_time_s(fl))
+    go_on_back(a, run, sources, fl)
 
 
 @njit(cache=True, inline="always")
@@ -304,6 +295,7 @@ def tick_flows(a, run, sources, now_s):
         fl = a.flows[i]
         on_tick = a.sender_calls[fl.sender_index, ON_TICK]
         if on_tick != 0 and fl.started == 1 and now_s < fl.stop_s:
+            tick.mss_bytes = fl.mss_bytes
             tick.inflight_bytes = fl.inflight_bytes
             tick.delivered_bytes = fl.delivered_bytes
             tick.min_rtt_s = fl.min_rtt_s
@@ -338,7 +330,7 @@ def write_log(a, run, sources, now_s):
     for index in range(run.n_links):
         ln, entry = a.links[index], a.link_log[row, index]
         count_queue(ln, now_s, run.mss_bytes)
-        entry.queue_bytes = (ln.tail - ln.head) * run.mss_bytes
+        entry.queue_bytes = waiting_bytes(ln, run.mss_bytes)
         entry.queue_byte_s = ln.queue_byte_s
         entry.arrived_bytes = ln.arrived_bytes
         entry.dropped_bytes = ln.dropped_bytes
@@ -353,8 +345,8 @@ def write_log(a, run, sources, now_s):
 @njit(cache=True, inline="always")
 def send_packets(a, run, sources, i, now_s):
     """Send what window, pacing and application of a flow allow now; set when it may go on."""
-    mss_bytes = run.mss_bytes
     fl = a.flows[i]
+    mss_bytes = fl.mss_bytes
     fl.wake_s = np.inf
     while now_s < fl.stop_s and run.error == 0:
         if fl.app_next_s <= now_s:
@@ -373,6 +365,8 @@ def send_packets(a, run, sources, i, now_s):
                     fl.finished_s = now_s
             break
         oldest_tx = min(fl.loss_scan, fl.ack_next_tx) if fl.in_network > 0 else fl.loss_scan
+        if fl.reorders == 1:
+            oldest_tx = oldest_needed(fl, oldest_tx)
         if fl.next_tx - oldest_tx > fl.mask:  # its entry is still needed
             break
         if fl.next_send_s > now_s and fl.burst_left < 1.0:
@@ -380,7 +374,7 @@ def send_packets(a, run, sources, i, now_s):
             break
         tx = put_transmission(fl, segment, now_s, mss_bytes, run.rto_min_s)
         note(run, SEND, now_s, fl, -1, tx)
-        if fl.loss_rate > 0.0 and uniform(run.seed, 0.0, float(i), LOSS_COUNTER + tx) < fl.loss_rate:
+        if (fl.loss_rate > 0.0 or fl.bursts == 1) and loses_packet(fl, tx, run.seed):
             fl.random_lost_bytes += mss_bytes
             note(run, DROP_EVENT, now_s, fl, -1, tx)
             continue

@@ -39,6 +39,9 @@ Q_FLOW, Q_TX, Q_ENQUEUED_S, Q_HOP = range(4)
 QUEUE_STRIDE = 4
 
 MAX_HOPS = 8
+# Hops of a flow beyond those of its data: of its ACKs, from ACK_HOP on, and the longer way of packets that others overtake.
+ACK_HOP, LATE_HOP = MAX_HOPS, 2 * MAX_HOPS
+HOPS = LATE_HOP + 1
 
 # Columns of a rate change.
 CHANGE_TIME, CHANGE_LINK, CHANGE_RATE = range(3)
@@ -70,7 +73,7 @@ RUN_DTYPE = np.dtype(
         ("packet_log_at", "<i8"),
         ("packet_log_rows", "<i8"),  # that happened; those beyond the limit are not kept
         ("packet_log_limit", "<i8"),  # 0: no packet log
-        ("route_at", "<i8"),  # (flow, hop) -> link, then (flow, hop) -> pipe
+        ("route_at", "<i8"),  # (flow, hop) -> link, then (flow, hop) -> pipe; HOPS each
         ("grids_at", "<i8"),
         ("states_at", "<i8"),
         ("ack_at", "<i8"),
@@ -117,6 +120,7 @@ LINK_DTYPE = np.dtype(
         ("policer_Bps", "<f8"),  # 0: no policer
         ("policer_bytes", "<f8"),
         ("buffer_bytes", "<f8"),  # as the network says it
+        ("mixed", "<i8"),  # 1: its packets have several sizes, and it counts bytes
         ("index", "<i8"),
         ("queue_at", "<i8"),
         ("classes_at", "<i8"),  # of several queues
@@ -130,6 +134,7 @@ LINK_DTYPE = np.dtype(
         ("serving_flow", "<i8"),
         ("serving_tx", "<i8"),
         ("serving_hop", "<i8"),
+        ("waiting_bytes", "<f8"),  # of a link that counts them
         ("finish_s", "<f8"),
         ("idle_since_s", "<f8"),
         ("red_average_packets", "<f8"),
@@ -193,6 +198,7 @@ FLOW_DTYPE = np.dtype(
         ("return_s", "<f8"),
         ("burst_s", "<f8"),  # 0: packets are paced one by one
         ("loss_rate", "<f8"),
+        ("mss_bytes", "<f8"),
         ("ecn", "<i8"),  # CODEPOINTS
         ("start_s", "<f8"),
         ("stop_s", "<f8"),
@@ -222,6 +228,16 @@ FLOW_DTYPE = np.dtype(
         ("segment_at", "<i8"),
         ("resend_at", "<i8"),
         ("ack_ring_at", "<i8"),
+        # what its path does beside queueing (path): losses in bursts, packets that others overtake, the way of its ACKs
+        *((f"{of}{name}", "<i8") for of in ("", "ack_") for name in ("bursts", "burst_bad")),  # 1: there are some; the state
+        *((f"{of}burst_{name}", "<f8") for of in ("", "ack_") for name in ("enter", "leave", "loss", "loss_between")),
+        *((name, "<i8") for name in ("reorders", "late_pipe", "late_at", "late_tail", "order_at", "order_tail")),
+        ("late_head", "<i8"),  # those below it are covered by ACKs, like the next
+        ("order_head", "<i8"),
+        ("late_share", "<f8"),
+        ("late_s", "<f8"),
+        *((name, "<i8") for name in ("ack_path", "ack_hops", "ack_pipe", "ack_out_at", "ack_out_tail")),
+        *((name, "<f8") for name in ("ack_bytes", "ack_loss_rate", "acks_sent", "acks_lost")),
         # sender
         ("started", "<i8"),
         ("next_tx", "<i8"),
@@ -374,4 +390,5 @@ LOSS_COUNTER = 2.0**41
 WORKLOAD_COUNTER = 2.0**42
 ACK_COUNTER = 2.0**43
 TRACE_COUNTER = 2.0**45
+BURST_COUNTER, ACK_LOSS_COUNTER, LATE_COUNTER = 2.0**48, 2.0**49, 2.0**50
 LINK_KEY = 2.0**20  # links draw as flows LINK_KEY + index

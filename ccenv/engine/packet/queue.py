@@ -1,6 +1,7 @@
 """Links of the packet engine: queue disciplines and service, as functions over a link's record.
 
-The packet being serialised is not counted as waiting. All packets have one size, so buffers are whole packets.
+The packet being serialised is not counted as waiting. Where all packets have one size buffers are whole packets; a link
+whose packets have several sizes (``mixed``) counts bytes.
 """
 
 from __future__ import annotations
@@ -13,24 +14,40 @@ from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.aqm.pie import ACCEPT, DROP, MARK, pie_verdict
 from ccenv.engine.packet.layout import (
+    ACK_HOP,
+    ARRIVED,
     DISCIPLINES,
     LINK_KEY,
+    MARKED_ON_THE_WAY,
     Q_ENQUEUED_S,
     Q_FLOW,
     Q_HOP,
     Q_TX,
     QUEUE_STRIDE,
+    TX_STRIDE,
 )
 from ccenv.engine.packet.traces.service import service_end_s
 
 _RED, _ECN, _PIE, _FQ = (DISCIPLINES[k] for k in ("red", "ecn", "pie", "fq_codel"))
-TOKEN_ROUNDING_BYTES = 1e-6
+TOKEN_ROUNDING_BYTES = ROUNDING_BYTES = 1e-6
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def packet_bytes(fl, hop):
+    """Return the size of a flow's packet at a hop: data, or an ACK."""
+    return fl.mss_bytes if hop < ACK_HOP else fl.ack_bytes
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def waiting_bytes(ln, mss_bytes):
+    """Return the bytes that wait at a link."""
+    return ln.waiting_bytes if ln.mixed == 1 else (ln.tail - ln.head) * mss_bytes
 
 
 @njit(cache=True, error_model="numpy")
 def count_queue(ln, now_s, mss_bytes):
     """Add to the integral of the waiting bytes what has passed since the queue last changed."""
-    ln.queue_byte_s += (ln.tail - ln.head) * mss_bytes * (now_s - ln.queue_changed_s)
+    ln.queue_byte_s += waiting_bytes(ln, mss_bytes) * (now_s - ln.queue_changed_s)
     ln.queue_changed_s = now_s
 
 
@@ -66,20 +83,22 @@ def red_verdict(ln, now_s, mss_bytes, seed):
 
 
 @njit(cache=True, error_model="numpy")
-def verdict(ln, now_s, mss_bytes, seed, codepoint):
+def verdict(ln, now_s, size_bytes, seed, codepoint):
     """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP.
 
     What cannot be marked (codepoint 0) is dropped instead. A full link with several queues accepts: it drops another packet.
     """
-    if ln.policer_Bps > 0.0 and not has_token(ln, now_s, mss_bytes):
+    if ln.policer_Bps > 0.0 and not has_token(ln, now_s, size_bytes):
         return DROP
     decision = ACCEPT
     if ln.discipline == _RED:
-        decision = red_verdict(ln, now_s, mss_bytes, seed)
+        decision = red_verdict(ln, now_s, size_bytes, seed)
     elif ln.discipline == _PIE:
-        decision = pie_verdict(ln, now_s, mss_bytes, seed, codepoint)
+        decision = pie_verdict(ln, now_s, size_bytes, seed, codepoint)
     waiting = ln.tail - ln.head
     if ln.busy == 1 and waiting >= ln.capacity_packets and ln.discipline != _FQ:
+        return DROP
+    if ln.mixed == 1 and ln.busy == 1 and ln.waiting_bytes + size_bytes > ln.buffer_bytes + ROUNDING_BYTES:
         return DROP
     if ln.discipline == _ECN and waiting >= ln.threshold_packets:
         decision = MARK
@@ -87,13 +106,13 @@ def verdict(ln, now_s, mss_bytes, seed, codepoint):
 
 
 @njit(cache=True, error_model="numpy")
-def has_token(ln, now_s, mss_bytes):
+def has_token(ln, now_s, size_bytes):
     """Take a packet's tokens from the policer's bucket, if it has as many."""
     ln.tokens_bytes = min(ln.policer_bytes, ln.tokens_bytes + (now_s - ln.tokens_s) * ln.policer_Bps)
     ln.tokens_s = now_s
-    if ln.tokens_bytes < mss_bytes - TOKEN_ROUNDING_BYTES:
+    if ln.tokens_bytes < size_bytes - TOKEN_ROUNDING_BYTES:
         return False
-    ln.tokens_bytes -= mss_bytes
+    ln.tokens_bytes -= size_bytes
     return True
 
 
@@ -119,11 +138,28 @@ def take_head(ln):
 
 
 @njit(cache=True, error_model="numpy")
-def serve_head(ln, now_s, mss_bytes):
+def serve_head(run, flows, ln, now_s):
     """Take the head of the queue into service."""
     take_head(ln)
+    size_bytes = run.mss_bytes
+    if ln.mixed == 1:
+        size_bytes = packet_bytes(flows[ln.serving_flow], ln.serving_hop)
+        ln.waiting_bytes -= size_bytes
     ln.busy = 1
-    ln.finish_s = service_end_s(ln, now_s, mss_bytes)
+    ln.finish_s = service_end_s(ln, now_s, size_bytes)
+
+
+@njit(cache=True, error_model="numpy")
+def mark_head(flows, ln, mss_bytes):
+    """Mark the head of a link's queue; return whether its flow can be marked."""
+    at = (ln.head & ln.mask) * QUEUE_STRIDE
+    fl = flows[int(load(ln.queue_at, at + Q_FLOW))]
+    if fl.ecn == 0:
+        return False
+    ln.marked_bytes += mss_bytes
+    tx = int(load(ln.queue_at, at + Q_TX))
+    store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
+    return True
 
 
 @njit(cache=True, error_model="numpy")

@@ -34,6 +34,8 @@ from ccenv.engine.packet.layout import (
     TX_STRIDE,
 )
 from ccenv.engine.packet.log import note
+from ccenv.engine.packet.path.loss import loses_ack
+from ccenv.engine.packet.path.order import note_arrival
 
 _CONSTANT, _BATCH, _INTERVAL, _EARLY, _REPLAY = (JITTERS[k] for k in ("constant", "batch", "interval", "early", "replay"))
 _NONE, _ACK_INTERVAL = AGGREGATIONS["none"], AGGREGATIONS["interval"]
@@ -81,9 +83,8 @@ def ack_arrival_s(fl, time_s, seed):
 
 
 @njit(cache=True, error_model="numpy")
-def send_ack(run, fl, now_s):
-    """Acknowledge everything received; the ACK reaches the sender after the return path's delay."""
-    time_s = now_s + fl.return_s
+def return_ack(run, fl, tx, time_s):
+    """Let the ACK of a packet arrive at the sender at time_s, or when ACKs collected on their way do."""
     if fl.ack_aggregation != _NONE:
         time_s = ack_arrival_s(fl, time_s, run.seed)
         newest = ((fl.ack_tail - 1) & fl.mask) * PIPE_STRIDE
@@ -91,10 +92,25 @@ def send_ack(run, fl, now_s):
             fl.ack_tail -= 1  # the newer one says all that the older one did
     at = (fl.ack_tail & fl.mask) * PIPE_STRIDE
     store(fl.ack_ring_at, at + TIME_S, time_s)
-    store(fl.ack_ring_at, at + TX, float(fl.last_received_tx))
+    store(fl.ack_ring_at, at + TX, float(tx))
     fl.ack_tail += 1
+
+
+@njit(cache=True, error_model="numpy")
+def send_ack(run, fl, now_s):
+    """Acknowledge everything received; the ACK reaches the sender after the return path's delay, or goes to its first link."""
     fl.pending_acks = 0
     fl.ack_deadline_s = np.inf
+    if fl.ack_path == 1:
+        if loses_ack(fl, run.seed):
+            return
+        if fl.ack_hops > 0:
+            at = (fl.ack_out_tail & fl.mask) * PIPE_STRIDE
+            store(fl.ack_out_at, at + TIME_S, now_s)
+            store(fl.ack_out_at, at + TX, float(fl.last_received_tx))
+            fl.ack_out_tail += 1
+            return
+    return_ack(run, fl, fl.last_received_tx, now_s + fl.return_s)
 
 
 @njit(cache=True, error_model="numpy")
@@ -114,13 +130,15 @@ def receive(run, fl, tx, now_s):
     seat = (segment & fl.mask) * SEGMENT_STRIDE + RECEIVED
     if load(fl.segment_at, seat) != segment + 1.0:
         store(fl.segment_at, seat, segment + 1.0)
-        fl.goodput_bytes += run.mss_bytes
+        fl.goodput_bytes += fl.mss_bytes
     fl.received_high = max(fl.received_high, segment + 1)
     below = fl.received_below
     while load(fl.segment_at, (below & fl.mask) * SEGMENT_STRIDE + RECEIVED) == below + 1.0:
         below += 1
     fl.received_below = below
     fl.last_received_tx = tx
+    if fl.reorders == 1:
+        note_arrival(fl, tx)
     fl.pending_acks += 1
     if not in_order or fl.pending_acks >= fl.ack_every:
         send_ack(run, fl, now_s)

@@ -10,9 +10,19 @@ from numba import njit
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out
 from ccenv.engine.packet.aqm.pie import DROP, MARK
-from ccenv.engine.packet.layout import ARRIVED, DROP_EVENT, ENQUEUE, MARKED_ON_THE_WAY, PIPE_STRIDE, TIME_S, TX, TX_STRIDE
+from ccenv.engine.packet.layout import (
+    ACK_HOP,
+    ARRIVED,
+    DROP_EVENT,
+    ENQUEUE,
+    MARKED_ON_THE_WAY,
+    PIPE_STRIDE,
+    TIME_S,
+    TX,
+    TX_STRIDE,
+)
 from ccenv.engine.packet.log import note
-from ccenv.engine.packet.queue import append, count_queue, serve_head, verdict
+from ccenv.engine.packet.queue import append, count_queue, packet_bytes, serve_head, verdict
 from ccenv.engine.packet.receiver import receive
 from ccenv.engine.packet.traces.service import service_end_s
 
@@ -104,17 +114,19 @@ def flow_time_s(fl):
     if fl.started == 0:
         return fl.start_s
     time_s = min(fl.wake_s, fl.rto_deadline_s)
+    if fl.ack_hops > 0:  # the delayed ACK has to pass links
+        time_s = min(time_s, fl.ack_deadline_s)
     if fl.ack_head < fl.ack_tail:
         return min(time_s, load(fl.ack_ring_at, (fl.ack_head & fl.mask) * PIPE_STRIDE + TIME_S) + fl.hold_s)
-    return min(time_s, fl.ack_deadline_s + fl.return_s)
+    return time_s if fl.ack_hops > 0 else min(time_s, fl.ack_deadline_s + fl.return_s)
 
 
 @njit(cache=True, error_model="numpy")
-def start_service(ln, now_s, mss_bytes):
+def start_service(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
-    count_queue(ln, now_s, mss_bytes)
+    count_queue(ln, now_s, run.mss_bytes)
     if ln.head < ln.tail:
-        serve_head(ln, now_s, mss_bytes)
+        serve_head(run, flows, ln, now_s)
     else:
         ln.busy = 0
         ln.finish_s = np.inf
@@ -138,15 +150,20 @@ def serve_next(run, flows, ln, now_s):
 def arrive(run, flows, ln, fl, tx, hop, now_s):
     """Bring a packet to a link: drop, mark, queue or serve it."""
     mss_bytes = run.mss_bytes
-    ln.arrived_bytes += mss_bytes
-    decision = verdict(ln, now_s, mss_bytes, run.seed, fl.ecn)
+    size_bytes = packet_bytes(fl, hop) if ln.mixed == 1 else mss_bytes
+    ln.arrived_bytes += size_bytes
+    decision = verdict(ln, now_s, size_bytes, run.seed, fl.ecn if hop < ACK_HOP else 0)
     if decision == DROP:
-        ln.dropped_bytes += mss_bytes
-        fl.dropped_bytes += mss_bytes
+        ln.dropped_bytes += size_bytes
+        if hop >= ACK_HOP:
+            fl.acks_lost += 1.0
+            return
+        fl.dropped_bytes += size_bytes
         fl.in_network -= 1
         note(run, DROP_EVENT, now_s, fl, ln.index, tx)
         return
-    note(run, ENQUEUE, now_s, fl, ln.index, tx)
+    if hop < ACK_HOP:
+        note(run, ENQUEUE, now_s, fl, ln.index, tx)
     if decision == MARK:
         ln.marked_bytes += mss_bytes
         store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
@@ -159,12 +176,14 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
     elif ln.busy == 1:
         count_queue(ln, now_s, mss_bytes)
         append(ln, fl.index, tx, hop, now_s)
+        if ln.mixed == 1:
+            ln.waiting_bytes += size_bytes
     else:
         ln.busy = 1
         ln.serving_flow = fl.index
         ln.serving_tx = tx
         ln.serving_hop = hop
-        ln.finish_s = service_end_s(ln, now_s, mss_bytes)
+        ln.finish_s = service_end_s(ln, now_s, size_bytes)
         set_source(run.tree_at, run.tree_leaves, FIRST_LINK + ln.index, ln.finish_s)
 
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ccenv.config import StrictModel
-from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer
+from ccenv.engine.packet.aqm.spec import Codel, DualPi2, FqCodel, Pie, Policer, Red
 from ccenv.engine.packet.arrivals.spec import Arrivals
 from ccenv.engine.packet.layout import MAX_HOPS
-from ccenv.engine.packet.traces.spec import PEAK, Generator, Leo
-from ccenv.errors import InputError, did_you_mean
+from ccenv.engine.packet.path.spec import LARGEST_PACKET_BYTES, SMALLEST_PACKET_BYTES, AckPath, LossBursts, Reordering
+from ccenv.engine.packet.traces.spec import PEAK, Generator, Leo, RateStep, with_mean_rate
+from ccenv.errors import did_you_mean
 from ccenv.network.path import DEFAULT_MSS_BYTES
 from ccenv.paths import load_trace
 
@@ -25,60 +26,6 @@ SHORTEST_BATCH_S = 1e-5  # of jitter and ACK aggregation
 MAX_DELAYS = 1_000_000  # of a replay
 LONGEST_BURST_S = 0.1  # of pacing
 L4S_SENDERS = ("prague",)  # which reduce in proportion to the marks
-
-
-def with_mean_rate(link: dict[str, Any]) -> dict[str, Any]:
-    """Return a link as data with the mean of its trace or generator as its rate, where it has one.
-
-    Raises:
-        InputError: where it has another rate, or its trace cannot be read.
-    """
-    generator = link.get("generator")
-    mean: Any = None
-    if link.get("trace"):
-        mean = load_trace(str(link["trace"])).mean_Bps
-    elif isinstance(generator, dict):
-        mean = generator.get("mean_Bps")
-    elif generator is not None:
-        mean = getattr(generator, "mean_Bps", None)
-    if not isinstance(mean, int | float):
-        return link
-    if not mean > 0:
-        raise InputError(f"generator: a mean_mbps of {mean * 8e-6:g}; it must be above 0")
-    if link.get("rate_Bps", mean) != mean:
-        raise InputError("a link has a rate, or a trace or generator, not both")
-    return {**link, "rate_Bps": mean}
-
-
-class Red(StrictModel):
-    """Random early detection with the parameters of ns-2, gentle off (Floyd, Jacobson 1993).
-
-    Attributes:
-        min_packets: averaged queue below which nothing is dropped.
-        max_packets: averaged queue from which everything is dropped.
-        max_probability: drop probability just below max_packets (ns-2: 1 / linterm).
-        weight: weight of the newest queue in the average.
-        ecn: mark instead of dropping between the thresholds.
-    """
-
-    min_packets: NotNegative = 5.0
-    max_packets: Positive = 15.0
-    max_probability: float = Field(default=0.1, gt=0, le=1)
-    weight: float = Field(default=0.002, gt=0, le=1)
-    ecn: bool = False
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Red:
-        if self.max_packets <= self.min_packets:
-            raise ValueError(f"max_packets {self.max_packets:g} is not above min_packets {self.min_packets:g}")
-        return self
-
-
-class RateStep(StrictModel):
-    """From time_s on the link serves at rate_Bps; 0: an outage."""
-
-    time_s: Positive
-    rate_Bps: NotNegative
 
 
 class LinkSpec(StrictModel):
@@ -295,10 +242,14 @@ class FlowSpec(StrictModel):
         told_rtt_s: Rm as belief programs and policies are told it; the true one by default.
         rtt_known: whether they take it as known; otherwise their bounds go by the smallest RTT seen ([CCmatic] App. B.1).
         access_s: part of it before the first link. What links and access do not take is on the return path.
-        route: names of links in order; all links in their order by default.
+        route: names of links in order; by default all links in their order that its ACKs do not pass.
         start_s: when it starts.
         stop_s: when it stops sending.
         loss_rate: share of its packets lost at random before the first link.
+        loss_bursts: the same in bursts.
+        reordering: packets that others overtake.
+        ack_path: the way of its ACKs; by default they are back after what is left of rtt_s.
+        mss_bytes: size of its packets; by default that of the network.
         ecn: codepoint of its packets: none (dropped where others are marked), classic (ECT(0)) or l4s (ECT(1), RFC 9331); by
             default l4s for the senders L4S_SENDERS and classic for all others.
         burst_s: packets that a paced sender sends at once are those of this time at its rate: two at least above 1.2 Mbit/s,
@@ -319,6 +270,10 @@ class FlowSpec(StrictModel):
     start_s: NotNegative = 0.0
     stop_s: float = Field(default=math.inf, gt=0)
     loss_rate: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    loss_bursts: LossBursts | None = None
+    reordering: Reordering | None = None
+    ack_path: AckPath | None = None
+    mss_bytes: float | None = Field(default=None, ge=SMALLEST_PACKET_BYTES, le=LARGEST_PACKET_BYTES)
     ecn: Literal["none", "classic", "l4s"] | None = None
     burst_s: float = Field(default=0.0, ge=0, le=LONGEST_BURST_S)
     jitter: JitterSpec = JitterSpec()
@@ -328,8 +283,9 @@ class FlowSpec(StrictModel):
 
     @property
     def jitter_s(self) -> float:
-        """Return D as the sender sees it: the jitter box, the receiver's ACK policy and what holds ACKs on their way."""
-        return self.jitter.max_s + self.receiver.longest_wait_s
+        """Return D as the sender sees it: jitter box, longer way, the receiver's ACK policy and what holds ACKs on their way."""
+        extra_s = self.reordering.extra_s if self.reordering else 0.0
+        return self.jitter.max_s + extra_s + self.receiver.longest_wait_s
 
     @property
     def codepoint(self) -> str:
@@ -347,6 +303,10 @@ class FlowSpec(StrictModel):
             raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}")
         if self.arrivals and (self.workload != WorkloadSpec() or self.jitter.kind == "adversary" or self.stop_s < math.inf):
             raise ValueError("a flow with arrivals has no workload, no stop_s and no adversary of its own")
+        if self.arrivals and (self.ack_path or self.reordering):
+            raise ValueError("a flow with arrivals has no ack_path and no reordering")
+        if self.reordering and self.jitter.kind == "adversary":
+            raise ValueError("packets behind an adversary's jitter box keep their order: reordering is not possible there")
         return self
 
 
@@ -356,7 +316,7 @@ class NetworkSpec(StrictModel):
     Attributes:
         links: in the order of the default route.
         flows: at least one.
-        mss_bytes: size of every packet.
+        mss_bytes: size of the packets of flows that have none of their own.
     """
 
     links: tuple[LinkSpec, ...] = Field(min_length=1)
@@ -368,17 +328,26 @@ class NetworkSpec(StrictModel):
         names = [link.name for link in self.links]
         if len(set(names)) < len(names):
             raise ValueError(f"links must have distinct names, not {names}")
-        for link in self.links:
-            if link.buffer_bytes < self.mss_bytes:
+        for flow in self.flows:
+            for name in (*flow.route, *(flow.ack_path.route if flow.ack_path else ())):
+                if name not in names:
+                    raise ValueError(f"flow {self.flows.index(flow)}: no link {name!r} in its route.{did_you_mean(name, names)}")
+        for index, link in enumerate(self.links):
+            sizes = self.sizes_on(index)
+            if link.buffer_bytes < max(sizes):
+                raise ValueError(f"link {link.name!r}: a buffer of {link.buffer_bytes:g} bytes holds no packet of {max(sizes):g}")
+            if self.is_mixed(index) and link.discipline != "drop_tail":
                 raise ValueError(
-                    f"link {link.name!r}: a buffer of {link.buffer_bytes:g} bytes holds no packet of {self.mss_bytes:g}"
+                    f"link {link.name!r} carries packets of several sizes; it must be drop_tail, not {link.discipline}"
                 )
         for index, flow in enumerate(self.flows):
-            for name in flow.route:
-                if name not in names:
-                    raise ValueError(f"flow {index}: no link {name!r} in its route.{did_you_mean(name, names)}")
-            route = self.route_of(index)
-            if len(set(route)) < len(route) or len(route) > MAX_HOPS:
+            route, back = self.route_of(index), self.back_of(index)
+            if not route:
+                raise ValueError(f"flow {index}: its ACKs pass all links; its data needs one")
+            if set(route) & set(back):
+                shared = names[min(set(route) & set(back))]
+                raise ValueError(f"flow {index}: its data and its ACKs pass link {shared!r}; a link is not for both ways")
+            if any(len(set(way)) < len(way) or len(way) > MAX_HOPS for way in (route, back)):
                 raise ValueError(f"flow {index}: a route has at most {MAX_HOPS} links, each once, not {list(flow.route)}")
             if flow.jitter.kind == "adversary" and self.links[route[-1]].adds_delays:
                 raise ValueError(f"flow {index}: an adversary's jitter box cannot stand behind a link whose delay changes")
@@ -389,9 +358,34 @@ class NetworkSpec(StrictModel):
     def route_of(self, flow: int) -> list[int]:
         """Return the indices of a flow's links."""
         names = [link.name for link in self.links]
-        return [names.index(name) for name in self.flows[flow].route] or list(range(len(names)))
+        given = [names.index(name) for name in self.flows[flow].route]
+        back = self.back_of(flow) if self.flows[flow].ack_path else []
+        return given or [index for index in range(len(names)) if index not in back]
+
+    def back_of(self, flow: int) -> list[int]:
+        """Return the indices of the links of a flow's ACKs."""
+        names, path = [link.name for link in self.links], self.flows[flow].ack_path
+        return [names.index(name) for name in path.route] if path else []
+
+    def mss_of(self, flow: int) -> float:
+        """Return the size of a flow's packets."""
+        return self.flows[flow].mss_bytes or self.mss_bytes
+
+    def is_mixed(self, link: int) -> bool:
+        """Return whether a link carries ACKs, or packets of another size than the network's."""
+        return self.sizes_on(link) != {self.mss_bytes} or any(link in self.back_of(flow) for flow in range(len(self.flows)))
+
+    def sizes_on(self, link: int) -> set[float]:
+        """Return the sizes of the packets that a link carries; of one that no flow passes, that of the network."""
+        sizes: set[float] = set()
+        for index, flow in enumerate(self.flows):
+            if link in self.route_of(index):
+                sizes.add(self.mss_of(index))
+            if flow.ack_path and link in self.back_of(index):
+                sizes.add(flow.ack_path.ack_bytes)
+        return sizes or {self.mss_bytes}
 
     def return_s(self, flow: int) -> float:
         """Return the propagation delay of a flow's return path."""
-        forward_s = self.flows[flow].access_s + sum(self.links[link].delay_s for link in self.route_of(flow))
-        return self.flows[flow].rtt_s - forward_s
+        links = [*self.route_of(flow), *self.back_of(flow)]
+        return self.flows[flow].rtt_s - (self.flows[flow].access_s + sum(self.links[link].delay_s for link in links))

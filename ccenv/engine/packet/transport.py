@@ -36,6 +36,7 @@ from ccenv.engine.packet.layout import (
     WITH_INFLIGHT,
     WITH_LOST,
 )
+from ccenv.engine.packet.path.order import next_arrival
 
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
@@ -90,41 +91,58 @@ def adjust_hold(fl, now_s):
         fl.hold_until_s = now_s + fl.hold_window_s
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def confirm(fl, tx, mss_bytes):
+    """Take a transmission that an ACK covers, unless it was lost on its way; return newly acknowledged and marked bytes."""
+    at = (tx & fl.mask) * TX_STRIDE
+    arrived = load(fl.tx_at, at + ARRIVED)
+    if arrived <= ON_THE_WAY:  # marked or not
+        return 0.0, 0.0
+    fl.in_network -= 1
+    if load(fl.tx_at, at + STATUS) == OUTSTANDING:
+        fl.inflight_bytes -= mss_bytes
+    store(fl.tx_at, at + STATUS, ACKED)
+    fl.acked_count += 1
+    if tx < fl.loss_scan:
+        fl.acked_below_scan += 1
+    segment = int(load(fl.tx_at, at + SEGMENT))
+    seat = (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED
+    if load(fl.segment_at, seat) == segment + 1.0:
+        return 0.0, 0.0
+    store(fl.segment_at, seat, segment + 1.0)
+    return mss_bytes, (mss_bytes if arrived == HERE_MARKED else 0.0)
+
+
 @njit(cache=True, error_model="numpy")
 def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
-    """Take an ACK that covers transmissions up to last_tx; return newly acknowledged bytes.
+    """Take an ACK that covers what arrived up to last_tx; return newly acknowledged bytes.
 
     Where a CCA is told of it (``tells``), fill the signal.
     """
-    entry = fl.tx_at
     acked_bytes = 0.0
     marked_bytes = 0.0
-    for tx in range(fl.ack_next_tx, last_tx + 1):
-        at = (tx & fl.mask) * TX_STRIDE
-        arrived = load(entry, at + ARRIVED)
-        if arrived <= ON_THE_WAY:  # marked or not
-            continue
-        fl.in_network -= 1
-        if load(entry, at + STATUS) == OUTSTANDING:
-            fl.inflight_bytes -= mss_bytes
-        store(entry, at + STATUS, ACKED)
-        fl.acked_count += 1
-        if tx < fl.loss_scan:
-            fl.acked_below_scan += 1
-        segment = int(load(entry, at + SEGMENT))
-        seat = (segment & fl.mask) * SEGMENT_STRIDE + CONFIRMED
-        if load(fl.segment_at, seat) != segment + 1.0:
-            store(fl.segment_at, seat, segment + 1.0)
-            acked_bytes += mss_bytes
-            if arrived == HERE_MARKED:
-                marked_bytes += mss_bytes
-    fl.ack_next_tx = last_tx + 1
+    newest_tx = last_tx
+    if fl.reorders == 0:
+        for tx in range(fl.ack_next_tx, last_tx + 1):
+            new_bytes, new_marked_bytes = confirm(fl, tx, mss_bytes)
+            acked_bytes += new_bytes
+            marked_bytes += new_marked_bytes
+    else:
+        tx = np.int64(-1)
+        while tx != last_tx:
+            tx = next_arrival(fl)
+            newest_tx = max(newest_tx, tx)
+            new_bytes, new_marked_bytes = confirm(fl, tx, mss_bytes)
+            acked_bytes += new_bytes
+            marked_bytes += new_marked_bytes
+    fl.ack_next_tx = max(fl.ack_next_tx, newest_tx + 1)
     below = fl.confirmed_below
     while load(fl.segment_at, (below & fl.mask) * SEGMENT_STRIDE + CONFIRMED) == below + 1.0:
         below += 1
     fl.confirmed_below = below
 
-    at = (last_tx & fl.mask) * TX_STRIDE
+    entry = fl.tx_at
+    at = (newest_tx & fl.mask) * TX_STRIDE
     sent_s = load(entry, at + SENT_S)
     take_rtt(fl, now_s - sent_s)
     fl.delivered_bytes += acked_bytes
@@ -141,6 +159,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     before_bytes = load(entry, at + DELIVERED)
     interval_s = max(now_s - load(entry, at + DELIVERED_S), sent_s - load(entry, at + FIRST_SENT_S))
     ack.now_s = now_s
+    ack.mss_bytes = mss_bytes
     ack.acked_bytes = acked_bytes
     ack.delivered_bytes = fl.delivered_bytes
     ack.rtt_s = fl.rtt_s
@@ -157,7 +176,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     ack.tx_inflight_bytes = 0.0
     ack.lost_since_bytes = 0.0
     if fl.per_packet == 1:
-        at = (last_tx & fl.mask) * SENT_WITH_STRIDE
+        at = (newest_tx & fl.mask) * SENT_WITH_STRIDE
         ack.tx_inflight_bytes = load(fl.sent_with_at, at + WITH_INFLIGHT)
         ack.lost_since_bytes = fl.found_lost_bytes - load(fl.sent_with_at, at + WITH_LOST)
     return acked_bytes
@@ -201,6 +220,7 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
     fl.loss_scan = tx
     if lost_bytes > 0.0:
         loss.now_s = now_s
+        loss.mss_bytes = mss_bytes
         loss.lost_bytes = lost_bytes
         loss.inflight_bytes = fl.inflight_bytes
         loss.delivered_bytes = fl.delivered_bytes

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from ccenv.config import validate
 from ccenv.engine.compiled.observation import OBSERVATION_HIGH, OBSERVATION_LOW
-from ccenv.envs.core import Core
+from ccenv.envs.core import Core, as_numbers
 from ccenv.envs.network import DEFAULTS, NetworkAction
 from ccenv.envs.network_observation import network_limits, observe_network
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
@@ -98,13 +98,13 @@ class DuelTask:
         B = self.num_envs
         own = []
         for name in self._flows:
-            given = np.asarray(actions[name])
+            given = as_numbers(actions[name])
             if given.size != B:
                 raise InputError(f"actions of {name} of shape {given.shape}; one number for each of {B} environments is needed")
             own.append(given.reshape(B))
         moves = None
         if self._moves is not None:
-            moves = self._moves.moves(np.asarray(actions[NETWORK]))
+            moves = self._moves.moves(as_numbers(actions[NETWORK]))
             if len(moves) != B:
                 raise InputError(f"actions of the network for {len(moves)} environments; there are {B}")
         rewards = dict(zip(self._flows, self._play(np.stack(own, axis=1), moves).T, strict=True))

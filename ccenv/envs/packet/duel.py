@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ccenv.envs.adapters import FRAMES_PER_SECOND, check_render_mode, draw
+from ccenv.envs.core import as_numbers
 from ccenv.envs.packet.settings import read_packet_settings
 from ccenv.envs.packet.task import (
     FlowActions,
@@ -139,7 +140,7 @@ class PacketDuelEnv(ParallelEnv[str, np.ndarray, Any]):
         if missing:
             raise InputError(f"no action for {', '.join(missing)}")
         asked = np.array([np.ravel(actions[name])[0] for name in self._flows])
-        services = services_of(np.asarray(actions[NETWORK]), (1, self._boxes), self._levels)
+        services = services_of(as_numbers(actions[NETWORK]), (1, self._boxes), self._levels)
         own = self._core.advance(self._actions.values(asked[None], 1), services)[0]
         rewards = {name: float(value) for name, value in zip(self._flows, own, strict=True)} | {NETWORK: -float(own.sum())}
         truncated = bool(self._core.truncated()[0])

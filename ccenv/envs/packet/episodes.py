@@ -33,6 +33,10 @@ _FLOW_FIELDS = {
     **{"rtt_s": "path_rtt_s", "jitter.max_s": "jitter_s", "jitter.at_s": "jitter_at_s", "jitter.every_s": "jitter_interval_s"},
     **{"jitter.interval_s": "jitter_interval_s", "receiver.ack_every": "ack_every"},
     **{"receiver.ack_timeout_s": "ack_timeout_s", "receiver.aggregate_s": "ack_aggregate_s"},
+    **{f"loss_bursts.{name}": f"burst_{name}" for name in ("enter", "leave", "loss", "loss_between")},
+    **{f"ack_path.loss_bursts.{name}": f"ack_burst_{name}" for name in ("enter", "leave", "loss", "loss_between")},
+    **{"reordering.share": "late_share", "reordering.extra_s": "late_s"},
+    **{"ack_path.loss_rate": "ack_loss_rate", "ack_path.ack_bytes": "ack_bytes"},
 }
 
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from ccenv.engine.compiled.signals import ADVERSARY_STATE
 from ccenv.engine.packet.monitor import Decider
+from ccenv.envs.core import as_numbers
 from ccenv.envs.packet.core import PacketCore
 from ccenv.envs.packet.link_rate import RateCore
 from ccenv.envs.packet.settings import PacketSettings
@@ -175,7 +176,7 @@ class FlowActions:
         Raises:
             InputError: for actions of a wrong shape, not a number, or no index of a value.
         """
-        given = np.asarray(actions)
+        given = as_numbers(actions)
         if given.size != num_envs * self.n:
             raise InputError(f"actions of shape {given.shape}; {(num_envs, self.n)} is needed")
         given = given.reshape(num_envs, self.n)
@@ -334,7 +335,7 @@ def services_of(actions: np.ndarray, shape: tuple[int, int], levels: int | None)
     Raises:
         InputError: for actions of a wrong shape, not a number, or no index of a value.
     """
-    given = np.asarray(actions)
+    given = as_numbers(actions)
     if given.size != shape[0] * shape[1]:
         raise InputError(f"actions of shape {given.shape}; {shape} is needed")
     given = given.reshape(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
@@ -51,6 +52,10 @@ class Home:
     def work(self, submission: str) -> FilePath:
         """Return the folder of unfinished work on a submission."""
         return self.folder / WORK / submission[:16]
+
+    def publishing(self) -> AbstractContextManager[None]:
+        """Wait until no other process publishes this board, and hold it against them; its evaluation goes on meanwhile."""
+        return locked(self.folder / WORK, "publication of this board", wait=True, name="publish.lock")
 
     def new_secret(self, number: int) -> bytes:
         """Return the secret of a round that is not stored yet; drawn from the system, in a file that only its owner reads.

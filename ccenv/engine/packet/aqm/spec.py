@@ -13,6 +13,30 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=1e-4, le=10, allow_inf_nan=False)]
 
 
+class Red(StrictModel):
+    """Random early detection with the parameters of ns-2, gentle off (Floyd, Jacobson 1993).
+
+    Attributes:
+        min_packets: averaged queue below which nothing is dropped.
+        max_packets: averaged queue from which everything is dropped.
+        max_probability: drop probability just below max_packets (ns-2: 1 / linterm).
+        weight: weight of the newest queue in the average.
+        ecn: mark instead of dropping between the thresholds.
+    """
+
+    min_packets: NotNegative = 5.0
+    max_packets: Positive = 15.0
+    max_probability: float = Field(default=0.1, gt=0, le=1)
+    weight: float = Field(default=0.002, gt=0, le=1)
+    ecn: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Red:
+        if self.max_packets <= self.min_packets:
+            raise ValueError(f"max_packets {self.max_packets:g} is not above min_packets {self.min_packets:g}")
+        return self
+
+
 class Codel(StrictModel):
     """CoDel (RFC 8289): constants of section 4.2 and 4.3.
 

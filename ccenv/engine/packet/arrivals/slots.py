@@ -95,7 +95,7 @@ def laid_out(network: NetworkSpec, seed: int) -> Slots:
         times_s, size_bytes = arrivals.drawn(seed, index, flow.start_s, slowest)
         rows = np.full((len(times_s), ARRIVAL_WIDTH), np.nan)
         rows[:, COME_S], rows[:, POOL] = times_s, len(begins)
-        rows[:, SEGMENTS] = np.maximum(1.0, np.ceil(size_bytes / network.mss_bytes))
+        rows[:, SEGMENTS] = np.maximum(1.0, np.ceil(size_bytes / network.mss_of(index)))
         parts.append(rows)
         sizes.append(size_bytes)
         first = len(flows)

@@ -22,7 +22,7 @@ class Tables(NamedTuple):
     """What the networks of a batch share.
 
     Attributes:
-        route: (2, flows, MAX_HOPS) link, and pipe, of each hop.
+        route: (2, flows, HOPS) link, and pipe, of each hop of data and of ACKs.
         pipes, boxes, monitors: (n,) records as they begin.
         box_words: (boxes, ADVERSARY_SLOTS) states of their adversaries.
         policies: (monitors, bytes) uint8: records of the policies, as they begin.

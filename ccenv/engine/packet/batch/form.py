@@ -14,20 +14,23 @@ from ccenv.engine.packet.arrivals.slots import Slots
 from ccenv.engine.packet.batch.arrays import Beginnings, Tables
 from ccenv.engine.packet.batch.senders import SenderTable
 from ccenv.engine.packet.layout import (
+    ACK_HOP,
     AGGREGATIONS,
     BOX_DTYPE,
     CODEPOINTS,
     DISCIPLINES,
     FLOW_DTYPE,
+    HOPS,
     JITTERS,
+    LATE_HOP,
     LINK_DTYPE,
-    MAX_HOPS,
     PIPE_DTYPE,
     RUN_DTYPE,
     TRACE_KINDS,
     WORKLOADS,
 )
 from ccenv.engine.packet.monitor import MONITOR_DTYPE, Decider
+from ccenv.engine.packet.path.spec import LossBursts
 from ccenv.engine.packet.sources import sources_of
 from ccenv.engine.packet.spec import FlowSpec, LinkSpec, NetworkSpec
 from ccenv.engine.packet.traces.made import generator_record
@@ -70,7 +73,7 @@ class Form:
         self.network, self.table, self.deciders = network, table, dict(ordered)
         self._keep: list[object] = [decider.keep for decider in deciders.values()]
         n_flows = len(network.flows)
-        route = np.zeros((2, n_flows, MAX_HOPS))
+        route = np.zeros((2, n_flows, HOPS))
         pipes: list[Any] = []
         for index, spec in enumerate(network.flows):
             links = network.route_of(index)
@@ -79,6 +82,12 @@ class Form:
                 if hop > 0 or spec.access_s > 0:
                     route[1, index, hop] = len(pipes)
                     pipes.append((index, hop, 0, 0, 0, 0))
+            for hop, link in enumerate(network.back_of(index), ACK_HOP):
+                route[:, index, hop] = link, len(pipes)
+                pipes.append((index, hop, 0, 0, 0, 0))
+            if spec.reordering is not None:
+                route[1, index, LATE_HOP] = len(pipes)
+                pipes.append((index, LATE_HOP, 0, 0, 0, 0))
         boxes, box_words = self._boxes(adversaries)
         monitors = [decider.monitor(flow) for flow, decider in self.deciders.items()]
         delays = np.zeros(n_flows, np.int64)
@@ -241,8 +250,28 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
         flow[name] = np.inf
     flow["rto_backoff"], flow["recovery_tx"], flow["monitor"], flow["grid"] = 1.0, -1, -1, -1
     flow["pool"] = -1
+    _put_path(spec, flow)
     flow["newest_lost_tx"] = -2  # not just before the first
     return flow
+
+
+def _put_path(spec: FlowSpec, flow: np.ndarray) -> None:
+    """Write what a flow's path does beside queueing."""
+    flow["mss_bytes"] = spec.mss_bytes or 0.0
+    _put_bursts(spec.loss_bursts, flow, "")
+    if spec.reordering is not None:
+        flow["reorders"], flow["late_share"], flow["late_s"] = 1, spec.reordering.share, spec.reordering.extra_s
+    if spec.ack_path is not None:
+        flow["ack_path"], flow["ack_hops"] = 1, len(spec.ack_path.route)
+        flow["ack_bytes"], flow["ack_loss_rate"] = spec.ack_path.ack_bytes, spec.ack_path.loss_rate
+        _put_bursts(spec.ack_path.loss_bursts, flow, "ack_")
+
+
+def _put_bursts(bursts: LossBursts | None, flow: np.ndarray, of: str) -> None:
+    if bursts is not None:
+        flow[f"{of}bursts"] = 1
+        for name in ("enter", "leave", "loss", "loss_between"):
+            flow[f"{of}burst_{name}"] = getattr(bursts, name)
 
 
 def beginning(

@@ -13,6 +13,7 @@ from ccenv.engine.packet.batch.wire import BELIEF_RINGS, wire
 from ccenv.engine.packet.beliefs import begin_beliefs, sender_rtt_s
 from ccenv.engine.packet.kernel import network_of
 from ccenv.engine.packet.layout import (
+    ACK_HOP,
     CHANGE_LINK,
     CHANGE_RATE,
     CHANGE_TIME,
@@ -23,6 +24,7 @@ from ccenv.engine.packet.layout import (
     ERROR_RETURN,
     ERROR_SEGMENT,
     JITTERS,
+    LATE_HOP,
     MAX_RING,
     MIN_RING,
     RTO_MIN_S,
@@ -30,6 +32,7 @@ from ccenv.engine.packet.layout import (
     TICK_S,
 )
 from ccenv.engine.packet.monitor import BY_GRID
+from ccenv.engine.packet.queue import packet_bytes
 from ccenv.engine.packet.sources import RATE_CHANGES, sources_of
 from ccenv.engine.packet.traces.generate import generate
 from ccenv.engine.packet.traces.service import NO_TRACE, begin_trace
@@ -68,15 +71,20 @@ def slowest_Bps(ln, changes):
 
 
 @njit(cache=True, error_model="numpy")
-def window_packets(fl, links, changes, route, mss_bytes):
+def window_packets(fl, links, changes, route):
     """Return how many packets a flow's rings hold: twice what its path can, which is its receive window."""
     fastest = np.inf
     for hop in range(fl.n_hops):
         fastest = min(fastest, fastest_Bps(links[int(route[0, fl.index, hop])], changes))
     held_s = fl.hold_target_s if fl.hold_window_s > 0.0 else fl.hold_s
-    packets = fastest * (fl.path_rtt_s + fl.jitter_s + fl.ack_aggregate_s + held_s) / mss_bytes
+    if fl.reorders == 1:
+        held_s += fl.late_s
+    for hop in range(ACK_HOP, ACK_HOP + fl.ack_hops):
+        back = links[int(route[0, fl.index, hop])]
+        held_s += min(DEEPEST_S, back.buffer_bytes / slowest_Bps(back, changes))
+    packets = fastest * (fl.path_rtt_s + fl.jitter_s + fl.ack_aggregate_s + held_s) / fl.mss_bytes
     for hop in range(fl.n_hops):
-        packets += min(links[int(route[0, fl.index, hop])].buffer_bytes, DEEPEST_S * fastest) / mss_bytes
+        packets += min(links[int(route[0, fl.index, hop])].buffer_bytes, DEEPEST_S * fastest) / fl.mss_bytes
     return np.int64(min(float(MAX_RING), max(float(MIN_RING), 2.0 * packets)))
 
 
@@ -85,6 +93,8 @@ def _begin_flows(a, tables, changes, mss_bytes):
     run = a.run[0]
     for i in range(run.n_flows):
         fl = a.flows[i]
+        if fl.mss_bytes == 0.0:  # that of the network
+            fl.mss_bytes = mss_bytes
         sender = tables.senders[fl.sender_index]
         fl.hold_s = sender.hold_s
         fl.per_packet = sender.per_packet
@@ -96,13 +106,15 @@ def _begin_flows(a, tables, changes, mss_bytes):
         links_s = 0.0
         for hop in range(fl.n_hops):
             links_s += a.links[int(tables.route[0, i, hop])].delay_s
+        for hop in range(ACK_HOP, ACK_HOP + fl.ack_hops):
+            links_s += a.links[int(tables.route[0, i, hop])].delay_s
         fl.return_s = fl.path_rtt_s - (fl.access_s + links_s)
         if fl.return_s < 0.0:
             run.error = ERROR_RETURN
             run.error_flow = i
         if fl.jitter_kind == _ADVERSARY:  # the box is at the end of the last link, before its propagation delay
             fl.return_s += a.links[int(tables.route[0, i, fl.n_hops - 1])].delay_s
-        fl.mask = ring_length(window_packets(fl, a.links, changes, tables.route, mss_bytes)) - 1
+        fl.mask = ring_length(window_packets(fl, a.links, changes, tables.route)) - 1
 
 
 @njit(cache=True, error_model="numpy")
@@ -110,18 +122,27 @@ def _begin_links(a, tables, changes, mss_bytes):
     run = a.run[0]
     for index in range(run.n_links):
         ln = a.links[index]
-        if ln.buffer_bytes < mss_bytes:
-            run.error = ERROR_BUFFER
-            run.error_flow = index
         # Rings are powers of two, so twice the windows is enough for what flows can have in the network.
         windows = 0
+        smallest_bytes, largest_bytes = np.inf, 0.0
         for i in range(run.n_flows):
-            for hop in range(a.flows[i].n_hops):
-                if int(tables.route[0, i, hop]) == index:
-                    windows += 2 * window_packets(a.flows[i], a.links, changes, tables.route, mss_bytes)
+            fl = a.flows[i]
+            for hop in range(ACK_HOP + fl.ack_hops):
+                if fl.n_hops <= hop < ACK_HOP or int(tables.route[0, i, hop]) != index:
+                    continue
+                windows += 2 * window_packets(fl, a.links, changes, tables.route)
+                size_bytes = packet_bytes(fl, hop)
+                if hop >= ACK_HOP or size_bytes != mss_bytes:
+                    ln.mixed = 1
+                smallest_bytes, largest_bytes = min(smallest_bytes, size_bytes), max(largest_bytes, size_bytes)
+        if windows == 0:
+            smallest_bytes = largest_bytes = mss_bytes
+        if ln.buffer_bytes < largest_bytes:
+            run.error = ERROR_BUFFER
+            run.error_flow = index
         capacity = 1
         if windows > 0:
-            capacity = int(min(float(windows + 1), ln.buffer_bytes / mss_bytes + _WHOLE))
+            capacity = int(min(float(windows + 1), ln.buffer_bytes / smallest_bytes + _WHOLE))
         ln.capacity_packets = capacity
         ln.mask = ring_length(capacity + 1) - 1
 
@@ -155,7 +176,8 @@ def _begin_grids(a, tables, changes, mss_bytes):
             run.error_flow = i
         a.beliefs[row] = tables.beliefs[fl.sender_index]
         a.beliefs[row].seed = run.seed
-        begin_beliefs(a.beliefs[row], fl, mss_bytes, 1 if drop_tail and fl.loss_rate == 0.0 else 0)
+        plain = fl.loss_rate == 0.0 and fl.bursts == 0 and fl.reorders == 0
+        begin_beliefs(a.beliefs[row], fl, mss_bytes, 1 if drop_tail and plain else 0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -233,7 +255,12 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
         _begin_flows(a, tables, a.changes, mss_bytes)
         _begin_links(a, tables, a.changes, mss_bytes)
         for p in range(run.n_pipes):
-            a.pipes[p].mask = a.flows[a.pipes[p].flow].mask
+            pipe = a.pipes[p]
+            pipe.mask = a.flows[pipe.flow].mask
+            if pipe.hop == LATE_HOP:
+                a.flows[pipe.flow].late_pipe = p
+            elif pipe.hop == ACK_HOP:
+                a.flows[pipe.flow].ack_pipe = p
         for row in range(run.n_boxes):
             a.boxes[row] = tables.boxes[row]
             box = a.boxes[row]

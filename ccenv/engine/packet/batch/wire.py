@@ -1,8 +1,8 @@
 """Addresses: where the rings of a network lie, and what its records point at. Compiled.
 
 The memory of a network is one row of float64. What lies in it, in this order: per flow its transmissions, segments, segments to
-send again, ACKs, and what a sender per packet asks of transmissions; per link its queue; per pipe, per jitter box; per grid the
-rings of its beliefs, scratch, and a policy's memory.
+send again, ACKs, the order of arrival where some packets overtake others, what a sender per packet asks of transmissions; per link
+its queue; per pipe, per jitter box; per grid the rings of its beliefs, scratch, and a policy's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.compiled.policies import SCRATCH_ROWS
 from ccenv.engine.packet.aqm.lists import class_words
 from ccenv.engine.packet.kernel import network_of
-from ccenv.engine.packet.layout import PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, SENT_WITH_STRIDE, TX_STRIDE
+from ccenv.engine.packet.layout import ACK_HOP, LATE_HOP, PIPE_STRIDE, QUEUE_STRIDE, SEGMENT_STRIDE, SENT_WITH_STRIDE, TX_STRIDE
 from ccenv.engine.packet.traces.generate import generated_rows
 from ccenv.paths.table import ROW_WIDTH
 from ccenv.programs import INPUTS
@@ -63,6 +63,9 @@ def wire(a, tables, memory, b):
         at += entries
         fl.ack_ring_at = begin + at * word
         at += entries * PIPE_STRIDE
+        if fl.reorders == 1:
+            fl.order_at = begin + at * word
+            at += entries
         if fl.per_packet == 1:
             fl.sent_with_at = begin + at * word
             at += entries * SENT_WITH_STRIDE
@@ -78,8 +81,13 @@ def wire(a, tables, memory, b):
             a.links[index].trace_at = tables.traces[a.links[index].trace_index, 0]
             a.links[index].trace_rows = tables.traces[a.links[index].trace_index, 1]
     for p in range(run.n_pipes):
-        a.pipes[p].ring_at = begin + at * word
-        at += (a.pipes[p].mask + 1) * PIPE_STRIDE
+        pipe = a.pipes[p]
+        pipe.ring_at = begin + at * word
+        at += (pipe.mask + 1) * PIPE_STRIDE
+        if pipe.hop == LATE_HOP:
+            a.flows[pipe.flow].late_at = pipe.ring_at
+        elif pipe.hop == ACK_HOP:
+            a.flows[pipe.flow].ack_out_at = pipe.ring_at
     for row in range(run.n_boxes):
         box = a.boxes[row]
         box.ring_at = begin + at * word

@@ -6,11 +6,13 @@ the mean that the process tends to; a trace of a minute may be a good deal off i
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ccenv.config import StrictModel
+from ccenv.errors import InputError
+from ccenv.paths import load_trace
 from ccenv.paths.table import LONGEST_DELAY_S, MAX_RATE_Bps
 
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE_Bps, allow_inf_nan=False)]
@@ -25,6 +27,13 @@ SIFS_S, WIFI_SLOT_S, MIN_WINDOW = 16e-6, 9e-6, 15
 DIFS_S = SIFS_S + 2 * WIFI_SLOT_S
 BLOCK_ACK_S = 50e-6  # of a block ACK at 24 Mbit/s, with its preamble, rounded up
 LONGEST_PPDU_S = 0.005484
+
+
+class RateStep(StrictModel):
+    """From time_s on the link serves at rate_Bps; 0: an outage."""
+
+    time_s: float = Field(gt=0, allow_inf_nan=False)
+    rate_Bps: float = Field(ge=0, allow_inf_nan=False)
 
 
 class Cellular(StrictModel):
@@ -123,3 +132,26 @@ def parameter_field(kind: str, name: str) -> str:
     """Return the field of a link's record that holds a generator's number; empty for one that it does not have."""
     names = PARAMETERS[kind]
     return FIELDS[names.index(name)] if name in names else ""
+
+
+def with_mean_rate(link: dict[str, Any]) -> dict[str, Any]:
+    """Return a link as data with the mean of its trace or generator as its rate, where it has one.
+
+    Raises:
+        InputError: where it has another rate, or its trace cannot be read.
+    """
+    generator = link.get("generator")
+    mean: Any = None
+    if link.get("trace"):
+        mean = load_trace(str(link["trace"])).mean_Bps
+    elif isinstance(generator, dict):
+        mean = generator.get("mean_Bps")
+    elif generator is not None:
+        mean = getattr(generator, "mean_Bps", None)
+    if not isinstance(mean, int | float):
+        return link
+    if not mean > 0:
+        raise InputError(f"generator: a mean_mbps of {mean * 8e-6:g}; it must be above 0")
+    if link.get("rate_Bps", mean) != mean:
+        raise InputError("a link has a rate, or a trace or generator, not both")
+    return {**link, "rate_Bps": mean}
