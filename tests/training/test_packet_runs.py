@@ -53,7 +53,7 @@ def stop_after(steps: int) -> Any:
 
 @pytest.mark.parametrize("name", ["aurora", "packet_flows", "packet_contract"])
 def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
-    steps = 128 if name == "packet_flows" else 64
+    steps = 64
     train(small(name), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(small(name), tmp_path / "parts", report=stop_after(2 * steps))

@@ -59,7 +59,8 @@ def _block(lanes: int) -> Callable[..., Any]:
     def block(typing_context, weights_at, biases_at, inputs_at, outputs_at, n_in, stride):  # type: ignore[no-untyped-def]
         return types.none(*[types.int64] * 6), generate
 
-    return block
+    made: Callable[..., Any] = block
+    return made
 
 
 _wide, _narrow = _block(WIDE), _block(NARROW)
