@@ -43,6 +43,7 @@ class Known:
         obstacles: of each refutation, in the order of the answers.
         answers: how many there are.
         seconds: of each contract, what the solver took for all of its queries.
+        last_proof_s: of each query, what its newest proof took.
     """
 
     file: FilePath
@@ -54,6 +55,7 @@ class Known:
     obstacles: list[Obstacle] = field(default_factory=list)
     answers: int = 0
     seconds: dict[Levels, float] = field(default_factory=dict)
+    last_proof_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def levels(self) -> set[Levels]:
@@ -116,6 +118,7 @@ class Known:
         self.seconds[levels] = self.seconds.get(levels, 0.0) + seconds
         if answer == "proved":
             self.held.setdefault(query.name, []).append(levels)
+            self.last_proof_s[query.name] = seconds
         elif answer == "refuted":
             self.refuted.setdefault(query.name, []).append(levels)
             self.obstacles.append(obstacle_of(self.program, query, widened(self.program, levels, query.sender.name), values))

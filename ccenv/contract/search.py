@@ -3,7 +3,8 @@
 Proofs bound it from below, counterexamples from above (:mod:`ccenv.contract.obstacles`). A climb first takes all directions
 together: it asks half-way between what is proved and the widest contract that nothing speaks against, and half-way again where
 that is refuted. What is left it takes direction by direction, by bisection. A level that is refuted in one direction stays
-refuted however the others grow, so one pass ends at a contract that no direction can widen.
+refuted however the others grow, so one pass ends at a contract that no direction can widen. It ends sooner where no contract
+around is wider by more than NEAR, as far as the answers tell.
 
 Lemmas that are decided in seconds (QUICK) are climbed first, then all of them, up to where the quick ones ended.
 """
@@ -31,7 +32,8 @@ TOGETHER = 2
 """Queries that are asked before their answers are looked at, whatever the number of workers: so it does not change the search."""
 LEAST_GAIN = 0.005
 """Of width (log2): a direction that adds less is not tried."""
-
+NEAR = 0.05
+"""Of the width: a search that is so close to what nothing speaks against ends."""
 
 ANSWERS: dict[Verdict, Answer] = {"verified": "proved", "refuted": "refuted", "unknown": "undecided"}
 
@@ -71,32 +73,32 @@ class Search:
         self.zero: Levels = tuple([0] * len(directions(task.program)))
         most = zip(directions(task.program), most_inside(task.program, task.inside), strict=True)
         self.most: Levels = tuple(level if gains[way.leaf, way.end].any() else 0 for way, level in most)
-        self.end = 0.0
-        self.reserve_s = 0.0
+        self.begin, self.end = 0.0, 0.0
+        self.last_check = False
         self.pause = math.inf
         self.failed = ""
         self.reason = ""
 
     def run(self, end: float) -> Found:
         """Search until a time of the monotonic clock."""
-        self.end = end
+        self.begin, self.end = time.monotonic(), end
         names = list(self.task.queries(self.zero))
         if self.decide(self.zero, names) != "proved":
             reason = f"the program itself is not proved at utilisation {self.task.utilisation:g}: {self.reason}"
             return Found(False, self.zero, 0.0, False, reason)
-        self.reserve_s = min(self.known.seconds.get(self.zero, 0.0) / self.workers.jobs, self.left_s / 4)  # for the last check
         quick = [name for first in QUICK for name in names if name == first]
         if self._open(self.zero, self.most) is not None:
             self._ask_widest(quick)
         best = self._best(names, self.zero)
-        while self.left_s > 0 and self._open(best, self.most) is not None:
+        while self.left_s > 0 and self._more(best, self.most):
             self.pause = time.monotonic() + self.left_s / 2  # the rest is for the slow ones: nothing is proved without them
             bound = self._climb(self._best(quick, best), quick, self.most)
             self.pause = math.inf
             best = self._climb(best, names, bound, bound)
         at_most = self._widest(best, self.most) or best
-        self.reserve_s = 0.0
-        finished = self.left_s > 0 and self.decide(best, names, again=any(best)) == "proved" and not self._open(best, self.most)
+        self.last_check = True
+        checked = self.left_s > 0 and self.decide(best, names, again=any(best)) == "proved"
+        finished = checked and not self._more(best, self.most)
         return Found(True, best, self.width(at_most), finished)
 
     def _ask_widest(self, names: Sequence[str]) -> None:
@@ -122,13 +124,13 @@ class Search:
             first: what to ask first, instead of half-way.
         """
         top = self._widest(inner, most)
-        while top is not None and self._gain(inner, top) >= LEAST_GAIN and self.left_s > 0:
+        while top is not None and self._worth(inner, top) and self.left_s > 0:
             middle: Levels = top if first == top else tuple(-(-(a + b) // 2) for a, b in zip(inner, top, strict=True))
             if self.decide(middle, names) == "proved":
                 inner, top = middle, self._widest(middle, most)
             else:
                 top = self._widest(inner, middle)
-        while (way := self._open(inner, most)) is not None and self.left_s > 0:
+        while self.left_s > 0 and self._more(inner, most) and (way := self._open(inner, most)) is not None:
             number, high = way
             wider = (*inner[:number], -(-(inner[number] + high) // 2), *inner[number + 1 :])
             if self.decide(wider, names) == "proved":
@@ -150,12 +152,27 @@ class Search:
                     break
         return None if found is None else found[1:]
 
+    def _more(self, inner: Levels, most: Levels) -> bool:
+        """Tell whether a direction is open, and a contract may exist that is wider by more than NEAR."""
+        return self._open(inner, most) is not None and self._worth(inner, self._widest(inner, most))
+
+    def _worth(self, inner: Levels, around: Levels | None) -> bool:
+        """Tell whether a contract is so much wider than one inside it that it is worth asking."""
+        return self._gain(inner, around) >= max(LEAST_GAIN, NEAR * self.width(inner))
+
     def _obstacles(self) -> list[Obstacle]:
         return [*self.known.obstacles, *self.known.too_slow(self.task.call_s)]
 
     def _widest(self, least: Levels, most: Levels) -> Levels | None:
         """Return the widest contract between two that no answer speaks against."""
         return widest(self.task.program, self.gains, self._obstacles(), least, most)
+
+    @property
+    def reserve_s(self) -> float:
+        """Seconds kept for the last check: what its queries took where they were proved last, at most a quarter of the budget."""
+        if self.last_check:
+            return 0.0
+        return min(sum(self.known.last_proof_s.values()) / self.workers.jobs, (self.end - self.begin) / 4)
 
     @property
     def left_s(self) -> float:
