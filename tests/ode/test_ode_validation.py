@@ -253,12 +253,12 @@ def test_statements_on_the_full_sweep():
 
 @pytest.mark.slow
 def test_step_convergence_of_the_full_sweep():
-    """Against 0.01 ms: loss within tolerance everywhere; Jain and occupancy in nine cells of ten (the rest are chaotic)."""
-    (row,) = convergence(load_sweep("validation"), [0.01, 0.05])
-    assert row["loss_pct_largest"] <= TOLERANCES["loss_pct"]
+    """A step of 0.1 ms against 0.05 ms: on average within tolerance, nine cells of ten (in the rest thresholds amplify digits)."""
+    (row,) = convergence(load_sweep("validation"), [0.05, 0.1])
+    assert row["loss_pct_mean"] <= TOLERANCES["loss_pct"]
     assert row["jain_mean"] <= TOLERANCES["jain"]
     assert row["occupancy_pct_mean"] <= TOLERANCES["occupancy_pct"]
-    assert row["cells_within_pct"] >= 85.0
+    assert row["cells_within_pct"] >= 90.0
 
 
 @pytest.mark.slow

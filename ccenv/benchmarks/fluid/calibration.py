@@ -7,6 +7,7 @@ constants.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -203,9 +204,10 @@ def document(
     kernel: Sequence[Case], packets: Sequence[Case], constants: dict[str, float], records: Path, packet_record: Path
 ) -> dict[str, Any]:
     """Return what is stored about a fit: constants, where they come from, and errors on both halves."""
+    cells = json.dumps(read_json(packet_record)["packets"], sort_keys=True)
     return {
         "constants": constants,
-        "records": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (records, packet_record)},
+        "records_sha256": {"kernel": _hash(records.read_bytes()), "packets": _hash(cells.encode())},
         "split": "training: the first byte of the SHA-256 of the case's name is even",
         "bands": {
             "kernel": {"utilisation_pct": UTILISATION_PCT, "queue": QUEUE, "loss_factor": LOSS_FACTOR, "loss_pct": LOSS_PCT}
@@ -219,6 +221,10 @@ def document(
         },
         "errors": evaluation(kernel, packets, constants),
     }
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def evaluation(kernel: Sequence[Case], packets: Sequence[Case], constants: dict[str, float]) -> dict[str, Any]:
