@@ -121,7 +121,7 @@ class ReferenceFlow(ReferencePath):
         if self.spec.ack_path and self.loses_ack():
             return
         if self.back:
-            ack = Packet(self, newest.tx, newest.segment, now_s, 0.0, 0.0, 0.0, False, is_ack=True)
+            ack = Packet(self, newest.tx, newest.segment, now_s, 0.0, 0.0, 0.0, False, 0.0, 0.0, is_ack=True)
             self.outgoing.append((now_s, ack))
         else:
             self.bring_ack(newest.tx, now_s + self.return_s)

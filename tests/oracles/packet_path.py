@@ -1,4 +1,4 @@
-"""Paths of the plain packet reference beside queueing: jitter boxes, losses in bursts, lost ACKs, packets that others overtake."""
+"""Paths of the plain packet reference beside queueing: jitter boxes, losses in bursts, lost ACKs, packets that are overtaken."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_slow_way_back_limits_the_rate() -> None:
     summary = result.summary()
     per_s = 0.1e6 / 8 / 40  # ACKs that the link carries
     acks = np.diff(result.flow_log["rtt_samples"][[1000, 2000], 0])[0] / 10.0
-    assert acks == pytest.approx(per_s, rel=0.01) and summary["links"][1]["utilisation"] == pytest.approx(1.0, abs=0.01)
+    assert acks == pytest.approx(per_s, rel=0.02) and summary["links"][1]["utilisation"] == pytest.approx(1.0, abs=0.02)
     assert summary["links"][1]["loss"] > 0.3
 
 

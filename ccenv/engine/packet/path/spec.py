@@ -53,6 +53,8 @@ class Reordering(StrictModel):
     Attributes:
         share: of the packets, each drawn by itself.
         extra_s: by how much they come later.
+
+    Reference: RFC 4737 has the metrics of it.
     """
 
     share: float = Field(ge=0, lt=1, allow_inf_nan=False)
