@@ -23,7 +23,7 @@ AGENTS.add(
     tags=("classic",),
     summary="BBR version 2 (draft-cardwell-iccrg-bbr-congestion-control-02)",
 )
-AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-01)")
+AGENTS.add("bbr3", _CLASSIC + "bbr3:sender", tags=("classic",), summary="BBR version 3 (draft-ietf-ccwg-bbr-06)")
 AGENTS.add("vivace", _CLASSIC + "vivace:sender", tags=("classic",), summary="PCC Vivace (Dong et al. 2018)")
 AGENTS.add(
     "vivace_linux",
