@@ -35,11 +35,11 @@ def statements(
 
     _check_json_file(out)
     sweep = load_sweep("validation", step_ms=step_ms)
+    packets = sets.read_packets(packet_record) if packet_record is not None else _packets(sweep, packet_runs)
     columns = sets.cells_of_sets(sweep, threads)
     distances = {}
     if published is not None:
         distances = {name: sets.published_distance(cells, published, "validation") for name, cells in columns.items()}
-    packets = sets.read_packets(packet_record) if packet_record is not None else _packets(sweep, packet_runs)
     shown = columns | ({sets.PACKETS: packets} if packets else {})
     rows = sets.statements_table(shown)
     counts = {name: sum(row[name]["holds"] for row in rows) for name in shown}

@@ -253,7 +253,7 @@ def test_statements_on_the_full_sweep():
 
 @pytest.mark.slow
 def test_step_convergence_of_the_full_sweep():
-    """A step of 0.1 ms against 0.05 ms: on average within tolerance, nine cells of ten (in the rest thresholds amplify digits)."""
+    """A step of 0.1 ms against 0.05 ms: on average within tolerance, nine cells of ten (thresholds amplify digits)."""
     (row,) = convergence(load_sweep("validation"), [0.05, 0.1])
     assert row["loss_pct_mean"] <= TOLERANCES["loss_pct"]
     assert row["jain_mean"] <= TOLERANCES["jain"]

@@ -42,7 +42,7 @@ def cubic_code(ref: Any, f: Any) -> float:
     offset = f.s + par.cubic_offset_s - (packets * par.cubic_b / par.cubic_c) ** (1 / 3)
     f.w = max(par.cubic_c * offset**3 + packets, 1.0) * ref.mss
     f.windows.append(f.w)
-    return f.w / f.tau
+    return float(f.w / f.tau)
 
 
 def bbr2_code(ref: Any, f: Any) -> float:
@@ -83,7 +83,7 @@ def bbr2_code(ref: Any, f: Any) -> float:
     f.t_pbw += h
     if f.t_pbw >= min(par.period_rtts * f.tau_min, f.period):
         f.t_pbw, f.m_crs, f.x_old = 0.0, False, f.x_kept
-    return x
+    return float(x)
 
 
 def _reacts(ref: Any, f: Any) -> bool:
@@ -103,7 +103,7 @@ def reno_rounds(ref: Any, f: Any) -> float:
     f.w += f.x_dlv * ref.mss / f.w * ref.h
     if _reacts(ref, f):
         f.w = max(f.w * (1.0 - ref.par.reno_decrease), ref.mss)
-    return x
+    return float(x)
 
 
 def cubic_rounds(ref: Any, f: Any) -> float:
@@ -117,7 +117,7 @@ def cubic_rounds(ref: Any, f: Any) -> float:
     f.w_est += 3 * (1 - beta) / (1 + beta) * f.x_dlv * mss / f.w * ref.h
     f.s += ref.h
     f.w = max(f.w_max + par.cubic_c * f.s**3 * mss, f.w_est, mss)
-    return x
+    return float(x)
 
 
 def bbr1_rounds(ref: Any, f: Any) -> float:
@@ -126,7 +126,7 @@ def bbr1_rounds(ref: Any, f: Any) -> float:
     if _reacts(ref, f):
         f.conserve = ref.par.conserve_rtts * f.tau_seen
     f.conserve -= ref.h
-    return min(x, f.x_dlv) if f.conserve > 0 and not f.m_prt else x
+    return float(min(x, f.x_dlv) if f.conserve > 0 and not f.m_prt else x)
 
 
 def bbr2_rounds(ref: Any, f: Any) -> float:
@@ -139,4 +139,4 @@ def bbr2_rounds(ref: Any, f: Any) -> float:
             f.w_lo *= 1.0 - ref.par.lo_decrease
         else:
             f.w_hi *= 1.0 - ref.par.hi_decrease
-    return x
+    return float(x)

@@ -65,14 +65,15 @@ class Characteristic:
             out[self.column[k], self.column[k]] += s
         for i, flow in enumerate(sc.flows):
             w, tau, x, path_loss = point.windows_packets[i], point.rtt_s[i], point.rate_Bps[i] / mss, point.loss[i]
-            sent = np.zeros(self.size, dtype=complex)  # packets/s per unit of z
+            sent: np.ndarray = np.zeros(self.size, dtype=complex)  # packets/s per unit of z
             sent[i] = 1.0 / tau
             for k in sc.path_links(flow):
                 if k in self.column:
                     sent[self.column[k]] -= w / tau**2 / sc.links[k].capacity_Bps
             # delay_s: from the sender to the arrival at the next link; moving: the deviation that arrives there; mean: its rest
-            delay_s, moving, mean, lost = 1e-3 * flow.access_delay_ms, sent, x, path_loss * sent
-            moving = moving * cmath.exp(-s * delay_s)
+            delay_s, mean = 1e-3 * flow.access_delay_ms, x
+            lost: np.ndarray = path_loss * sent
+            moving: np.ndarray = sent * cmath.exp(-s * delay_s)
             for k in sc.path_links(flow):
                 link = sc.links[k]
                 if k in self.column:
@@ -81,7 +82,7 @@ class Characteristic:
                     seen = np.zeros(self.size, dtype=complex)
                     seen[at] = slope * x * (1.0 - path_loss) / (1.0 - p)
                     lost = lost + seen * cmath.exp(s * delay_s)
-                    accepted = (1.0 - p) * moving
+                    accepted: np.ndarray = (1.0 - p) * moving
                     accepted[at] -= mean * slope
                     mean *= 1.0 - p
                     out[at] -= mss * accepted
