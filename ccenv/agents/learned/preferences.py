@@ -65,6 +65,11 @@ class PreferenceSender(PolicySender):
     base: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
+    def plain(self) -> PolicySender:
+        """The policy of this preference alone, as engines and results know policies."""
+        return PolicySender(**{one.name: getattr(self, one.name) for one in fields(PolicySender)})
+
+    @property
     def whole(self) -> PolicySender:
         """The network with the preference among its inputs, as it was trained; it is no policy over the interface."""
         own = {one.name: getattr(self, one.name) for one in fields(PolicySender)}
