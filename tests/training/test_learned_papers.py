@@ -12,13 +12,16 @@ from ccenv.agents import make_sender
 from ccenv.agents.learned.zoo import FOLDER
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.main import main
+from ccenv.errors import InputError
+from ccenv.network.identity import sender_hash
 from ccenv.network.sender import PolicySender
 from ccenv.simulation.box_attack import senders_of
 from ccenv.simulation.boxes import TICK_S, BoxGame, Pattern
 from ccenv.simulation.ranges import load_distribution
 from ccenv.training.config import load_config
+from ccenv.training.recipes.settings import Recipe
 
-PAPERS = ("aurora", "orca", "astraea")
+PAPERS = ("aurora", "genet", "orca", "canopy", "indigo", "mocc", "astraea")
 DOCS = Path(__file__).parents[2] / "docs"
 ATTACKS = json.loads((DOCS / "data" / "company-attacks.json").read_text())["attacks"]
 
@@ -30,7 +33,8 @@ def test_the_shipped_weights_are_those_of_the_config(name: str) -> None:
     recorded: dict[str, Any] = notes["config"]
     assert notes["status"] == "finished" and notes["steps"] >= config.total_steps
     assert recorded["packet"] == config.packet and recorded["seed"] == config.seed
-    assert recorded[config.algorithm] == json.loads(config.model_dump_json())[config.algorithm]
+    now = json.loads(config.model_dump_json())
+    assert recorded[config.algorithm] == now[config.algorithm] and recorded.get("recipe", Recipe().model_dump()) == now["recipe"]
     sender = make_sender(name)
     assert isinstance(sender, PolicySender) and sender.name == name
     assert sender.interface == config.packet_settings().interface()
@@ -45,7 +49,7 @@ def test_they_are_told_nothing() -> None:
 
 def test_the_suite_holds_every_paper_to_its_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite = load_suite("learned-papers")
-    assert {reference.agent for reference in suite.references} == set(PAPERS)
+    assert {reference.agent.partition(":")[0] for reference in suite.references} == set(PAPERS)
     assert all(reference.source.startswith("[") for reference in suite.references)
     cells = ["alone[[]buffer_bdp=4]/orca/*/1", "alone[[]buffer_bdp=4]/cubic/*/1", "unseen[[]loss_rate=0.05]/aurora/*/1"]
     only = [word for cell in (*cells, "three/astraea/*/1") for word in ("--only", cell)]
@@ -56,6 +60,36 @@ def test_the_suite_holds_every_paper_to_its_claim(tmp_path: Path, capsys: pytest
     assert agents["aurora"]["utilisation_loss_5"] > 0.9 and agents["astraea"]["jain_3"] > 0.8
     verdicts = {claim["name"]: claim["agreement"] for claim in found["references"]}
     assert verdicts["Orca: less delay than CUBIC"] == "reproduced"
+
+
+def test_the_control_of_genet_has_no_curriculum_and_nothing_else_is_different() -> None:
+    own, control = (json.loads((FOLDER / f"{name}.json").read_text())["notes"] for name in ("genet", "genet_uniform"))
+    assert control["config"]["recipe"]["gap"].pop("share") == 0.0 and own["config"]["recipe"]["gap"].pop("share") > 0.0
+    assert control["config"].pop("name") == "genet_uniform" and own["config"].pop("name") == "genet"
+    assert control["config"] == own["config"] and control["steps"] == own["steps"]
+    assert sender_hash(make_sender("genet:curriculum=0")) != sender_hash(make_sender("genet"))
+    with pytest.raises(InputError, match=r"curriculum is 0\.5"):
+        make_sender("genet:curriculum=0.5")
+
+
+def test_preferences_make_other_senders() -> None:
+    mocc = [make_sender(f"mocc:throughput={t},latency={lat},loss={loss}") for t, lat, loss in ((0.8, 0.1, 0.1), (0.1, 0.8, 0.1))]
+    assert sender_hash(mocc[0]) != sender_hash(mocc[1])
+    with pytest.raises(InputError, match="add up to 1"):
+        make_sender("mocc:throughput=1")
+
+
+def test_canopy_is_certified_where_orca_is_not() -> None:
+    pytest.importorskip("torch")
+    from ccenv.training.recipes.certificate import certified_share
+
+    certificate = load_config("canopy").recipe.certificate
+    assert certificate is not None
+    for what in certificate.properties:
+        orca, canopy = make_sender("orca"), make_sender("canopy")
+        assert isinstance(orca, PolicySender) and isinstance(canopy, PolicySender)
+        assert certified_share(canopy, what, certificate.piece) > 0.95
+        assert certified_share(orca, what, certificate.piece) < 0.05
 
 
 @pytest.mark.parametrize("attack", [one for one in ATTACKS if one["scenario"] == "attacked"], ids=lambda one: str(one["sender"]))

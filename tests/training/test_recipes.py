@@ -19,8 +19,8 @@ pytest.importorskip("torch")
 import torch
 
 from ccenv.agents import make_sender
-from ccenv.agents.learned import load_policy, save_policy
-from ccenv.agents.learned.preferences import PreferenceSender, with_preference
+from ccenv.agents.learned import load_family, load_policy, save_policy
+from ccenv.agents.learned.preferences import with_preference
 from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.errors import InputError
 from ccenv.interface.measures import MEASURES
@@ -186,8 +186,9 @@ def test_a_family_is_one_card(tmp_path: Path) -> None:
     whole = random_policy(interface(signals=[*sees.signals, "loss_rate", "ecn_share"], history=1), (4,))
     family = with_preference(dataclasses.replace(whole, interface=sees), {"a": 0.25, "b": 0.75})
     save_policy(tmp_path, family)
-    read = load_policy(tmp_path)
-    assert isinstance(read, PreferenceSender) and read.preference == (0.25, 0.75)
+    plain, read = load_policy(tmp_path), load_family(tmp_path)
+    assert type(plain) is PolicySender and sender_hash(plain) == sender_hash(read) == sender_hash(family)
+    assert read.preference == (0.25, 0.75)
     assert sender_hash(with_preference(read, {"b": 1.0})) == sender_hash(with_preference(family, {"b": 1.0}))
     card = tmp_path / "policy.json"
     data = json.loads(card.read_text())

@@ -222,7 +222,7 @@ def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
         path: the folder, or the path of the pair with or without one of the two endings.
 
     Returns:
-        PolicySender or ContractSender: with float64 weights, as it was saved.
+        PolicySender or ContractSender: with float64 weights, as it was saved; of a family the policy of its default preference.
 
     Raises:
         InputError: if a file is missing, damaged or foreign, or the card names what there is not.
@@ -232,13 +232,18 @@ def load_policy(path: FilePath | str) -> PolicySender | ContractSender:
     if kind is POLICIES:
         return _policy_of(*POLICIES.load(path), POLICIES.files(path)[1])
     if kind is PREFERENCE_POLICIES:
-        seen, whole = PREFERENCE_POLICIES.load(path)
-        weights = dict(zip(seen.preference.objectives, seen.preference.default, strict=True))
-        return with_preference(_policy_of(seen, whole, POLICIES.files(path)[1]), weights)
+        return load_family(path).plain
     card, network = CONTRACT_POLICIES.load(path)
     file = CONTRACT_POLICIES.files(path)[1]
     program = parse_program(card.contract, f"{file}: contract")
     return ContractSender(card.name, program, "policy", _policy_of(card, network, file))
+
+
+def load_family(path: FilePath | str) -> PreferenceSender:
+    """Read a policy that sees a preference, with all that ``with_preference`` needs; else as ``load_policy``."""
+    card, whole = PREFERENCE_POLICIES.load(path)
+    weights = dict(zip(card.preference.objectives, card.preference.default, strict=True))
+    return with_preference(_policy_of(card, whole, POLICIES.files(path)[1]), weights)
 
 
 def _policy_of(card: PolicyCard, network: Any, file: FilePath) -> PolicySender:

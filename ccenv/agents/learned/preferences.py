@@ -70,6 +70,11 @@ class PreferenceSender(PolicySender):
         return f"PreferenceSender({self.name}: {weights})"
 
     @property
+    def plain(self) -> PolicySender:
+        """The policy of this preference alone, as engines and results know policies."""
+        return PolicySender(**{one.name: getattr(self, one.name) for one in fields(PolicySender)})
+
+    @property
     def whole(self) -> PolicySender:
         """The network with the preference among its inputs, as it was trained; it is no policy over the interface."""
         own = {one.name: getattr(self, one.name) for one in fields(PolicySender)}

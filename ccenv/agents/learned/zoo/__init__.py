@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path as FilePath
 
-from ccenv.agents.learned import load_policy
+from ccenv.agents.learned import load_family, load_policy
 from ccenv.agents.learned.preferences import with_preference
 from ccenv.errors import InputError
 from ccenv.network.sender import ContractSender, PolicySender, ProgramSender
@@ -125,7 +125,8 @@ def mocc(throughput: float = 0.4, latency: float = 0.3, loss: float = 0.3) -> Po
         loss: weight of few losses.
     """
     given = {"throughput": throughput, "latency": latency, "loss": loss}
-    return with_preference(policy("mocc"), {name: number("mocc", name, weight, low=0, high=1) for name, weight in given.items()})
+    weights = {name: number("mocc", name, weight, low=0, high=1) for name, weight in given.items()}
+    return with_preference(load_family(FOLDER / "mocc.safetensors"), weights).plain
 
 
 def learned_nominal_d4() -> ProgramSender:
