@@ -110,7 +110,7 @@ for _name, _tag, _summary in (
     ("orca", "packet", "policy over CUBIC by the recipe of [Orca], trained here"),
     ("astraea", "packet", "policy of several flows by the recipe of [Astraea], trained here"),
     ("genet", "packet", "policy by the recipe of [Aurora] and the curriculum of [Genet] (parameter curriculum)"),
-    ("mocc", "packet", "one policy for many preferences, as in [MOCC] (parameters throughput, latency, loss)"),
+    ("mocc", "packet", "one policy for many preferences, as in [Multi-objective] (parameters throughput, latency, loss)"),
     ("indigo", "packet", "policy that imitates an oracle of the path, as Indigo in [Pantheon]"),
     ("canopy", "packet", "policy over CUBIC with a certificate in its training, as in [Canopy]"),
     ("learned_nominal_d4", "distilled", "program distilled from learned_nominal (figures: docs/distillation.md)"),

@@ -117,7 +117,7 @@ def canopy() -> PolicySender:
 
 
 def mocc(throughput: float = 0.4, latency: float = 0.3, loss: float = 0.3) -> PolicySender:
-    """Build the policy that sees a preference, in the manner of [MOCC], for one of them.
+    """Build the policy that sees a preference, in the manner of [Multi-objective], for one of them.
 
     Args:
         throughput: weight of the throughput; the three add up to 1.
