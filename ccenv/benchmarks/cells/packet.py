@@ -171,7 +171,7 @@ def _slowdowns(result: Result) -> list[float | None]:
     """Return 101 quantiles of the slowdown of transfers, from the least to the largest; None for those that were not done."""
     window = RunWindow(result.measured(), ((result.scenario.warmup_s, result.scenario.duration_s),), tuple(result.transfers))
     found = np.sort(np.nan_to_num(slowdowns(window)[1], nan=np.inf))
-    places = np.round(np.linspace(0, len(found) - 1, QUANTILES)).astype(np.int64) if len(found) else []
+    places: list[int] = np.round(np.linspace(0, len(found) - 1, QUANTILES)).astype(np.int64).tolist() if len(found) else []
     return [float(f"{found[place]:.4g}") if math.isfinite(found[place]) else None for place in places]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def cells_of_sets(sweep: Sweep, threads: int | None = None) -> dict[str, list[di
     return {name: sweep.model_copy(update={"params": name}).run(threads) for name in PARAMETER_SETS}
 
 
-def statements_table(columns: dict[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def statements_table(columns: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Judge the statements of the paper for several lists of cells.
 
     Args:

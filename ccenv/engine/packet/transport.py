@@ -128,7 +128,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
             acked_bytes += new_bytes
             marked_bytes += new_marked_bytes
     else:
-        tx = np.int64(-1)
+        tx = -1
         while tx != last_tx:
             tx = next_arrival(fl)
             newest_tx = max(newest_tx, tx)

@@ -358,7 +358,7 @@ class Update:
         known = [state[parameter] for parameter in parameters]
         beta1, beta2 = group["betas"]
         adam(
-            parameters, self._of_parameters, *([one[name] for one in known] for name in ("exp_avg", "exp_avg_sq")), [],
+            parameters, self._of_parameters, [one["exp_avg"] for one in known], [one["exp_avg_sq"] for one in known], [],
             [one["step"] for one in known], fused=True, amsgrad=False, beta1=beta1, beta2=beta2, lr=group["lr"],
             weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"],
         )  # fmt: skip
