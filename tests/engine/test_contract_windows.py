@@ -1,6 +1,6 @@
 """Random choices inside the shipped contract against scripted networks, in proof timing: no settled window below the bound.
 
-Windows are those of the lemma of steady utilisation: true and converged beliefs and a bounded queue at their first sample, one Rm
+Windows are those of the lemma of steady utilisation: true and converged beliefs and a bounded queue at their first sample, two Rm
 to settle, then T = 11 samples.
 """
 
@@ -18,8 +18,8 @@ from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.path import make_path
 from ccenv.network.sender import ContractSender
 
-UTILISATION, C_L_LOW, C_U_HIGH, QUEUE_HIGH = 0.8, 0.72, 3.0, 2.0
-SETTLE, STEPS = 1, 10
+UTILISATION, C_L_LOW, C_U_HIGH, QUEUE_HIGH = 0.8, 0.735, 3.0, 2.0
+SETTLE, STEPS = 2, 10
 FIRST = 16  # steps before the first window
 PATH = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
 
