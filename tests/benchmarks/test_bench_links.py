@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from ccenv.agents import AGENTS
+from ccenv.agents import AGENTS, make_sender
 from ccenv.benchmarks.report.senders import PLACE, columns_of, recorded, tables, write_tables
 from ccenv.benchmarks.run.runner import as_suite, run_suite
 from ccenv.benchmarks.run.store import cells_of
 from ccenv.foreign import read_json
+from ccenv.network.sender import ClassicSender
 from ccenv.page_tables import END
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = DOCS / "data" / "links.json"
-PAGES = {"links.md": RECORD}
+PAGES = {"links.md": RECORD, "flows.md": DOCS / "data" / "flows.json"}
 LINKS = ("cellular-v1", "leo-v1", "wifi-v1")
 LEFT_OUT = {"constant", "lambda_proxy", "fixed_delay_proxy", "contract"}  # no senders of their own
 PROGRAMS = "cc_"
@@ -39,6 +40,16 @@ def test_record_has_all_classic_and_learned_senders() -> None:
         assert found["cells"] == len(as_suite(name).cases) * 3 * len(wanted)
         for means in found["senders"].values():
             assert set(means) == set(columns_of(name)) and 0 < means["utilisation"] <= 1
+
+
+def test_record_has_all_classic_senders() -> None:
+    (found,) = read_json(PAGES["flows.md"])["suites"].values()
+    names = {entry.name for entry in AGENTS} - LEFT_OUT - {"gcc"}  # which sends calls
+    classic = {name for name in names if isinstance(make_sender(name), ClassicSender)}
+    suite = as_suite("fct-v1")
+    assert set(found["senders"]) == classic
+    assert found["suite_sha256"] == suite.sha256 and found["cells"] == len(suite.cases) * 2 * len(classic)
+    assert all((means["p50"] or 1) >= 1 and means["done (%)"] > 0 for means in found["senders"].values())
 
 
 def test_tables_go_into_their_page(tmp_path: Path) -> None:

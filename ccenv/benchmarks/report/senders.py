@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
+from statistics import fmean, geometric_mean
 from typing import Any, NamedTuple
 
 from ccenv.benchmarks.run.store import cells_of, read_manifest
@@ -29,6 +30,7 @@ class Column(NamedTuple):
         scenario: pattern of the scenarios that count.
         left_out: pattern of those of them that do not.
         whole: it has no value where one of the cells has none.
+        ratio: the mean is the geometric one, as for ratios.
     """
 
     metric: str
@@ -36,6 +38,7 @@ class Column(NamedTuple):
     scenario: str = "*"
     left_out: str = ""
     whole: bool = False
+    ratio: bool = False
 
 
 LINKS = {
@@ -48,15 +51,15 @@ LINKS = {
     "beside CUBIC (Mbit/s)": Column(f"throughput_mbps{OWN}", scenario=BESIDE),
 }
 TRANSFERS = {
-    "p50": Column("fct_slowdown_p50", whole=True),
-    "web search p50": Column("fct_slowdown_p50", scenario="web-search", whole=True),
-    "web search p99": Column("fct_slowdown_p99", scenario="web-search", whole=True),
-    "Hadoop p50": Column("fct_slowdown_p50", scenario="hadoop", whole=True),
-    "Hadoop p99": Column("fct_slowdown_p99", scenario="hadoop", whole=True),
-    "short p50": Column("fct_slowdown_p50", scenario="short", whole=True),
-    "short p99": Column("fct_slowdown_p99", scenario="short", whole=True),
-    "incast p50": Column("fct_slowdown_p50", scenario="incast", whole=True),
-    "incast p99": Column("fct_slowdown_p99", scenario="incast", whole=True),
+    "p50": Column("fct_slowdown_p50", whole=True, ratio=True),
+    "web search p50": Column("fct_slowdown_p50", scenario="web-search*", whole=True, ratio=True),
+    "web search p99": Column("fct_slowdown_p99", scenario="web-search*", whole=True, ratio=True),
+    "Hadoop p50": Column("fct_slowdown_p50", scenario="hadoop*", whole=True, ratio=True),
+    "Hadoop p99": Column("fct_slowdown_p99", scenario="hadoop*", whole=True, ratio=True),
+    "short p50": Column("fct_slowdown_p50", scenario="short", whole=True, ratio=True),
+    "short p99": Column("fct_slowdown_p99", scenario="short", whole=True, ratio=True),
+    "incast p50": Column("fct_slowdown_p50", scenario="incast*", whole=True, ratio=True),
+    "incast p99": Column("fct_slowdown_p99", scenario="incast*", whole=True, ratio=True),
     "done (%)": Column("fct_done_share", 1e2),
 }
 
@@ -106,7 +109,8 @@ def _means(cells: Sequence[dict[str, Any]], columns: dict[str, Column]) -> dict[
         values = [cell["metrics"][column.metric] for cell in own if not fnmatchcase(cell["scenario"], column.left_out)]
         known = [value for value in values if value is not None]
         counts = known and (len(known) == len(values) or not column.whole)
-        found[name] = float(f"{column.factor * sum(known) / len(known):.{DIGITS}g}") if counts else None
+        mean = geometric_mean if column.ratio else fmean
+        found[name] = float(f"{column.factor * mean(known):.{DIGITS}g}") if counts else None
     return found
 
 
