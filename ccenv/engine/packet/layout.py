@@ -306,6 +306,11 @@ FLOW_DTYPE = np.dtype(
         ("marked_bytes", "<f8"),
         ("timeouts", "<f8"),
         ("finished_s", "<f8"),
+        # RACK-TLP (recovery); rack 0: losses by duplicates
+        *((name, "<i8") for name in ("rack", "resent_at", "timer", "beyond_window", "first_segment", "fack", "dsack_below")),
+        *((name, "<i8") for name in ("reordering_seen", "reordering_steps", "reordering_persists", "recovering")),
+        *((name, "<i8") for name in ("recovery_below", "hole_tx", "hole_seen", "probe_tx")),
+        *((name, "<f8") for name in ("reordering_s", "rack_rtt_s", "rto_expires_s", "probe_samples")),
     ]
 )
 
@@ -350,6 +355,7 @@ CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
+RECOVERIES = {"sack": 0, "rack": 1}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
 
 # Errors that end a run.
