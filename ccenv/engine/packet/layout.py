@@ -215,6 +215,7 @@ FLOW_DTYPE = np.dtype(
         ("ack_merge", "<i8"),
         ("box", "<i8"),
         ("workload", "<i8"),
+        ("offers", "<i8"),  # 1: what its application offers changes with time
         ("workload_a", "<f8"),
         ("workload_b", "<f8"),
         ("sender_index", "<i8"),
@@ -351,6 +352,7 @@ TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
+STEADY = ("bulk", "finite")  # what these offer does not change with time
 
 # Errors that end a run.
 ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3
