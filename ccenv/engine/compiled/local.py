@@ -22,7 +22,7 @@ from numba.extending import infer_getattr, intrinsic, models, register_model
 _ALIGNMENT = 64  # bytes
 
 
-class LocalRecord(types.Type):
+class LocalRecord(types.Type):  # type: ignore[misc]
     """The type of a local copy.
 
     Args:
