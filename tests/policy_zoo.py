@@ -73,6 +73,12 @@ ZOO = {
     "orca": lambda seed=0: random_policy(
         interface(signals="orca", action="cwnd_exp2_over", inner="cubic", clock={"every": "seconds", "count": 0.02}), seed=seed
     ),
+    "probes": lambda seed=0: random_policy(
+        interface(
+            signals=["probe_response", "roughness_log2", "persistence", "floor_log2", "peak_log2", "loss_lately_log2"],
+            history=2, action="cwnd_exp2_probe", clock={"every": "seconds", "count": 0.05},
+        ), (8,), seed=seed,
+    ),
     "beliefs_gru": lambda seed=0: random_policy(SENDER_V0, (6, 6), stages=("dense", "gru"), seed=seed),
     "mixed": lambda seed=0: random_policy(
         interface(signals=["bounds_log2", "ack_gap_variation", "ack_gap_log2"], history=3, action="rate_log2",

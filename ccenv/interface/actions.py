@@ -59,10 +59,20 @@ ACTIONS = (
         {"range": (2.0, 0.1, 8.0), **_GAIN},
         "inner",
     ),
+    Action(
+        "cwnd_exp2_probe",
+        "cwnd",
+        "cwnd * 2^(step*a + probe*(change of a random level of -1 or 1)), at least two segments; paced at 2 windows per srtt",
+        "",
+        {"step": (0.5, 0.01, 4.0), "probe": (0.07, 0.0, 0.5)},
+    ),
 )
 ACTION_NUMBERS = {action.name: number for number, action in enumerate(ACTIONS)}
-_RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER = range(len(ACTIONS))
+_RATE_LOG2, _RATE_DELTA, _RATE_EXP2, _RATE_BETWEEN, _CWND_DELTA, _CWND_EXP2, _CWND_EXP2_OVER, _CWND_EXP2_PROBE = range(
+    len(ACTIONS)
+)
 MIN_CWND_SEGMENTS = 2.0
+PROBE_PACING_GAIN = 2.0
 START_SEGMENTS = 10.0
 """Segments per told Rm, or in the window, that a flow starts with before its first decision (RFC 6928 s.2)."""
 
@@ -105,7 +115,9 @@ def set_by_action(number, first, second, a, m):
         cwnd_bytes = _scaled(m.cwnd_bytes, first * a)
     elif number == _CWND_EXP2:
         cwnd_bytes = m.cwnd_bytes * 2.0 ** (first * a)
-    else:
+    elif number == _CWND_EXP2_OVER:
         cwnd_bytes = m.inner_cwnd_bytes * 2.0 ** (first * a)
+    else:
+        cwnd_bytes, second = m.cwnd_bytes * 2.0 ** (first * a + second * m.probe_change), PROBE_PACING_GAIN
     cwnd_bytes = max(cwnd_bytes, MIN_CWND_SEGMENTS * m.mss_bytes)
     return (second * cwnd_bytes / m.srtt_s if m.srtt_s > 0.0 else np.inf), cwnd_bytes

@@ -38,6 +38,14 @@ MEASURES = np.dtype(
             "app_left_bytes",  # that the application has still to send; infinite for a bulk flow
             "action",  # the last one, in [-1, 1]; 0 before any
             "mss_bytes",
+            # what it remembers (``ccenv.interface.probing``)
+            "probe_change",  # of the level that ``cwnd_exp2_probe`` sets at this decision, -2 to 2
+            "probe_response",  # change of log2 of the smoothed RTT over that of the window, where the level's change moved both
+            "roughness",  # moving average of the difference between the RTT's changes that its probes do not explain
+            "persistence",  # whether these changes keep their sign: -1/2 to 1/2
+            "floor_log2",  # log2(smallest RTT of the last intervals / min_rtt_s)
+            "peak_log2",  # log2(largest mean RTT of the last intervals / min_rtt_s)
+            "loss_smoothed",  # lost / (lost + acknowledged bytes), a moving average
             # beliefs, where the engine keeps them (docs/beliefs.md); else 0
             "told_rtt_s",  # the Rm that the sender was told
             "C_L_Bps",

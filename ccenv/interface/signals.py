@@ -103,6 +103,13 @@ SIGNALS = (
     Signal("true_queue_bdp", "BDP", 0.0, 64.0, "queue / (link rate * Rm)", "", BOTH, "truth"),
     Signal("true_inflight_bdp", "BDP", 0.0, 64.0, "bytes in flight / (link rate * Rm)", "", BOTH, "truth"),
     Signal("true_link_log2", "log2", -8.0, 16.0, "log2(link rate in Mbit/s)", "", BOTH, "truth"),
+    # what a flow remembers of the intervals so far
+    Signal("probe_response", "1", -0.5, 1.5, "change of log2(smoothed RTT) over that of log2(cwnd), as far as probes moved both"),
+    Signal("roughness_log2", "log2", 0.0, 4.0, "log2(1 + 20 * mean difference of neighbouring rests of the RTT's changes)"),
+    Signal("persistence", "1", -2.0, 2.0, "4 * mean of the product of neighbouring rests over the sum of their squares"),
+    Signal("floor_log2", "log2", 0.0, 8.0, "log2(smallest RTT of about the last ten intervals / smallest RTT)"),
+    Signal("peak_log2", "log2", 0.0, 8.0, "log2(largest mean RTT of about the last twenty intervals / smallest RTT)"),
+    Signal("loss_lately_log2", "log2/2", 0.0, 4.0, "log2(1 + 100 * smoothed lost / (lost + acknowledged bytes)) / 2"),
 )
 N_SIGNALS = len(SIGNALS)
 SIGNAL_NUMBERS = {signal.name: number for number, signal in enumerate(SIGNALS)}
@@ -239,5 +246,11 @@ def fill_signals(m, out):
     out[53] = _ratio(m.true_queue_bytes, true_bdp, 0.0)
     out[54] = _ratio(m.inflight_bytes, true_bdp, 0.0)
     out[55] = _log2(m.true_link_Bps * 8e-6)
+    out[56] = m.probe_response
+    out[57] = np.log2(1.0 + 20.0 * max(m.roughness, 0.0))
+    out[58] = 4.0 * m.persistence
+    out[59] = m.floor_log2
+    out[60] = m.peak_log2
+    out[61] = np.log2(1.0 + 100.0 * max(m.loss_smoothed, 0.0)) / 2.0
     for j in range(N_SIGNALS):
         out[j] = min(SIGNALS_HIGH[j], max(SIGNALS_LOW[j], out[j]))

@@ -62,7 +62,7 @@ def test_raw_signals_have_their_units() -> None:
 
 def test_actions_set_what_their_formulas_say() -> None:
     state = {"rate_Bps": 1e6, "cwnd_bytes": 30e3, "srtt_s": 0.05, "C_L_Bps": 2e6, "told_rtt_s": 0.04, "inner_cwnd_bytes": 15e3}
-    state |= {"contract_low_Bps": 1e6, "contract_high_Bps": 3e6}
+    state |= {"contract_low_Bps": 1e6, "contract_high_Bps": 3e6, "probe_change": 2.0}
     wanted = {
         "rate_log2": (2e6 * 2.0**1.5, np.inf),
         "rate_delta": (1.1e6, np.inf),
@@ -71,6 +71,7 @@ def test_actions_set_what_their_formulas_say() -> None:
         "cwnd_delta": (2 * 30e3 * 1.0125 / 0.05, 30e3 * 1.0125),
         "cwnd_exp2": (2 * 30e3 * 2.0**0.15 / 0.05, 30e3 * 2.0**0.15),
         "cwnd_exp2_over": (2 * 30e3 / 0.05, 30e3),
+        "cwnd_exp2_probe": (2 * 30e3 * 2.0**0.39 / 0.05, 30e3 * 2.0**0.39),
     }
     for number, row in enumerate(ACTIONS):
         first, second = [*(default for default, _, _ in row.parameters.values()), 0.0, 0.0][:2]

@@ -12,6 +12,7 @@ from ccenv.engine.compiled.policy_reference import PolicyReference
 from ccenv.interface.actions import ACTION_NUMBERS, START_SEGMENTS, set_by_action
 from ccenv.interface.measures import MEASURES
 from ccenv.network.sender import PolicySender
+from oracles.probing import ReferenceProbes
 from oracles.signals import signals_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ReferenceMonitor:
         self.rates: list[float] = []
         self.last = (0.0, 0.0)
         self.pending = 0.0
+        self.probes = ReferenceProbes()
         self.measured: dict[str, float] = {}
         self.due = (0.0, math.inf)
 
@@ -88,6 +90,7 @@ class ReferenceMonitor:
         m["qdel_L_s"] = max(0, flow.delay_floor - flow.jitter) * dt
         m["qdel_U_s"] = max(0, flow.rtt_steps - flow.lag) * dt
         m["utilised"] = float(flow.utilised)
+        m |= self.probes.follow(m)
         self.starts.append(now)
         return m
 

@@ -15,6 +15,7 @@ from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
 from ccenv.interface.measures import MEASURES, SHARE_WEIGHT
 from oracles.packet_flow import ReferenceFlow
 from oracles.packet_link import NEVER
+from oracles.probing import ReferenceProbes
 
 if TYPE_CHECKING:
     from oracles.packet import PacketReference
@@ -39,6 +40,7 @@ class ReferencePacketMonitor:
         self.shares: dict[int, float] = {}
         self.actions = [0.0]
         self.acks_left = NEVER
+        self.probes = ReferenceProbes()
         flow.monitor = self
 
     def hear(self, now_s: float) -> None:
@@ -87,6 +89,7 @@ class ReferencePacketMonitor:
         m["app_left_bytes"] = (flow.offered - flow.next_segment) * flow.mss
         if row and row.needs == "inner":
             m["inner_cwnd_bytes"] = m["cwnd_bytes"]
+        m |= self.probes.follow(m)
         grid = next((grid for grid in run.grids if grid.flow is flow), None)
         if grid is not None:
             b = grid.bounds

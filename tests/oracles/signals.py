@@ -83,5 +83,11 @@ def signals_of(m: Mapping[str, float]) -> list[float]:
         "true_queue_bdp": _over(m["true_queue_bytes"], true_bdp, 0.0),
         "true_inflight_bdp": _over(m["inflight_bytes"], true_bdp, 0.0),
         "true_link_log2": _log2(m["true_link_Bps"] * 8 / 1e6),
+        "probe_response": m["probe_response"],
+        "roughness_log2": math.log2(1 + 20 * max(m["roughness"], 0.0)),
+        "persistence": 4 * m["persistence"],
+        "floor_log2": m["floor_log2"],
+        "peak_log2": m["peak_log2"],
+        "loss_lately_log2": math.log2(1 + 100 * max(m["loss_smoothed"], 0.0)) / 2,
     }
     return [min(row.high, max(row.low, values[row.name])) for row in SIGNALS]

@@ -68,6 +68,12 @@ CASES: dict[str, tuple[list, list, Interface, int]] = {
         interface("cwnd_exp2", clock={"every": "min_rtt"}),
         50,
     ),
+    "probes": (
+        [LINK],
+        [{**OUT, "loss_rate": 0.02}, {**OUT, "rtt_s": 0.031, "start_s": 0.2}],
+        interface("cwnd_exp2_probe", parameters={"probe": 0.2}, clock={"every": "seconds", "count": 0.05}),
+        30,
+    ),
     "no acks": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2"), 30),
     "no acks to wait for": ([LINK], [{**OUT, "loss_rate": 0.999}], interface("cwnd_exp2", clock={"every": "acks"}), 2),
     "rate steps": (

@@ -18,6 +18,7 @@ from numba import njit
 from ccenv.engine.curve.layout import WORKLOADS
 from ccenv.interface.actions import ACTIONS, START_SEGMENTS, set_by_action
 from ccenv.interface.measures import SHARE_WEIGHT
+from ccenv.interface.probing import PROBE_FIELDS, follow_probes
 
 _WINDOWS = np.array([row.sets == "cwnd" for row in ACTIONS])
 _NEEDS_BELIEFS, _NEEDS_INNER = (np.array([row.needs == need for row in ACTIONS]) for need in ("beliefs", "inner"))
@@ -58,6 +59,7 @@ MONITOR_DTYPE = np.dtype(
         # of a clock of ACKs
         ("due_bytes", "<f8"),
         ("deadline_step", "<i8"),
+        *PROBE_FIELDS,
     ]
 )
 
@@ -196,6 +198,7 @@ def fill_measures(ev, fl, monitor, k, m):
     m.true_served_Bps = (ev.served_bytes - monitor.served_bytes) / interval_s
     m.true_queue_bytes = max(0.0, ev.enqueued_bytes - ev.tokens_bytes)
     m.true_buffer_bytes = ev.buffer_bytes
+    follow_probes(monitor, m)
     monitor.decisions += 1
     begin_interval(ev, fl, monitor, k)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.engine.compiled.signals import STATE_HEADER, STATE_SLOTS, record
+from ccenv.engine.packet.recovery.fields import RACK_FIELDS
 
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
@@ -215,6 +216,7 @@ FLOW_DTYPE = np.dtype(
         ("ack_merge", "<i8"),
         ("box", "<i8"),
         ("workload", "<i8"),
+        ("offers", "<i8"),  # 1: what its application offers changes with time
         ("workload_a", "<f8"),
         ("workload_b", "<f8"),
         ("sender_index", "<i8"),
@@ -306,11 +308,7 @@ FLOW_DTYPE = np.dtype(
         ("marked_bytes", "<f8"),
         ("timeouts", "<f8"),
         ("finished_s", "<f8"),
-        # RACK-TLP (recovery); rack 0: losses by duplicates
-        *((name, "<i8") for name in ("rack", "resent_at", "timer", "beyond_window", "first_segment", "fack", "dsack_below")),
-        *((name, "<i8") for name in ("reordering_seen", "reordering_steps", "reordering_persists", "recovering")),
-        *((name, "<i8") for name in ("recovery_below", "hole_tx", "hole_seen", "probe_tx")),
-        *((name, "<f8") for name in ("reordering_s", "rack_rtt_s", "rto_expires_s", "probe_samples")),
+        *RACK_FIELDS,
     ]
 )
 
@@ -357,6 +355,7 @@ JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adv
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
 RECOVERIES = {"sack": 0, "rack": 1}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
+STEADY = ("bulk", "finite")  # what these offer does not change with time
 
 # Errors that end a run.
 ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3

@@ -28,6 +28,7 @@ from ccenv.engine.packet.workload import UNLIMITED
 from ccenv.interface.actions import START_SEGMENTS, action, set_by_action
 from ccenv.interface.interface import Clock, Interface
 from ccenv.interface.measures import SHARE_WEIGHT, UNKNOWN_RTT_S
+from ccenv.interface.probing import PROBE_FIELDS, follow_probes
 from ccenv.network.sender import ClassicSender
 
 CLOCKS = {"srtt": 0, "rtt": 1, "seconds": 2, "acks": 3, "min_rtt": 4}
@@ -86,6 +87,7 @@ MONITOR_DTYPE = np.dtype(
         ("gap_square_sum", "<f8"),
         ("first_ack_s", "<f8"),
         ("last_ack_s", "<f8"),
+        *PROBE_FIELDS,
     ]
 )
 
@@ -238,6 +240,7 @@ def fill_measures(a, run, monitor, now_s, m):
     m.mss_bytes = run.mss_bytes
     m.told_rtt_s = fl.told_rtt_s
     m.inner_cwnd_bytes = fl.cwnd_bytes if monitor.sets == INNER else 0.0
+    follow_probes(monitor, m)
     if monitor.grid >= 0:
         _copy_beliefs(a.beliefs[monitor.grid], m)
     m.true_rtt_s = fl.path_rtt_s

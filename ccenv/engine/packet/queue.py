@@ -44,7 +44,7 @@ def waiting_bytes(ln, mss_bytes):
     return ln.waiting_bytes if ln.mixed == 1 else (ln.tail - ln.head) * mss_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def count_queue(ln, now_s, mss_bytes):
     """Add to the integral of the waiting bytes what has passed since the queue last changed."""
     ln.queue_byte_s += waiting_bytes(ln, mss_bytes) * (now_s - ln.queue_changed_s)
@@ -82,7 +82,7 @@ def red_verdict(ln, now_s, mss_bytes, seed):
     return ACCEPT
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def verdict(ln, now_s, size_bytes, seed, codepoint):
     """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP.
 
@@ -116,7 +116,7 @@ def has_token(ln, now_s, size_bytes):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def append(ln, flow, tx, hop, now_s):
     """Put a packet at the end of the queue."""
     at = (ln.tail & ln.mask) * QUEUE_STRIDE
@@ -127,7 +127,7 @@ def append(ln, flow, tx, hop, now_s):
     ln.tail += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def take_head(ln):
     """Take the head out of the queue: it is the packet in service, or one to drop."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
@@ -137,7 +137,7 @@ def take_head(ln):
     ln.head += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def serve_head(run, flows, ln, now_s):
     """Take the head of the queue into service."""
     take_head(ln)

@@ -85,7 +85,7 @@ def next_event(run):
     return time_s, winner
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def set_source(tree, leaves, source, time_s):
     """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
     node = leaves + source
@@ -108,7 +108,7 @@ def set_source(tree, leaves, source, time_s):
         node >>= 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def flow_time_s(fl):
     """Return when a flow has something to do next."""
     if fl.started == 0:
@@ -121,7 +121,7 @@ def flow_time_s(fl):
     return time_s if fl.ack_hops > 0 else min(time_s, fl.ack_deadline_s + fl.return_s)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def start_service(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
@@ -146,7 +146,7 @@ def serve_next(run, flows, ln, now_s):
         ln.idle_since_s = now_s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def arrive(run, flows, ln, fl, tx, hop, now_s):
     """Bring a packet to a link: drop, mark, queue or serve it."""
     mss_bytes = run.mss_bytes

@@ -27,6 +27,7 @@ from ccenv.engine.packet.layout import (
     PIPE_DTYPE,
     RECOVERIES,
     RUN_DTYPE,
+    STEADY,
     TRACE_KINDS,
     WORKLOADS,
 )
@@ -246,6 +247,7 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow["ack_aggregation"], flow["ack_merge"] = AGGREGATIONS[spec.receiver.aggregation], spec.receiver.merge
     flow["ack_aggregate_s"] = spec.receiver.aggregate_s
     flow["workload"] = WORKLOADS[spec.workload.kind]
+    flow["offers"] = spec.workload.kind not in STEADY
     flow["workload_a"], flow["workload_b"] = spec.workload.parameters()
     for name in ("wake_s", "rto_deadline_s", "min_rtt_s", "ack_deadline_s", "finished_s", "app_next_s", "rate_Bps"):
         flow[name] = np.inf

@@ -1,0 +1,81 @@
+"""What a flow learns from probes of its window, from lists of all its decisions (``ccenv.interface.probing``)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+MASK = (1 << 64) - 1
+
+
+def level_of(now_s: float, rtt_s: float) -> int:
+    """Return the level that a decision draws, with Python's whole numbers."""
+    x = (round(now_s * 1e6) * 0x9E3779B97F4A7C15 + round(rtt_s * 1e9)) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return 1 if x >> 63 else -1
+
+
+class ReferenceProbes:
+    """All that a flow was told at its decisions, and the levels that it drew."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[float, float]] = []  # smoothed RTT and window of each decision
+        self.levels = [0]
+        self.means: list[float] = []  # log2 over the smallest RTT then, of each interval with an RTT
+        self.least: list[float] = []
+        self.losses: list[float] = []
+        self.rests: list[float] = []  # of the RTT's changes, log2
+
+    def follow(self, m: Mapping[str, float]) -> dict[str, float]:
+        """Return the measures that follow from all decisions, the one with the measures ``m`` the newest."""
+        first = not self.told
+        self.told.append((m["srtt_s"], m["cwnd_bytes"]))
+        if not first and m["srtt_s"] > 0:
+            least, mean = (m[name] / m["min_rtt_s"] if m["min_rtt_s"] > 0 else 0 for name in ("rtt_min_s", "rtt_mean_s"))
+            self.least.append(math.log2(least) if least > 0 else 0.0)
+            self.means.append(math.log2(mean) if mean > 0 else 0.0)
+            gone = m["lost_bytes"] + m["acked_bytes"]
+            self.losses.append(m["lost_bytes"] / gone if gone > 0 else 0.0)
+        response, rough, persistent = self._response(), 0.0, 0.0
+        self.levels.append(level_of(m["now_s"], m["rtt_last_s"]))
+        for before, rest in itertools.pairwise([0.0, *self.rests]):
+            rough = 0.93 * rough + 0.07 * abs(rest - before)
+            persistent = 0.93 * persistent + 0.07 * rest * before / (rest**2 + before**2 + 1e-5)
+        found = {"probe_change": float(self.levels[-1] - self.levels[-2]), "probe_response": response}
+        found |= {"roughness": rough, "persistence": persistent}
+        return found | {"floor_log2": self._floor(), "peak_log2": self._peak(), "loss_smoothed": self._loss()}
+
+    def _response(self) -> float:
+        """Return the response, and keep what it leaves of the newest change."""
+        changes = [self.levels[i] - self.levels[i - 1] for i in range(1, len(self.told))]
+        moved_rtt, moved_window, weight = 0.0, 0.0, 1.0
+        for change, after, before in zip(changes[::-1], self.told[:0:-1], self.told[-2::-1], strict=True):
+            if after[0] > 0 and before[0] > 0:
+                windows = math.log2(after[1] / before[1]) if 0 < after[1] < math.inf and 0 < before[1] < math.inf else 0.0
+                moved_window += weight * change * windows
+                moved_rtt += weight * change * math.log2(after[0] / before[0])
+                weight *= 0.9
+        response = moved_rtt / (max(moved_window, 0.0) + 0.28)
+        (rtt, window), (rtt_before, window_before) = self.told[-1], self.told[max(-2, -len(self.told))]
+        if len(self.told) > 1 and rtt > 0 and rtt_before > 0:
+            moved = math.log2(window / window_before) if 0 < window < math.inf and 0 < window_before < math.inf else 0.0
+            self.rests.append(math.log2(rtt / rtt_before) - response * moved)
+        return response
+
+    def _floor(self) -> float:
+        floor = self.least[0] if self.least else 0.0
+        for least, mean in zip(self.least[1:], self.means[1:], strict=True):
+            floor = min(least, 0.9 * floor + 0.1 * mean)
+        return floor
+
+    def _peak(self) -> float:
+        peak = 0.0
+        for mean in self.means:
+            peak = max(mean, 0.95 * peak + 0.05 * mean)
+        return peak
+
+    def _loss(self) -> float:
+        n = len(self.losses)
+        return sum(0.05 * 0.95 ** (n - 1 - i) * loss for i, loss in enumerate(self.losses))
