@@ -9,13 +9,12 @@ from typing import Any
 
 from ccenv.config import validate
 from ccenv.contract.boxes import Levels, most_inside, widened
-from ccenv.distill.claims import SAMPLES, SETTING, ClaimNumbers, numbers_for, suite_data
-from ccenv.errors import InputError, unknown_name
+from ccenv.distill.claims import SAMPLES, SETTING, ClaimNumbers, numbers_for, require_timeouts, suite_data
+from ccenv.errors import InputError
 from ccenv.programs import Program
 from ccenv.smt.claims.lemma_report import lemmas_of
 from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, expected_of, lemma_queries, load_suite, suite_setting
 from ccenv.smt.claims.verifier import Query
-from ccenv.smt.network.setting import TIMEOUT_PRESETS
 from ccenv.smt.senders.program import ProgramSmtSender
 
 CALL_S = 120.0
@@ -61,8 +60,7 @@ class Widening:
             raise InputError(f"utilisation is {self.utilisation:g}; it must be between 0 and 1")
         if not self.budget_s > 0:
             raise InputError(f"budget is {self.budget_s:g} s; it must be above 0")
-        if self.timeouts is not None and self.timeouts not in TIMEOUT_PRESETS:
-            raise unknown_name("preset of time-outs", self.timeouts, TIMEOUT_PRESETS)
+        require_timeouts(self.timeouts)
         if self.timeouts is not None and self.lemmas is not None:
             raise InputError("a suite of lemmas says itself whether beliefs time out; leave the preset of time-outs away")
         most_inside(self.program, self.inside)
