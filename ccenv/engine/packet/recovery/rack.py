@@ -97,7 +97,7 @@ def take_delivery(fl, newest_tx, arrivals, acked_bytes):
         fl.recovering = 0
     if fl.dsack_below != NO_ROUND and fl.confirmed_below >= fl.dsack_below:
         fl.dsack_below = NO_ROUND
-    if fl.dsack_below == NO_ROUND and (arrivals - 0.5) * fl.mss_bytes > acked_bytes:  # something came twice
+    if fl.dsack_below == NO_ROUND and (arrivals - 0.5) * fl.mss_bytes > acked_bytes:  # a duplicate (RFC 2883)
         fl.dsack_below = fl.next_segment
         fl.reordering_steps += 1
         fl.reordering_persists = PERSISTENCE
