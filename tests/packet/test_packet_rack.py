@@ -24,7 +24,7 @@ RACK = {"rtt_s": 0.02, "recovery": "rack"}
 FINITE = {"kind": "finite", "size_bytes": 15_000}
 BATCHES = {"kind": "batches", "size_bytes": 9_000, "every_s": 0.25}
 BURSTS = {"enter": 0.02, "leave": 0.3}
-NETWORKS: dict[str, tuple[list, list]] = {
+NETWORKS: dict[str, tuple[list[Any], list[Any]]] = {
     "overflow": (
         [LINK],
         [{"sender": s, **RACK, "start_s": 0.01 * i} for i, s in enumerate(("cubic", "bbr1", "reno:prr=1", "bbr3"))],
@@ -178,8 +178,9 @@ def test_without_loss_and_reordering_nothing_is_sent_again() -> None:
 
 
 def sends(result: Any) -> np.ndarray:
-    log = result.packet_log
-    return log[log["event"] == EVENTS.index("send")]
+    log: np.ndarray = result.packet_log
+    rows: np.ndarray = log[log["event"] == EVENTS.index("send")]
+    return rows
 
 
 # Ten packets at once into a link that holds five: the last four are lost, and nothing comes after them.
@@ -224,7 +225,7 @@ def test_a_delayed_ack_is_no_loss() -> None:
 
 def test_after_a_probe_comes_the_rto() -> None:
     """RFC 8985 s.7.3: one probe; what it does not bring back, the RTO does, with its back-off."""
-    link = {"rate_steps": [{"time_s": 1.0, "rate_mbps": 0}, {"time_s": 4.0, "rate_mbps": 20}]}
+    link: dict[str, Any] = {"rate_steps": [{"time_s": 1.0, "rate_mbps": 0}, {"time_s": 4.0, "rate_mbps": 20}]}
     result = run({"sender": "reno", "recovery": "rack"}, 6.0, **link)
     silent = [row for row in sends(result) if 1.15 < row["time_s"] < 4.0]
     gaps_s = np.diff([row["time_s"] for row in silent])
@@ -299,7 +300,10 @@ def test_the_window_grows_once_a_round_with_duplicates_and_is_kept_for_16_recove
 
 def test_a_first_flight_that_is_lost_waits_for_the_rto() -> None:
     """RFC 8985 s.7.3: no probe before the RTT is known."""
-    link = {"rate_steps": [{"time_s": 0.005, "rate_mbps": 0}, {"time_s": 1.5, "rate_mbps": 20}], "buffer_packets": 2}
+    link: dict[str, Any] = {
+        "rate_steps": [{"time_s": 0.005, "rate_mbps": 0}, {"time_s": 1.5, "rate_mbps": 20}],
+        "buffer_packets": 2,
+    }
     times_s = sends(run({"sender": "reno", "start_s": 0.01, "recovery": "rack"}, **link))["time_s"]
     assert times_s[times_s > 0.01][0] == pytest.approx(0.01 + INITIAL_RTO_S)
 

@@ -37,7 +37,7 @@ from ccenv.engine.packet.path.late import deliver
 from ccenv.engine.packet.path.loss import loses_packet
 from ccenv.engine.packet.path.order import oldest_needed
 from ccenv.engine.packet.path.ways import go_on_back, link_at, put_on_pipe
-from ccenv.engine.packet.queue import codel_drops_head, count_queue, mark_head, packet_bytes, take_head, waiting_bytes
+from ccenv.engine.packet.queue import codel_drops_head, count_queue, drop_taken, mark_head, packet_bytes, take_head, waiting_bytes
 from ccenv.engine.packet.receiver import receive, release_time_s, return_ack, send_ack
 from ccenv.engine.packet.recovery.rack import NO_PACKET, RTO_TIMER, begin_rack, take_delivery
 from ccenv.engine.packet.recovery.timers import arm, arm_after_sending, take_timer
@@ -104,15 +104,12 @@ def end_service(a, run, sources, ln, fl, now_s):
     if ln.discipline == _CODEL:
         count_queue(ln, now_s, mss_bytes)
         first = True
-        while codel_drops_head(ln, now_s, first):
+        while codel_drops_head(a.flows, ln, now_s, first):
             if ln.ecn == 1 and mark_head(a.flows, ln, mss_bytes):
                 break
             first = False
             take_head(ln)
-            ln.dropped_bytes += mss_bytes
-            a.flows[ln.serving_flow].dropped_bytes += mss_bytes
-            a.flows[ln.serving_flow].in_network -= 1
-            note(run, DROP_EVENT, now_s, a.flows[ln.serving_flow], ln.index, ln.serving_tx)
+            drop_taken(run, a.flows, ln, now_s)
     if ln.discipline >= FQ:
         serve_next(run, a.flows, ln, now_s)
     else:

@@ -122,6 +122,7 @@ LINK_DTYPE = np.dtype(
         ("policer_bytes", "<f8"),
         ("buffer_bytes", "<f8"),  # as the network says it
         ("mixed", "<i8"),  # 1: its packets have several sizes, and it counts bytes
+        ("largest_bytes", "<f8"),  # packet that it carries
         ("index", "<i8"),
         ("queue_at", "<i8"),
         ("classes_at", "<i8"),  # of several queues

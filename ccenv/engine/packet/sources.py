@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out
+from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
 from ccenv.engine.packet.aqm.pie import DROP, MARK
 from ccenv.engine.packet.layout import (
     ACK_HOP,
@@ -138,8 +138,11 @@ def serve_next(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link with several queues into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
     if take_out(run, flows, ln, now_s):
+        size_bytes = taken_bytes(run, flows, ln)
+        if ln.mixed == 1:
+            ln.waiting_bytes -= size_bytes
         ln.busy = 1
-        ln.finish_s = service_end_s(ln, now_s, run.mss_bytes)
+        ln.finish_s = service_end_s(ln, now_s, size_bytes)
     else:
         ln.busy = 0
         ln.finish_s = np.inf
@@ -152,7 +155,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
     mss_bytes = run.mss_bytes
     size_bytes = packet_bytes(fl, hop) if ln.mixed == 1 else mss_bytes
     ln.arrived_bytes += size_bytes
-    decision = verdict(ln, now_s, size_bytes, run.seed, fl.ecn if hop < ACK_HOP else 0)
+    decision = verdict(ln, now_s, size_bytes, mss_bytes, run.seed, fl.ecn if hop < ACK_HOP else 0)
     if decision == DROP:
         ln.dropped_bytes += size_bytes
         if hop >= ACK_HOP:
@@ -165,7 +168,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
     if hop < ACK_HOP:
         note(run, ENQUEUE, now_s, fl, ln.index, tx)
     if decision == MARK:
-        ln.marked_bytes += mss_bytes
+        ln.marked_bytes += size_bytes
         store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
     if ln.discipline >= FQ:
         count_queue(ln, now_s, mss_bytes)

@@ -338,9 +338,10 @@ class NetworkSpec(StrictModel):
             sizes = self.sizes_on(index)
             if link.buffer_bytes < max(sizes):
                 raise ValueError(f"link {link.name!r}: a buffer of {link.buffer_bytes:g} bytes holds no packet of {max(sizes):g}")
-            if self.is_mixed(index) and link.discipline != "drop_tail":
+            if self.is_mixed(index) and link.discipline in ("red", "ecn"):
                 raise ValueError(
-                    f"link {link.name!r} carries packets of several sizes; it must be drop_tail, not {link.discipline}"
+                    f"link {link.name!r} carries packets of several sizes, and {link.discipline} counts packets of one; "
+                    "take drop_tail, codel, fq_codel, pie or dualpi2"
                 )
         for index, flow in enumerate(self.flows):
             route, back = self.route_of(index), self.back_of(index)

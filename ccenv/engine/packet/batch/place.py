@@ -143,7 +143,7 @@ def _begin_links(a, tables, changes, mss_bytes):
         capacity = 1
         if windows > 0:
             capacity = int(min(float(windows + 1), ln.buffer_bytes / smallest_bytes + _WHOLE))
-        ln.capacity_packets = capacity
+        ln.capacity_packets, ln.largest_bytes = capacity, largest_bytes
         ln.mask = ring_length(capacity + 1) - 1
 
 
