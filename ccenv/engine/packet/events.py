@@ -1,7 +1,6 @@
 """The events of the packet engine, one function each. Compiled; ``kernel.advance`` calls them.
 
-``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` are the numbers of the sources. All of
-it is inlined.
+``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` the numbers of sources. All is inlined.
 """
 
 from __future__ import annotations
@@ -40,6 +39,8 @@ from ccenv.engine.packet.path.order import oldest_needed
 from ccenv.engine.packet.path.ways import go_on_back, link_at, put_on_pipe
 from ccenv.engine.packet.queue import codel_drops_head, count_queue, mark_head, packet_bytes, take_head, waiting_bytes
 from ccenv.engine.packet.receiver import receive, release_time_s, return_ack, send_ack
+from ccenv.engine.packet.recovery.rack import NO_PACKET, RTO_TIMER, begin_rack, take_delivery
+from ccenv.engine.packet.recovery.timers import arm, arm_after_sending, take_timer
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
     arrive,
@@ -156,6 +157,8 @@ def start_flow(a, run, i):
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
     begin_application(fl, fl.mss_bytes)
+    if fl.rack == 1:
+        begin_rack(fl)
 
 
 @njit(cache=True, inline="always")
@@ -181,13 +184,14 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
             go_on_back(a, run, sources, fl)
     elif fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
         send_ack(run, fl, fl.ack_deadline_s)
-    scans, by_rto = False, False
+    scans, by_rto, heard = False, False, False
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         on_ack = a.sender_calls[fl.sender_index, ON_ACK]
+        newest_tx, arrivals = fl.ack_next_tx, fl.acked_count
         acked_bytes = take_ack(fl, a.acks[0], on_ack != 0, last_tx, now_s, fl.mss_bytes, run.rto_min_s)
         if fl.monitor >= 0:
             monitor_ack(run, sources, fl, monitor, now_s)
@@ -196,11 +200,15 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
         if acked_bytes > 0.0 and on_ack != 0:
             call_2(on_ack, state_at, run.ack_at)
             take_cca(run, fl, a.states[fl.index])
-        scans = fl.loss_scan < fl.ack_next_tx
+        scans, heard = fl.loss_scan < fl.ack_next_tx, True
+        if fl.rack == 1:
+            take_delivery(fl, newest_tx, fl.acked_count - arrivals, acked_bytes)
     elif fl.rto_deadline_s <= now_s:
         fl.rto_deadline_s = np.inf
-        if fl.inflight_bytes > 0.0:
-            scans = by_rto = True
+        if fl.rack == 1 and fl.timer != RTO_TIMER:
+            scans = heard = take_timer(fl, now_s, run.rto_min_s)
+        elif fl.inflight_bytes > 0.0:
+            scans = by_rto = heard = True
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
     while scans and find_losses(fl, a.losses[0], by_rto, now_s, fl.mss_bytes) > 0.0:
@@ -211,6 +219,8 @@ def take_feedback(a, run, sources, fl, monitor, now_s):
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
         scans = fl.per_packet == 1
+    if fl.rack == 1 and heard:
+        arm(fl, now_s, run.rto_min_s)
 
 
 @njit(cache=True, inline="always")
@@ -344,11 +354,13 @@ def send_packets(a, run, sources, fl, first, now_s):
     """Send what window, pacing and application of a flow allow now to its first link; set when it may go on."""
     mss_bytes = fl.mss_bytes
     fl.wake_s = np.inf
+    first_tx = fl.next_tx
     while now_s < fl.stop_s and run.error == 0:
         if fl.offers == 1 and fl.app_next_s <= now_s:
             offer(fl, now_s, mss_bytes, run.seed)
         # One packet may always be in flight: no window is smaller than a segment.
-        if fl.inflight_bytes > 0.0 and fl.inflight_bytes + mss_bytes > fl.cwnd_bytes + WINDOW_SLACK_BYTES:
+        full = fl.inflight_bytes > 0.0 and fl.inflight_bytes + mss_bytes > fl.cwnd_bytes + WINDOW_SLACK_BYTES
+        if full and (fl.beyond_window == NO_PACKET or fl.next_tx > first_tx):
             fl.burst_left = 0.0
             break
         segment = next_segment(fl)
@@ -379,4 +391,6 @@ def send_packets(a, run, sources, fl, first, now_s):
             put_on_pipe(a, run, sources, fl.index, 0, tx, now_s + fl.access_s)
         else:
             arrive(run, a.flows, first, fl, tx, 0, now_s)
+    if fl.rack == 1 and fl.next_tx > first_tx:
+        arm_after_sending(fl, now_s, run.rto_min_s)
     set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.engine.compiled.signals import STATE_HEADER, STATE_SLOTS, record
+from ccenv.engine.packet.recovery.fields import RACK_FIELDS
 
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
@@ -307,6 +308,7 @@ FLOW_DTYPE = np.dtype(
         ("marked_bytes", "<f8"),
         ("timeouts", "<f8"),
         ("finished_s", "<f8"),
+        *RACK_FIELDS,
     ]
 )
 
@@ -351,6 +353,7 @@ CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
+RECOVERIES = {"sack": 0, "rack": 1}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
 STEADY = ("bulk", "finite")  # what these offer does not change with time
 

@@ -2,7 +2,8 @@
 
 Every transmission has its own number, so RTT samples are never ambiguous. The SACK scoreboard is the ring of transmissions: a
 loss is found as RFC 6675 finds it, when three later transmissions were acknowledged, or by the RTO (RFC 6298), which finds
-everything outstanding. Lost segments are sent again before new ones. Pacing leaves a gap of one segment at the CCA's rate.
+everything outstanding; with RACK by time (``recovery``). Lost segments are sent again before new ones. Pacing leaves a gap of one
+segment at the CCA's rate.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from ccenv.engine.packet.layout import (
     WITH_LOST,
 )
 from ccenv.engine.packet.path.order import next_arrival
+from ccenv.engine.packet.recovery.rack import begin_recovery, is_late, see_order
 
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
@@ -132,6 +134,8 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
         while tx != last_tx:
             tx = next_arrival(fl)
             newest_tx = max(newest_tx, tx)
+            if fl.rack == 1:
+                see_order(fl, tx)
             new_bytes, new_marked_bytes = confirm(fl, tx, mss_bytes)
             acked_bytes += new_bytes
             marked_bytes += new_marked_bytes
@@ -197,16 +201,24 @@ def mark_lost(fl, tx, mss_bytes):
 def find_losses(fl, loss, by_rto, now_s, mss_bytes):
     """Find losses below the newest acknowledged transmission, or by RTO all; fill the signal; return lost bytes.
 
-    Of a CCA per packet only the next one is found.
+    With RACK those that are late are found. Of a CCA per packet only the next one is found.
     """
     lost_bytes = 0.0
     newest = np.int64(-1)
     end = fl.next_tx if by_rto else fl.ack_next_tx
+    kept_tx = end  # the first that an RTO leaves outstanding
     tx = fl.loss_scan
     while tx < end:
         status = load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + STATUS)
         if status == OUTSTANDING:
-            if not by_rto and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
+            if fl.rack == 1:
+                if not is_late(fl, tx, by_rto, now_s):
+                    if not by_rto:
+                        break
+                    kept_tx = min(kept_tx, tx)
+                    tx += 1
+                    continue
+            elif not by_rto and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
                 break
             mark_lost(fl, tx, mss_bytes)
             lost_bytes += mss_bytes
@@ -217,7 +229,7 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
         elif status == ACKED:
             fl.acked_below_scan += 1
         tx += 1
-    fl.loss_scan = tx
+    fl.loss_scan = min(tx, kept_tx)
     if lost_bytes > 0.0:
         loss.now_s = now_s
         loss.mss_bytes = mss_bytes
@@ -229,6 +241,8 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
         if newest > fl.recovery_tx:
             loss.new_episode = 1.0
             fl.recovery_tx = fl.next_tx - 1
+        if fl.rack == 1:
+            begin_recovery(fl, by_rto)
         if fl.per_packet == 1:
             tell_packet(fl, loss, newest)
     return lost_bytes
@@ -298,6 +312,8 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     else:
         fl.resend_head += 1
         fl.resent_bytes += mss_bytes
+        if fl.rack == 1:
+            store(fl.resent_at, segment & fl.mask, segment + 1.0)
     fl.next_tx = tx + 1
     fl.inflight_bytes += mss_bytes
     fl.sent_bytes += mss_bytes

@@ -25,6 +25,7 @@ from ccenv.engine.packet.layout import (
     LATE_HOP,
     LINK_DTYPE,
     PIPE_DTYPE,
+    RECOVERIES,
     RUN_DTYPE,
     STEADY,
     TRACE_KINDS,
@@ -251,7 +252,7 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     for name in ("wake_s", "rto_deadline_s", "min_rtt_s", "ack_deadline_s", "finished_s", "app_next_s", "rate_Bps"):
         flow[name] = np.inf
     flow["rto_backoff"], flow["recovery_tx"], flow["monitor"], flow["grid"] = 1.0, -1, -1, -1
-    flow["pool"] = -1
+    flow["pool"], flow["rack"] = -1, RECOVERIES[spec.recovery]
     _put_path(spec, flow)
     flow["newest_lost_tx"] = -2  # not just before the first
     return flow

@@ -325,6 +325,9 @@ def _clear(a, run):
         fl = a.flows[i]
         for entry in range((fl.mask + 1) * SEGMENT_STRIDE):
             store(fl.segment_at, entry, 0.0)
+        if fl.rack == 1:
+            for entry in range(fl.mask + 1):
+                store(fl.resent_at, entry, 0.0)
     for row in range(run.n_grids):
         beliefs = a.beliefs[row]
         for entry in range(BELIEF_RINGS * (beliefs.mask + 1)):

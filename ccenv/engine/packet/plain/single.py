@@ -29,7 +29,7 @@ _LINK_HAS = {
 _FLOW_HAS = {
     **{"index": 0, "n_hops": 1, "access_s": 0.0, "burst_s": 0.0, "jitter_kind": JITTERS["none"], "pool": -1},
     **{"ack_aggregation": AGGREGATIONS["none"], "reorders": 0, "ack_path": 0, "ack_hops": 0, "per_packet": 0},
-    **{"hold_window_s": 0.0, "offers": 0},
+    **{"hold_window_s": 0.0, "offers": 0, "rack": 0},
 }
 _run_fits, _link_fits, _flow_fits = fits(_RUN_HAS), fits(_LINK_HAS), fits(_FLOW_HAS)
 _copy_run, _copy_link, _copy = copies_of(_RUN_HAS), copies_of(_LINK_HAS), copies_of({})
