@@ -126,6 +126,7 @@ for _name, _summary in (
     ("learned_contract_u80_low_delay", "policy by PPO that pays for queue and delay inside the same contract"),
     ("learned_contract_u80_firm", "policy by PPO inside a part of that contract, which attacks find less in"),
     ("learned_contract_u77_timeouts", "policy by PPO inside a contract whose lemmas hold with belief time-outs"),
+    ("learned_robust_v2", "policy by PPO inside a contract, trained on drawn paths under attack (figures: docs/learning.md)"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=("contract",), summary=_summary)
 

@@ -127,18 +127,11 @@ def test_a_policy_answers_each_thing_that_it_sees(place: int) -> None:
 @given(data=st.data())
 def test_any_phases_and_policies_are_legal(data: st.DataObject) -> None:
     values = st.lists(st.floats(0, 1), min_size=1, max_size=PHASE_VALUES).map(tuple)
-    players: tuple[BoxPlayer, ScriptedAdversary] = data.draw(
-        st.sampled_from(
-            [
-                (
-                    TwoPhases(data.draw(values), data.draw(values), data.draw(st.integers(1, 9)), data.draw(st.integers(0, 200))),
-                    PHASES,
-                ),
-                (BoxPolicy(tuple(data.draw(st.lists(st.floats(-3, 3), min_size=6, max_size=6))), 2, 1.2), POLICY),
-            ]
-        )
-    )
-    trace = game(plays=players[1]).trace(players[0])
+    first, second = data.draw(values), data.draw(values)
+    phases = TwoPhases(first, second, data.draw(st.integers(1, 9)), data.draw(st.integers(0, 200)))
+    weights = data.draw(st.lists(st.floats(-3, 3), min_size=len(INPUTS), max_size=len(INPUTS)))
+    player: BoxPlayer = phases if data.draw(st.booleans()) else BoxPolicy(tuple(weights), 2, 1.2)
+    trace = game(plays=player.adversary).trace(player)
     assert trace.S[-1, 0] > 0
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from ccenv.attack.catalog import SEARCHES, make_search
 from ccenv.attack.game import Game, Scene
-from ccenv.config import StrictModel
+from ccenv.config import StrictModel, validate
 from ccenv.engine.compiled.observation import OBSERVATION_VERSION
 from ccenv.engine.compiled.rng import uniform
 from ccenv.envs.core import parts_of
@@ -24,7 +24,7 @@ from ccenv.envs.distribution import DRAWN, PathDistribution, PathSource, SomeGiv
 from ccenv.envs.settings import EnvSettings
 from ccenv.errors import unknown_name
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
-from ccenv.network.path import FlowPath, Path
+from ccenv.network.path import Path
 from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -208,8 +208,9 @@ def unpack(tensors: dict[str, np.ndarray]) -> list[Finding]:
     moves, policies = iter(tensors.get(_MOVES, ())), iter(tensors.get(_POLICIES, ()))
     found = []
     for row in tensors.get(_PATHS, ()):
-        flow = FlowPath(rtt_s=float(row[2]), jitter_s=float(row[3]))
-        path = Path(link_rate_Bps=float(row[1]), buffer_bytes=float(row[4]), mss_bytes=float(row[5]), flows=(flow,))
+        flow = {"rtt_s": float(row[2]), "jitter_s": float(row[3])}
+        numbers = {"link_rate_Bps": float(row[1]), "buffer_bytes": float(row[4]), "mss_bytes": float(row[5])}
+        path = validate(Path, {**numbers, "flows": [flow]}, _PATHS)
         one = _policy_of(next(policies)) if row[_IS_POLICY] else RecordedAdversary("found", np.array(next(moves)))
         found.append(Finding(int(row[0]), path, one))
     return found

@@ -66,6 +66,11 @@ def learned_contract_u80_firm() -> ContractSender:
     return inside_contract("learned_contract_u80_firm")
 
 
+def learned_robust_v2() -> ContractSender:
+    """Build the policy that was trained on drawn paths under attack, inside a contract of its own."""
+    return inside_contract("learned_robust_v2")
+
+
 def learned_contract_u80_low_delay() -> ContractSender:
     """Build the policy that pays for delay inside the same contract."""
     return inside_contract("learned_contract_u80_low_delay")
