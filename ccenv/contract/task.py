@@ -80,7 +80,8 @@ class Widening:
     @property
     def rule_of_timeouts(self) -> str | None:
         """Return the preset of the time-outs that the lemmas hold with, the suite's where there is one."""
-        return self.timeouts if self.lemmas is None else self.lemmas.get("timeout_preset")
+        preset: str | None = self.timeouts if self.lemmas is None else self.lemmas.get("timeout_preset")
+        return preset
 
     def queries(self, levels: Levels) -> dict[str, Query]:
         """Return the queries about the contract of a vector of levels, by name: of all lemmas that the suite says hold."""
