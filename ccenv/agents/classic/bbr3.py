@@ -100,6 +100,7 @@ def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
         down_pacing_gain=DOWN_PACING_GAIN,
         up_cwnd_gain=UP_CWND_GAIN,
         full_loss_mss=FULL_LOSS_RANGES,
+        up_until_plateau=1.0,
     )
 
 

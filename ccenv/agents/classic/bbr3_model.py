@@ -46,6 +46,7 @@ STATE = state_record(
     "down_pacing_gain",  # parameter
     "up_cwnd_gain",  # parameter
     "full_loss_mss",  # parameter: ranges lost in a round that end STARTUP
+    "up_until_plateau",  # parameter that nothing reads: boards know the sender by a hash that has it
     "mode",
     "pacing_gain",
     "cwnd_gain",
