@@ -124,6 +124,9 @@ for _name, _tag, _summary in (
 for _name, _summary in (
     ("learned_contract_u80", "policy by PPO inside a contract; its lemmas hold whatever it chooses (docs/contracts.md)"),
     ("learned_contract_u80_low_delay", "policy by PPO that pays for queue and delay inside the same contract"),
+    ("learned_contract_u80_firm", "policy by PPO inside a part of that contract, which attacks find less in"),
+    ("learned_contract_u77_timeouts", "policy by PPO inside a contract whose lemmas hold with belief time-outs"),
+    ("learned_robust_v2", "policy by PPO inside a contract, trained on drawn paths under attack (figures: docs/learning.md)"),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=("contract",), summary=_summary)
 

@@ -29,7 +29,7 @@ for _name, _summary in (
 ):
     SEARCHES.add(_name, f"ccenv.attack.searches.{_name}:search", tags=("search",), summary=_summary)
 for _name, _summary in (
-    ("cem", "cross-entropy method over small policies on the network's observation (parameter population)"),
+    ("cem", "cross-entropy method over small policies on the network's observation (parameters population, changes)"),
     ("cma_es", "CMA-ES over the same policies (parameter population; extra attack)"),
     ("ppo", "a policy trained by PPO on the same observation (parameters environments, hidden; extra train)"),
 ):

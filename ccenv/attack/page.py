@@ -69,10 +69,66 @@ def write_table(file: FilePath | str, page: FilePath | str) -> None:
     Raises:
         InputError: if the file is no list of attacks, or the page does not mark the place.
     """
+    PLACE.write(FilePath(page), table(_attacks(file)))
+
+
+PATHS_PLACE = Place("<!-- table of the record: ccenv.attack.page.write_paths -->")
+
+
+def paths_table(attacks: Sequence[dict[str, Any]]) -> str:
+    """Return attacks of several senders on the same paths as a table in Markdown: a row per path, a column per sender.
+
+    The column *any sender* is 1 - D / window: the network is kind until the window begins and holds every byte for D at its end.
+    """
+    senders = list(dict.fromkeys(attack["sender"] for attack in attacks))
+    found: dict[str, dict[str, Any]] = {}
+    for attack in attacks:
+        path, flow = attack["path"], attack["path"]["flows"][0]
+        bdp_bytes = path["link_rate_Bps"] * flow["rtt_s"]
+        name = ", ".join(
+            (
+                f"{path['link_rate_Bps'] * 8e-6:.4g} Mbit/s",
+                f"{flow['rtt_s'] * 1e3:.4g} ms",
+                f"D = {flow['jitter_s'] / flow['rtt_s']:.3g} Rm",
+                f"{path['buffer_bytes'] / bdp_bytes:.3g} BDP",
+            )
+        )
+        most = 1 - flow["jitter_s"] / (attack["window_rtts"] * flow["rtt_s"])
+        row = found.setdefault(name, {"set": attack["scene"] or "drawn", "most": most})
+        row[attack["sender"]] = attack["worst_utilisation"]
+    rows = [
+        {
+            "path": f"{name} ({row['set']})" if row["set"] != "drawn" else name,
+            **{f"`{sender}`": _short(row[sender]) for sender in senders},
+            "any sender": f"≤ {_short(row['most'])}",
+        }
+        for name, row in found.items()
+    ]
+    drawn = [row for row in found.values() if row["set"] == "drawn"]
+    for word, of in (("drawn: lowest", min), ("drawn: mean", _mean)):
+        values = {f"`{sender}`": _short(of([row[sender] for row in drawn])) for sender in senders}
+        rows.append({"path": word, **values, "any sender": f"≤ {_short(of([row['most'] for row in drawn]))}"})
+    return markdown(rows)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def write_paths(file: FilePath | str, page: FilePath | str) -> None:
+    """Put the table of attacks on the same paths in its place on a page.
+
+    Raises:
+        InputError: if the file is no list of attacks, or the page does not mark the place.
+    """
+    PATHS_PLACE.write(FilePath(page), paths_table(_attacks(file)))
+
+
+def _attacks(file: FilePath | str) -> list[dict[str, Any]]:
     attacks = read_json(FilePath(file))
     if not isinstance(attacks, list) or not all(isinstance(row, dict) and "by_adversary" in row for row in attacks):
         raise InputError(f"{file}: a list of results of ccenv attack --json is needed")
-    PLACE.write(FilePath(page), table(attacks))
+    return attacks
 
 
 def _short(value: float) -> str:

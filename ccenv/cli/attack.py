@@ -98,13 +98,13 @@ def command(
 
         given = {
             "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt-ms": (rtt_ms, None),
-            "--jitter-rtts": (jitter_rtts, None), "--buffer-bdp": (buffer_bdp, None), "--goal": (goal, "utilisation"),
+            "--jitter-rtts": (jitter_rtts, None), "--buffer-bdp": (buffer_bdp, None),
             "--flows": (flows, 1), "--ratio": (ratio, None), "--timing": (timing, "engine"),
             "--steps-per-rtt": (steps_per_rtt, None), "--calm-rtts": (calm_rtts, 0),
         }  # fmt: skip
         return attack_packets(
             agent, scenario, given, adversaries=adversary, budget=budget, seed=seed, warmup_rtts=warmup_rtts,
-            window_rtts=window_rtts, out=out, fresh=fresh, json=json,
+            window_rtts=window_rtts, goal=goal, out=out, fresh=fresh, json=json,
         )  # fmt: skip
     from ccenv.agents.files import load_sender
     from ccenv.agents.learned.scenes import trained_on_scenes

@@ -27,6 +27,7 @@ def attack_packets(
     seed: int,
     warmup_rtts: int,
     window_rtts: int,
+    goal: str,
     out: Path | None,
     fresh: bool,
     json: bool,
@@ -37,11 +38,12 @@ def attack_packets(
         agent: the sender.
         scenario: name or file.
         given: options of the curve engine by name, what they are and what they are by default.
-        adversaries: corners, cem, scripted ones; None: the first two.
+        adversaries: searches of the boxes, scripted ones; None: all searches.
         budget: as typed; None: the usual one.
         seed: of searches and draws.
         warmup_rtts: before the measured window.
         window_rtts: measured.
+        goal: what the boxes aim at.
         out: folder of result and traces; None: runs/attack/SENDER-SCENARIO-SEED.
         fresh: discard what is there.
         json: print JSON.
@@ -51,7 +53,9 @@ def attack_packets(
     from ccenv.cli.progress import progress_bar
     from ccenv.errors import InputError
     from ccenv.files import is_empty, make_folder
-    from ccenv.simulation.box_attack import SEARCHES, attack_boxes
+    from ccenv.simulation.box_attack import attack_boxes
+    from ccenv.simulation.box_goals import UTILISATION
+    from ccenv.simulation.box_searches import SEARCHES
     from ccenv.simulation.ranges import load_distribution
 
     for option, (value, default) in given.items():
@@ -64,7 +68,8 @@ def attack_packets(
         if not low <= value <= 1_000_000:
             raise InputError(f"{name} is {value}; it must be from {low} to 1000000")
     sender = load_sender(agent)
-    out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}" if out is None else out
+    aim = "" if goal == UTILISATION else f"-{goal}"
+    out = RUNS / f"{sender.name}-{Path(scenario).stem}-{seed}{aim}" if out is None else out
     if out.exists() and not (out.is_dir() and (is_empty(out) or (fresh and (out / RESULT).is_file()))):
         raise InputError(f"{out} holds something already: give another --out{', or --fresh' if (out / RESULT).is_file() else ''}")
     with progress_bar(f"attack {sender.name}") as show:
@@ -76,6 +81,7 @@ def attack_packets(
             seed=seed,
             warmup_rtts=warmup_rtts,
             window_rtts=window_rtts,
+            goal=goal,
             report=show,
         )
     make_folder(out)

@@ -36,6 +36,9 @@ SamplesOption = Annotated[
     int | None, typer.Option("--T", min=3, help="Trace length in samples one Rm apart (the suite's, or 11).")
 ]
 TimeLimitOption = Annotated[float, seconds_option("--time-limit", "Time per solver call.")]
+TimeoutsOption = Annotated[
+    str | None, typer.Option("--timeouts", help="Keep the lemmas with belief time-outs: artefact or paper.")
+]
 SeedOption = Annotated[int, typer.Option(help="Seed of the solver.")]
 BackendOption = Annotated[str, typer.Option("--backend", help="What the workers are: processes or ray.")]
 PathsOption = Annotated[int, typer.Option("--paths", min=1, help="Paths that the scores are measured on.")]
@@ -53,6 +56,7 @@ def widen(
     utilisation: Annotated[float, typer.Option("--utilisation", help="Utilisation that must stay proved.")],
     budget: Annotated[float, seconds_option("--budget", "Time for the search; a later call goes on.")] = 600.0,
     lemmas: LemmasOption = None,
+    timeouts: TimeoutsOption = None,
     settle: SettleOption = None,
     samples: SamplesOption = None,
     inside: Annotated[
@@ -73,15 +77,17 @@ def widen(
     Example: ccenv contract widen learned_nominal_u78 --utilisation 0.74 --budget 1200
 
     ccenv contract widen cc_qdel --utilisation 0.8 --lemmas cc_qdel
+
+    ccenv contract widen learned_nominal_u78 --utilisation 0.77 --timeouts artefact
     """
     from ccenv.contract.widen import widen
     from ccenv.programs import pseudo_code
     from ccenv.smt.senders.catalog import program_of
 
-    task = _task(program, utilisation, budget, lemmas, settle, samples, time_limit, seed)
+    task = _task(program, utilisation, budget, lemmas, timeouts, settle, samples, time_limit, seed)
     if inside is not None:
         task = replace(task, inside=program_of(inside))
-    folder = out or Path("runs") / "contract" / f"{task.program.name}-u{utilisation:g}"
+    folder = out or Path("runs") / "contract" / _folder(task)
     found = widen(task, folder, jobs=_jobs(jobs), backend=backend, fresh=fresh, report=_said(json))
     if json:
         print_json(
@@ -109,6 +115,7 @@ def _task(
     utilisation: float,
     budget: float,
     lemmas: str | None,
+    timeouts: str | None,
     settle: int | None,
     samples: int | None,
     time_limit: float,
@@ -124,7 +131,11 @@ def _task(
     suite = None if lemmas is None else suite_to_keep(lemmas)
     default = {"settle": 0, "default_T": SAMPLES} if suite is None else suite
     settled, T = (default[name] if own is None else own for name, own in (("settle", settle), ("default_T", samples)))
-    return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed)
+    return Widening(program_of(program), utilisation, budget, suite, settled, T, time_limit, seed, timeouts=timeouts)
+
+
+def _folder(task: Widening) -> str:
+    return f"{task.program.name}-u{task.utilisation:g}{'' if task.timeouts is None else f'-{task.timeouts}'}"
 
 
 def _jobs(asked: int | None) -> int:
@@ -228,6 +239,7 @@ def frontier(
     utilisations: Annotated[str, typer.Option("--utilisations", help="What must stay proved: numbers joined by commas.")],
     budget: Annotated[float, seconds_option("--budget", "Time for each search; a later call goes on.")] = 600.0,
     lemmas: LemmasOption = None,
+    timeouts: TimeoutsOption = None,
     settle: SettleOption = None,
     samples: SamplesOption = None,
     time_limit: TimeLimitOption = 120.0,
@@ -244,12 +256,14 @@ def frontier(
     A point whose program is not proved at the bound stands in the table as such.
 
     Example: ccenv contract frontier learned_nominal_u78 --utilisations 0.65,0.7,0.74,0.78 --budget 1200
+
+    ccenv contract frontier learned_nominal_u78 --utilisations 0.6,0.7,0.77 --timeouts artefact
     """
     from ccenv.contract.widen import widen
 
     points = [(program, value) for program in programs for value in _numbers(utilisations)]
-    tasks = [_task(program, value, budget, lemmas, settle, samples, time_limit, seed) for program, value in points]
-    folders = [out / f"{task.program.name}-u{task.utilisation:g}" for task in tasks]
+    tasks = [_task(program, value, budget, lemmas, timeouts, settle, samples, time_limit, seed) for program, value in points]
+    folders = [out / _folder(task) for task in tasks]
     for task, folder in zip(tasks, folders, strict=True):
         if not json:
             print_text(f"{task.program.name} at {task.utilisation:g}")

@@ -21,7 +21,10 @@ FORMAT = Format("ccenv-contract-frontier", 1, "a frontier of contracts", indent=
 PLACE = Place("<!-- table of the record: ccenv.contract.report.write_table -->")
 CHOOSERS = ("lo", "middle", "hi")
 PATHS = 1024
-_KEPT = ("utilisation", "settle", "T", "verified", "width_log2", "width_at_most", "finished", "asked", "solver_seconds", "reason")
+_KEPT = (
+    *("utilisation", "settle", "T", "timeouts", "verified"),
+    *("width_log2", "width_at_most", "finished", "asked", "solver_seconds", "reason"),
+)
 
 
 def write_report(folders: Sequence[FilePath], out: FilePath, n_paths: int = PATHS) -> list[FilePath]:
@@ -60,7 +63,7 @@ def write_table(file: FilePath | str, page: FilePath | str) -> None:
 
 def table(data: dict[str, Any]) -> str:
     """Return a record as a table in Markdown."""
-    return markdown([_cells(row) for row in sorted(data["rows"], key=lambda row: (row["program"], row["utilisation"]))])
+    return markdown([_cells(row) for row in sorted(data["rows"], key=lambda row: (_name(row), row["utilisation"]))])
 
 
 def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
@@ -72,8 +75,8 @@ def frontier_picture(data: dict[str, Any], suffix: str = ".svg") -> bytes:
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     width, score = figure.subplots(1, 2)
     proved = sorted((row for row in data["rows"] if row["verified"]), key=lambda row: float(row["utilisation"]))
-    for number, name in enumerate(dict.fromkeys(row["program"] for row in proved)):
-        own, colour = [row for row in proved if row["program"] == name], f"C{number}"
+    for number, name in enumerate(dict.fromkeys(_name(row) for row in proved)):
+        own, colour = [row for row in proved if _name(row) == name], f"C{number}"
         u = [row["utilisation"] for row in own]
         width.plot(u, [row["width_log2"] for row in own], marker="o", color=colour, label=name)
         score.plot(u, [max(row["scores"].values()) for row in own], marker="o", color=colour, label=name)
@@ -105,9 +108,14 @@ def _score(program: Program, chooser: str, n_paths: int) -> float:
     return float(asdict(evaluate_sender(sender, n_paths))["score"])
 
 
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['program']}{'' if row['timeouts'] is None else ', with time-outs'}"
+
+
 def _cells(row: dict[str, Any]) -> dict[str, str]:
     settled = f" (after {row['settle']} Rm)" if row["settle"] else ""
-    cells = {"program": f"`{row['program']}`", "utilisation proved": f"{row['utilisation']:g}{settled}"}
+    timing = "no" if row["timeouts"] is None else str(row["timeouts"])
+    cells = {"program": f"`{row['program']}`", "time-outs": timing, "utilisation proved": f"{row['utilisation']:g}{settled}"}
     if not row["verified"]:
         return (
             cells
@@ -137,5 +145,5 @@ def _page(data: dict[str, Any]) -> str:
     ]
     for row in data["rows"]:
         state = "" if row["verified"] else f" (not proved: {row['reason']})"
-        lines += ["", f"## {row['program']} at {row['utilisation']:g}{state}", "", "```", str(row["pseudo_code"]), "```"]
+        lines += ["", f"## {_name(row)}, at {row['utilisation']:g}{state}", "", "```", str(row["pseudo_code"]), "```"]
     return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ from ccenv.provenance import machine, versions
 from ccenv.workers import Workers
 
 RESULT = Format("ccenv-contract", 1, "the result of a widening", older="--fresh makes it again", indent=2)
-_ASKED = ("utilisation", "lemmas", "settle", "samples", "seed")
+_ASKED = ("utilisation", "lemmas", "settle", "samples", "seed", "timeouts")
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ def _write(folder: FilePath, task: Widening, found: Widened, shares: list[float]
         "utilisation": task.utilisation,
         "settle": task.settle,
         "T": task.samples,
+        "timeouts": task.rule_of_timeouts,
         "verified": found.verified,
         "width_log2": found.width_log2,
         "width_at_most": found.width_at_most,

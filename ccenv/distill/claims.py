@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from ccenv.config import validate
-from ccenv.errors import InputError
+from ccenv.errors import InputError, unknown_name
 from ccenv.programs import Program
 from ccenv.smt.claims.claims import Thresholds, build_claim
 from ccenv.smt.claims.lemmas import LoadedSuite, Suite, constants_of, lemma_queries, suite_setting
 from ccenv.smt.claims.verifier import Query
-from ccenv.smt.network.setting import Setting, named_setting
+from ccenv.smt.network.setting import TIMEOUT_PRESETS, Setting, named_setting
 from ccenv.smt.senders.program import ProgramSmtSender
 
 SETTING = "history"
@@ -67,6 +67,12 @@ def numbers_for(utilisation: float) -> ClaimNumbers:
     """Return the constants for a utilisation to prove: gamma_L lies just above it."""
     exact = Fraction(str(utilisation))
     return ClaimNumbers(utilisation=exact, C_L_low=exact + Fraction(1, 100))
+
+
+def require_timeouts(preset: str | None) -> None:
+    """Refuse a preset of belief time-outs that does not exist. None: beliefs do not time out."""
+    if preset is not None and preset not in TIMEOUT_PRESETS:
+        raise unknown_name("preset of time-outs", preset, TIMEOUT_PRESETS)
 
 
 def suite_data(

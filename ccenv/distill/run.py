@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ccenv.distill.claims import INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, write_suite
+from ccenv.distill.claims import INVARIANT, SAMPLES, SETTING, claim_queries, numbers_for, require_timeouts, write_suite
 from ccenv.distill.imitation import Imitation, imitate
 from ccenv.distill.measure import measure
 from ccenv.distill.objective import Objective
@@ -32,7 +32,6 @@ from ccenv.programs import Program, load_program, parse_program, pseudo_code, to
 from ccenv.provenance import machine, versions
 from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
 from ccenv.smt.claims.report import decide_claim, overall
-from ccenv.smt.network.setting import TIMEOUT_PRESETS
 from ccenv.smt.solver.solvers import SECOND_SOLVERS
 from ccenv.smt.solver.store import Store
 
@@ -90,8 +89,7 @@ class DistillSettings:
             raise InputError(f"budget is {self.budget_s:g} s, time limit {self.time_limit_s:g} s; both must be above 0")
         if self.recheck is not None and self.recheck not in SECOND_SOLVERS:
             raise unknown_name("solver", self.recheck, SECOND_SOLVERS)
-        if self.timeouts is not None and self.timeouts not in TIMEOUT_PRESETS:
-            raise unknown_name("preset of time-outs", self.timeouts, TIMEOUT_PRESETS)
+        require_timeouts(self.timeouts)
         for utilisation in self.prove:
             if not 0.05 <= utilisation <= 0.95:
                 raise InputError(f"a utilisation to prove is {utilisation}; it must lie in 0.05 to 0.95")

@@ -15,7 +15,7 @@ from ccenv.config import StrictModel
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.errors import InputError
-from ccenv.network.path import DEFAULT_MSS_BYTES, Path
+from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS, Path, make_path
 
 DRAWN = -1  # of an environment whose paths are drawn, where others have given ones
 # Which random number of an episode decides what.
@@ -191,6 +191,21 @@ class SomeGivenPaths(PathSource):
 
 def _log_uniform(u: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     return np.clip(limits[0] * (limits[1] / limits[0]) ** u, *limits)
+
+
+def plain_paths(arrays: PathArrays) -> list[Path]:
+    """Return drawn paths of one flow as paths, in their order."""
+    K = arrays.steps_per_rtt
+    return [
+        make_path(
+            link_rate_mbps=float(arrays.link_rate_Bps[k]) / MBPS_IN_BPS,
+            rtt_ms=float(arrays.dt_s[k]) * K * 1e3,
+            jitter_ms=float(arrays.dt_s[k]) * int(arrays.jitter_steps[k, 0]) * 1e3,
+            buffer_bdp=float(arrays.buffer_bytes[k] / (arrays.link_rate_Bps[k] * arrays.dt_s[k] * K)),
+            mss_bytes=float(arrays.mss_bytes[k]),
+        )
+        for k in range(len(arrays.dt_s))
+    ]
 
 
 def path_rows(arrays: PathArrays, rows: np.ndarray | slice) -> PathArrays:

@@ -14,12 +14,12 @@ from ccenv.attack.game import Game, Scene
 from ccenv.attack.goals import Counts, Goal
 from ccenv.attack.searches.lookahead import Look
 from ccenv.envs.core import Core
-from ccenv.envs.distribution import PathSource
+from ccenv.envs.distribution import PathSource, plain_paths
 from ccenv.envs.reward import TERMS, RewardWeights, weigh
 from ccenv.errors import InputError
 from ccenv.league.config import MODEL, LeagueConfig
 from ccenv.network.adversary import Adversary, RecordedAdversary
-from ccenv.network.path import MBPS_IN_BPS, Path, make_path
+from ccenv.network.path import Path
 from ccenv.network.sender import Sender
 from ccenv.training.path_sets import PathSet, path_seed
 
@@ -135,16 +135,5 @@ def draw_scenes(config: LeagueConfig) -> tuple[list[Path], list[Path]]:
     for path_set, n in ((PathSet.TRAIN, config.scenes.count), (PathSet.REPORT, config.scenes.hold_outs)):
         seeds = np.full(n, path_seed(path_set, config.seed))
         drawn = PathSource(config.scenes.paths, config.steps_per_rtt, 1).draw(seeds, np.arange(n), np.zeros(n, np.int64)).paths
-        both.append(
-            [
-                make_path(
-                    link_rate_mbps=float(drawn.link_rate_Bps[k]) / MBPS_IN_BPS,
-                    rtt_ms=float(drawn.dt_s[k]) * config.steps_per_rtt * 1e3,
-                    jitter_ms=float(drawn.dt_s[k]) * int(drawn.jitter_steps[k, 0]) * 1e3,
-                    buffer_bdp=float(drawn.buffer_bytes[k] / (drawn.link_rate_Bps[k] * drawn.dt_s[k] * config.steps_per_rtt)),
-                    mss_bytes=float(drawn.mss_bytes[k]),
-                )
-                for k in range(n)
-            ]
-        )
+        both.append(plain_paths(drawn))
     return both[0], both[1]

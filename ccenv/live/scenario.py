@@ -29,6 +29,8 @@ FASTEST_BPS = 1000 * MBPS_IN_BPS
 LONGEST_S = 600.0
 SHORTEST_LOG_S = 1e-3
 PUNCTUAL_SHARE = 0.25  # of the smallest delay that means something: a release error above it spoils a run
+# Keys of flows that the packet engine alone has: the stack of this machine finds losses and makes bursts as it does.
+NOT_EMULATED = ("loss_bursts", "reordering", "ack_path", "mss_bytes", "recovery", "ecn", "burst_s", "arrivals")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,15}", re.ASCII)
 
 
@@ -164,6 +166,9 @@ def _check_flow(index: int, flow: FlowSpec, scenario: LiveScenario) -> None:
         raise _not_emulated(f"{at}.workload.kind", flow.workload.kind, "bulk and finite are")
     if flow.loss_rate and scenario.model == "ccac":
         raise _not_emulated(f"{at}.loss_rate", flow.loss_rate, "0 is in ccac; random loss is in cbr_delay")
+    for name in NOT_EMULATED:
+        if getattr(flow, name) != type(flow).model_fields[name].default:
+            raise LiveError(f"{at}.{name} is not emulated; leave it out")
     kernel_cca(flow.sender)
     if flow.jitter.kind == "adversary":
         player = adversary_of(flow.jitter)

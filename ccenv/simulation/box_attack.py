@@ -1,4 +1,4 @@
-"""The worst periodic pattern of a scenario's jitter boxes for one sender: found, replayed, checked."""
+"""The worst that a scenario's jitter boxes can do to one sender, by several searches: found, replayed, checked."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from ccenv.errors import InputError, require_extra
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
-from ccenv.simulation.boxes import EXTERNAL, KIND, PATTERN_VALUES, BoxGame, Pattern
+from ccenv.simulation.box_goals import UTILISATION, box_goal
+from ccenv.simulation.box_players import KIND, BoxPlayer
+from ccenv.simulation.box_searches import SEARCHES, search
+from ccenv.simulation.boxes import EXTERNAL, BoxGame
 from ccenv.simulation.legality import check_packet_trace
 from ccenv.simulation.ranges import ScenarioDistribution
 from ccenv.simulation.scenario import Scenario
 from ccenv.sketch import table
 
-CONSTANTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
-PERIODS_RTTS = (1, 2, 4)
-POPULATION, ELITE_SHARE, SMOOTHING, FIRST_STD, LEAST_STD = 32, 0.2, 0.7, 0.4, 0.02
-SEARCHES = ("corners", "cem")
 _COLUMNS = ("worst_utilisation", "legal", "flow_steps", "seconds")
 
 
@@ -41,7 +40,8 @@ class BoxFinding:
         flow_steps: the same in ticks of 10 ms times flows.
         seconds: wall time; the only field that differs between equal runs.
         trace: the run.
-        pattern: what the boxes played; None for a scripted adversary.
+        player: what the boxes played; None for a scripted adversary.
+        value: what the goal measures; None where that is the utilisation.
     """
 
     adversary: str
@@ -52,7 +52,8 @@ class BoxFinding:
     flow_steps: int
     seconds: float
     trace: Trace
-    pattern: Pattern | None = None
+    player: BoxPlayer | None = None
+    value: float | None = None
 
     def __repr__(self) -> str:
         return f"BoxFinding({self.adversary}: {self.worst_utilisation:.4g}{'' if self.legal else ', not legal'})"
@@ -61,7 +62,8 @@ class BoxFinding:
         """Return what JSON can hold; the trace is left out."""
         data = {name: getattr(self, name) for name in ("worst_utilisation", "legal", "runs", "flow_steps", "seconds")}
         data |= {"violations": list(self.violations)} if self.violations else {}
-        return data | ({"pattern": self.pattern.to_dict()} if self.pattern else {})
+        data |= {} if self.value is None else {"value": self.value}
+        return data | ({"pattern": self.player.to_dict()} if self.player else {})
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class BoxAttack:
         seed: of the searches, and of what ranges draw.
         kind_utilisation: where the boxes let everything go.
         by_adversary: name -> finding, in the order given.
+        goal: what the boxes aimed at.
     """
 
     sender: str
@@ -81,6 +84,7 @@ class BoxAttack:
     seed: int
     kind_utilisation: float
     by_adversary: dict[str, BoxFinding]
+    goal: str = UTILISATION
 
     def __repr__(self) -> str:
         worst = self.worst
@@ -101,8 +105,10 @@ class BoxAttack:
 
     @property
     def worst(self) -> BoxFinding:
-        """The finding with the lowest utilisation."""
-        return min(self.by_adversary.values(), key=lambda finding: finding.worst_utilisation)
+        """The finding that serves the goal best: by default the one with the lowest utilisation."""
+        sign = box_goal(self.goal).sign
+        found = self.by_adversary.values()
+        return min(found, key=lambda one: one.worst_utilisation if one.value is None else sign * one.value)
 
     @property
     def legal(self) -> bool:
@@ -115,6 +121,7 @@ class BoxAttack:
             "sender": self.sender,
             "worst_utilisation": self.worst.worst_utilisation,
             "worst_adversary": self.worst.adversary,
+            **({} if self.goal == UTILISATION else {"goal": self.goal, "worst_value": self.worst.value}),
             "kind_utilisation": self.kind_utilisation,
             "legal": self.legal,
             "by_adversary": {name: finding.to_dict() for name, finding in self.by_adversary.items()},
@@ -128,24 +135,25 @@ def attack_boxes(
     sender: SenderLike,
     distribution: ScenarioDistribution,
     *,
-    adversaries: Sequence[str] = SEARCHES,
+    adversaries: Sequence[str] = tuple(SEARCHES),
     budget_flow_steps: int,
     seed: int = 0,
     warmup_rtts: int = 60,
     window_rtts: int = 60,
+    goal: str = UTILISATION,
     report: Callable[[int, int], None] | None = None,
 ) -> BoxAttack:
-    """Look for the pattern of a scenario's jitter boxes that hurts a sender most.
+    """Look for what a scenario's jitter boxes must do to hurt a sender most.
 
     Args:
         sender: plays every flow whose sender is ``external``; without any, flow 0.
         distribution: a scenario; of ranges, one draw that depends on the seed alone is played.
-        adversaries: ``corners`` (constant shares), ``cem`` (the cross-entropy method over periodic patterns; Rubinstein, Kroese
-            2004, algorithm 4.2), or scripted adversaries by name, which play the boxes in place of patterns.
+        adversaries: searches (``box_searches.SEARCHES``), or scripted adversaries by name, which play the boxes themselves.
         budget_flow_steps: ticks of 10 ms times flows in all.
         seed: of the searches and of the draw.
         warmup_rtts: before the measured window; the attack runs already.
         window_rtts: measured.
+        goal: what the boxes aim at, a name of ``box_goals.GOALS``.
         report: called with the flow-steps spent and allowed.
 
     Raises:
@@ -164,33 +172,36 @@ def attack_boxes(
             warmup_rtts=warmup_rtts,
             window_rtts=window_rtts,
             adversaries=named_boxes(scenario, players),
+            goal=goal,
         )
 
     if len(set(adversaries)) != len(adversaries):
         raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
     first = game()
     first.trace(KIND)  # raises where no trace can be made, before anything is searched
-    kind = float(first.play([KIND])[0])
+    kind = first.measure(KIND)[0]
     findings: dict[str, BoxFinding] = {}
     spent = 0
     for place, name in enumerate(adversaries):
-        begin, own = time.perf_counter(), game(None if name in SEARCHES else {EXTERNAL: scripted(name)})
+        begin = time.perf_counter()
+        own = game({EXTERNAL: SEARCHES[name].adversary if name in SEARCHES else scripted(name)})
         if name in SEARCHES:
             waiting = sum(other in SEARCHES for other in adversaries[place:])
             runs = (budget_flow_steps - spent) // waiting // own.steps_of_run - 1
-            pattern: Pattern | None = search(own, name, runs, seed)
+            boxes: BoxPlayer | None = search(own, name, runs, seed)
         else:
-            pattern = None
-        found = float(own.play([pattern or KIND])[0])
-        trace = own.trace(pattern or KIND)
+            boxes = None
+        found, value = own.measure(boxes or KIND)
+        trace = own.trace(boxes or KIND)
         violations = tuple(one.message for one in check_packet_trace(trace))
         steps = own.runs * own.steps_of_run
         spent += steps
         seconds = round(time.perf_counter() - begin, 3)
-        findings[name] = BoxFinding(name, found, not violations, violations, own.runs, steps, seconds, trace, pattern)
+        aimed = None if goal == UTILISATION else value
+        findings[name] = BoxFinding(name, found, not violations, violations, own.runs, steps, seconds, trace, boxes, aimed)
         if report is not None:
             report(min(spent, budget_flow_steps), budget_flow_steps)
-    return BoxAttack(player.name, replace_sender(first.scenario, attacked, player.name), seed, kind, findings)
+    return BoxAttack(player.name, replace_sender(first.scenario, attacked, player.name), seed, kind, findings, goal)
 
 
 def senders_of(scenario: Scenario, player: Sender) -> tuple[list[Sender], list[int]]:
@@ -221,51 +232,3 @@ def scripted(name: str) -> ScriptedAdversary:
             f"adversary {name!r} is not scripted; jitter boxes are played by {', '.join(SEARCHES)} or a scripted one"
         )
     return player
-
-
-def search(game: BoxGame, name: str, runs: int, seed: int) -> Pattern:
-    """Return the worst pattern that a search finds with so many runs.
-
-    Raises:
-        InputError: for a budget that does not pay for one run.
-    """
-    if runs < 1:
-        raise InputError(f"adversary {name!r} has a budget below one run of {game.steps_of_run} flow-steps: raise the budget")
-    if name == "corners":
-        patterns = [Pattern((share,)) for share in CONSTANTS][:runs]
-        return patterns[int(np.argmin(game.play(patterns)))]
-    rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
-    best, worst = KIND, np.inf
-    shapes = _shapes(game.ticks_of_rtt)[: max(1, runs // POPULATION)]
-    for length, hold_ticks in shapes:
-        for pattern, found in _cem(game, length, hold_ticks, runs // len(shapes), rng):
-            if found < worst:
-                best, worst = pattern, found
-    return best
-
-
-def _shapes(ticks_of_rtt: int) -> list[tuple[int, int]]:
-    """Return lengths and holds of patterns that repeat after whole RTTs, as near as ticks allow; the finest last."""
-    found = []
-    for period in PERIODS_RTTS:
-        ticks = period * ticks_of_rtt
-        hold = -(-ticks // PATTERN_VALUES)
-        found.append((max(2, round(ticks / hold)), hold))
-    return list(dict.fromkeys(found))
-
-
-def _cem(game: BoxGame, length: int, hold_ticks: int, runs: int, rng: np.random.Generator) -> list[tuple[Pattern, float]]:
-    """Return the best of each generation."""
-    mean, std = np.full(length, 0.5), np.full(length, FIRST_STD)
-    best = []
-    population = min(POPULATION, max(1, runs))
-    for _ in range(max(1, runs // population)):
-        drawn = np.clip(mean + std * rng.standard_normal((population, length)), 0.0, 1.0)
-        patterns = [Pattern(tuple(row.tolist()), hold_ticks) for row in drawn]
-        outcome = game.play(patterns)
-        order = np.argsort(outcome, kind="stable")
-        best.append((patterns[order[0]], float(outcome[order[0]])))
-        elite = drawn[order[: max(2, round(ELITE_SHARE * population))]]
-        mean = (1 - SMOOTHING) * mean + SMOOTHING * elite.mean(axis=0)
-        std = np.maximum((1 - SMOOTHING) * std + SMOOTHING * elite.std(axis=0), LEAST_STD)
-    return best

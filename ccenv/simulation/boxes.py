@@ -1,19 +1,16 @@
-"""Jitter boxes that play periodic patterns: one scenario many times at once, each time against another pattern.
+"""Jitter boxes that attack: one scenario many times at once, each time against another pattern or policy.
 
-A pattern says how much of what it holds a box lets go, every 10 ms (``TICK_S``): a few values, each held for some ticks, over and
-over. Any pattern is legal by construction: no packet is held longer than the box may, and none overtakes another.
+What boxes play (``box_players``) says how much of what it holds a box lets go, every 10 ms (``TICK_S``). Whatever it says is
+legal by construction: no packet is held longer than the box may, and none overtakes another.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ccenv.engine.compiled.signals import ADVERSARY_SLOTS
 from ccenv.engine.packet.batch.arrays import Beginnings
 from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
@@ -26,55 +23,15 @@ from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
+from ccenv.simulation.box_goals import COUNTED, UTILISATION, Counts, box_goal, utilisation
+from ccenv.simulation.box_players import PATTERN, PHASES, POLICY, BoxPlayer
 from ccenv.simulation.packets import packet_trace
 from ccenv.simulation.scenario import Scenario
 
 EXTERNAL = "external"
-PATTERN_VALUES = ADVERSARY_SLOTS - 2
-PATTERN_STATE = np.dtype([("values", "<f8", (PATTERN_VALUES,)), ("length", "<f8"), ("hold_ticks", "<f8")])
 SIZE = 64  # networks at once
 MAX_EVENTS = 10**12  # of a run: its length is bounded
 SLICE_S = 10.0  # simulated time per call of the kernel, so that a run can be interrupted
-
-
-def init(state: Any, view: Any) -> None:
-    """Keep the pattern."""
-
-
-def play(state: Any, view: Any, move: Any) -> None:
-    """Let go what the pattern says for this tick."""
-    move.service = state.values[np.int64(view.step / state.hold_ticks) % np.int64(state.length)]
-
-
-PATTERN = ScriptedAdversary("pattern", PATTERN_STATE, init, play)
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A pattern of one box, or the same for all boxes of a network.
-
-    Attributes:
-        values: in [0, 1], at most PATTERN_VALUES.
-        hold_ticks: ticks that each of them holds.
-    """
-
-    values: tuple[float, ...]
-    hold_ticks: int = 1
-
-    def words(self) -> np.ndarray:
-        """Return the state of a box that plays it, (ADVERSARY_SLOTS,)."""
-        out = np.zeros(ADVERSARY_SLOTS)
-        out[: len(self.values)] = self.values
-        out[PATTERN_VALUES:] = len(self.values), self.hold_ticks
-        return out
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return {"values": [round(value, 6) for value in self.values], "hold_s": self.hold_ticks * TICK_S}
-
-
-KIND = Pattern((1.0,))
-"""Everything goes at once."""
 
 
 def pattern_rows(scenario: Scenario) -> np.ndarray:
@@ -84,22 +41,26 @@ def pattern_rows(scenario: Scenario) -> np.ndarray:
 
 
 class BoxGame:
-    """Runs of one scenario, each against its own pattern.
+    """Runs of one scenario, each against its own pattern or policy.
 
     Args:
-        scenario: without ranges; boxes whose adversary is ``external`` play patterns.
+        scenario: without ranges; boxes whose adversary is ``external`` attack.
         senders: of its flows.
         attacked: flows whose throughput counts.
         warmup_rtts: propagation RTTs of the slowest attacked flow before the measured window; the boxes play already.
         window_rtts: RTTs measured.
-        adversaries: of the other boxes, by name; one named ``external`` plays in place of patterns.
+        adversaries: of the other boxes, by name; one named ``external`` plays in place of patterns. If it is one of
+            ``box_players``, the boxes play what :meth:`play` is given.
+        goal: what counts, a name of ``box_goals.GOALS``.
 
     Attributes:
         scenario: as it is played: with the length of a run.
+        end_s: length of a run.
         runs: that were played.
 
     Raises:
-        InputError: where there is no box to play, or a sender cannot run in batches.
+        UnknownNameError: for an unknown goal.
+        InputError: where there is no box to play, a goal needs more flows, or a sender cannot run in batches.
     """
 
     def __init__(
@@ -111,7 +72,13 @@ class BoxGame:
         warmup_rtts: int = 60,
         window_rtts: int = 60,
         adversaries: Mapping[str, ScriptedAdversary] | None = None,
+        goal: str = UTILISATION,
     ) -> None:
+        self._goal = box_goal(goal)
+        if len(scenario.flows) < self._goal.least_flows:
+            raise InputError(
+                f"goal {goal!r} needs at least {self._goal.least_flows} flows; {scenario.name} has {len(scenario.flows)}"
+            )
         if not any(flow.jitter.adversary == EXTERNAL for flow in scenario.flows):
             raise InputError(
                 f"{scenario.name}: there is nothing to attack with: give a flow 'jitter: {{kind: adversary, adversary: external, "
@@ -123,11 +90,11 @@ class BoxGame:
         first_s = max(scenario.flows[flow].start_s for flow in attacked)
         rtt_s = max(scenario.flows[flow].rtt_s for flow in attacked)
         self._begin_s = first_s + warmup_rtts * rtt_s
-        self._end_s = self._begin_s + window_rtts * rtt_s
-        self.scenario = scenario.model_copy(update={"duration_s": self._end_s})
+        self.end_s = self._begin_s + window_rtts * rtt_s
+        self.scenario = scenario.model_copy(update={"duration_s": self.end_s})
         self._senders, self._attacked, self.runs = list(senders), list(attacked), 0
         self._adversaries = {EXTERNAL: PATTERN, **(adversaries or {})}
-        self._rows = pattern_rows(scenario)[: None if self._adversaries[EXTERNAL] is PATTERN else 0]
+        self._rows = pattern_rows(scenario)[: None if self._adversaries[EXTERNAL] in (PATTERN, PHASES, POLICY) else 0]
         self._link = min(scenario.route_of(attacked[0]), key=lambda link: scenario.links[link].rate_Bps)
         self._form, self._begins = self._network()
         self._words = needed_words(self._form, self._begins)
@@ -141,37 +108,51 @@ class BoxGame:
         return form, beginning(scenario, range(n), float(scenario.seed), len(deciders))
 
     @property
+    def ticks_of_run(self) -> int:
+        """Ticks of 10 ms of one run."""
+        return max(1, math.ceil(self.end_s / TICK_S))
+
+    @property
     def steps_of_run(self) -> int:
         """Ticks of 10 ms times flows of one run: what it costs."""
-        return max(1, math.ceil(self._end_s / TICK_S)) * len(self.scenario.flows)
+        return self.ticks_of_run * len(self.scenario.flows)
 
     @property
     def ticks_of_rtt(self) -> int:
         """Ticks of the propagation RTT of the slowest attacked flow, at least 1."""
         return max(1, round(max(self.scenario.flows[flow].rtt_s for flow in self._attacked) / TICK_S))
 
-    def play(self, patterns: Sequence[Pattern]) -> np.ndarray:
-        """Return the utilisation under each pattern: what the attacked flows got acknowledged in the window, as a share.
+    def play(self, players: Sequence[BoxPlayer]) -> np.ndarray:
+        """Return what the goal counts under each player, lower is worse for the sender: by default the utilisation.
 
         All networks draw the same random numbers.
 
         Raises:
             EngineError: if a sender leaves the positive numbers.
         """
-        words = np.array([pattern.words() for pattern in patterns])
-        return np.concatenate([self._play(words[first : first + SIZE]) for first in range(0, len(words), SIZE)])
+        return self._goal.outcome(self._counts(players))
 
-    def _play(self, words: np.ndarray) -> np.ndarray:
+    def measure(self, player: BoxPlayer) -> tuple[float, float]:
+        """Return the utilisation under a player, and the goal's own value."""
+        counts = self._counts([player])
+        return float(utilisation(counts)[0]), float(self._goal.value(counts)[0])
+
+    def _counts(self, players: Sequence[BoxPlayer]) -> Counts:
+        words = np.array([player.words() for player in players])
+        parts = [self._play(words[first : first + SIZE]) for first in range(0, len(words), SIZE)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _play(self, words: np.ndarray) -> dict[str, np.ndarray]:
         if self._batch is None:
             self._batch = PacketBatch(self._form, SIZE, self._words)
         batch, which = self._batch, np.arange(len(words))
         self._run(batch, which, words, self._begin_s)
-        before, could = self._delivered(batch, which), self._capacity(batch, which, self._begin_s)
-        self._run(batch, which, None, self._end_s)
+        before = self._totals(batch, which, self._begin_s)
+        self._run(batch, which, None, self.end_s)
         self.runs += len(words)
-        capacity = self._capacity(batch, which, self._end_s) - could
-        share: np.ndarray = (self._delivered(batch, which) - before) / capacity
-        return share
+        after = self._totals(batch, which, self.end_s)
+        path_rtt_s = batch.arrays.flows["path_rtt_s"][which][:, self._attacked]
+        return {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
 
     def _run(self, batch: PacketBatch, which: np.ndarray, words: np.ndarray | None, until_s: float) -> None:
         if words is not None:
@@ -186,17 +167,18 @@ class BoxGame:
             run = batch.arrays.run[wrong[0], 0]
             raise EngineError(f"flow {run['error_flow']} or its adversary left the finite numbers at {run['now_s']:.6g} s")
 
-    def _delivered(self, batch: PacketBatch, which: np.ndarray) -> np.ndarray:
-        found: np.ndarray = batch.arrays.flows["delivered_bytes"][which][:, self._attacked].sum(axis=1)
-        return found
+    def _totals(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> dict[str, np.ndarray]:
+        flows = batch.arrays.flows
+        counts = {name: flows[field][which][:, self._attacked].copy() for name, field in COUNTED.items()}
+        return counts | {"all_delivered": flows["delivered_bytes"][which].copy(), "capacity": self._capacity(batch, which, now_s)}
 
     def _capacity(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> np.ndarray:
         links = batch.arrays.links[which, self._link]
         found: np.ndarray = links["capacity_bytes"] + links["rate_Bps"] * (now_s - links["capacity_s"])
         return found
 
-    def trace(self, pattern: Pattern) -> Trace:
-        """Return the trace of a run against a pattern; not counted. Needs one drop-tail link."""
+    def trace(self, player: BoxPlayer) -> Trace:
+        """Return the trace of a run against a player; not counted. Needs one drop-tail link."""
         batch = PacketBatch(self._form, 1, self._words, packet_log=DEFAULT_ROWS)
-        self._run(batch, np.zeros(1, np.int64), pattern.words()[None], self._end_s)
-        return packet_trace(self.scenario, ordered(batch.packet_log(0), self._end_s))
+        self._run(batch, np.zeros(1, np.int64), player.words()[None], self.end_s)
+        return packet_trace(self.scenario, ordered(batch.packet_log(0), self.end_s))

@@ -138,6 +138,8 @@ class TrainConfig(StrictModel):
             raise ValueError(f"robust training is for PPO senders, not for a {self.algorithm} {self.trains}")
         if self.robust is not None and (self.curriculum or len(self.environment.senders) != 1):
             raise ValueError("robust training needs one flow and no curriculum")
+        if self.robust is not None and self.packet is None:
+            self.robust.check_drawn(self.environment, self.num_envs)
         own = self.packet_settings().own_reward if self.packet is not None else self.environment.reward
         if isinstance(own, OwnReward) and self.algorithm == "ppo" and self.ppo.rollouts == "kernel" and not self.own_times:
             raise ValueError("reward: rollouts in the kernel evaluate no Python; set ppo.rollouts to 'python'")

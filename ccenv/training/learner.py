@@ -31,9 +31,10 @@ from ccenv.training.algorithms import ALGORITHMS, GradientNorm, action_layers, p
 from ccenv.training.checkpoint import TrainingState, pack_torch, unpack_torch
 from ccenv.training.clock import Stopwatch
 from ccenv.training.config import TrainConfig
+from ccenv.training.curricula import attacked
 from ccenv.training.curricula.replay import ReplayedPaths
 from ccenv.training.logs import Progress
-from ccenv.training.opponents import WIDTH, find_patterns, load_counterexamples, opponents
+from ccenv.training.opponents import WIDTH, attacked_paths, find_patterns, load_counterexamples, opponents
 from ccenv.training.packets.opponents import box_patterns, find_box_patterns
 from ccenv.training.path_sets import PathSet, path_seed
 from ccenv.training.recipes.gap import drawn_within, find_gap
@@ -80,6 +81,8 @@ class Learner:
         self._patterns = np.zeros((0, 1, WIDTH)) if state is None else state.tensors.get(_POOL, np.zeros((0, 1, WIDTH)))
         self._promoted = np.zeros((0, 0, 2)) if state is None else state.tensors.get(_PROMOTED, np.zeros((0, 0, 2)))
         self._examples = load_counterexamples(config)
+        self._attacked = attacked_paths(config, self._examples)
+        self._found = [] if state is None else attacked.unpack(state.tensors)
         self._replay: ReplayedPaths | None = None
         self._task = self._make_task()
         self.env = CcenvVecEnv(self._task)
@@ -136,7 +139,11 @@ class Learner:
             K, num_envs = self._settings.steps_per_rtt, self.config.num_envs
             self._replay = ReplayedPaths(self._settings.paths, K, num_envs, self.config.replay)
             return sender_task(num_envs, self._settings, source=self._replay)
-        players, source = opponents(self.config, self._patterns, self._examples) if self._round else (None, None)
+        players, source = None, None
+        if self._round and self._attacked is not None:
+            players, source = self._attacked.meet(self._found, self._round)
+        elif self._round:
+            players, source = opponents(self.config, self._patterns, self._examples)
         return sender_task(self.config.num_envs, self._settings, False, players, source, shared=self.config.shared_policy)
 
     def _next_stage(self, state: TrainingState) -> bool:
@@ -157,10 +164,13 @@ class Learner:
 
     def _start_round(self, round_: int, robust: RobustSettings, state: TrainingState) -> None:
         """Attack the sender as it is now; what is found joins the pool."""
-        if self._round == 0:
+        if self._round == 0 or self._attacked is not None:
             with torch.no_grad():
                 self._model.policy.log_std.fill_(robust.log_std)
         player = self.player(state)
+        if self._attacked is not None and isinstance(player, (PolicySender, ContractSender)):
+            self._found = self._attacked.newest([*self._found, *self._attacked.attack(player, round_)], round_)
+            return
         find = find_patterns if self.config.packet is None else find_box_patterns
         found = self._patterns if isinstance(player, MlpAdversary) else find(self.config, player, round_)
         known = [self._patterns, found] if len(self._patterns) and len(found) else [found]
@@ -288,7 +298,7 @@ class Learner:
     def _pack(self) -> TrainingState:
         tensors = pack_torch(self._model.policy, self._algorithm.optimizers(self._model)) | pack_memory(self._model)
         if self._round and self.config.robust is not None:
-            tensors[_POOL] = self._patterns
+            tensors |= {_POOL: self._patterns} | attacked.pack(self._found)
         if len(self._promoted):
             tensors[_PROMOTED] = self._promoted
         tensors |= {f"env.{name}": array for name, array in self._task.core.state().items()}

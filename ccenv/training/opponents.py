@@ -28,6 +28,7 @@ from ccenv.network.moves import SUFFIX, load_moves
 from ccenv.network.path import Path
 from ccenv.network.sender import ContractSender, PolicySender
 from ccenv.training.config import TrainConfig
+from ccenv.training.curricula.attacked import MODEL, AttackedPaths
 from ccenv.training.run_settings import RobustSettings
 
 WIDTH = 4  # moves of one flow: waste, rate, service, loss
@@ -98,6 +99,8 @@ def _counterexample(config: TrainConfig, robust: RobustSettings, file: FilePath)
     scene = scene_of(header.path)
     if header.steps_per_rtt != K:
         raise InputError(f"{file}: moves of {header.steps_per_rtt} steps per Rm; environment.steps_per_rtt is {K}")
+    if robust.drawn is not None and header.model != MODEL:
+        raise InputError(f"{file}: moves on {header.model}; with robust.drawn the network is attacked on {MODEL} alone")
     if header.model not in config.environment.models:
         raise InputError(f"{file}: moves on {header.model}; environment.models has {', '.join(config.environment.models)}")
     if header.path.n_flows != 1:
@@ -107,6 +110,16 @@ def _counterexample(config: TrainConfig, robust: RobustSettings, file: FilePath)
     if len(stored.moves) > rtts * K:
         raise InputError(f"{file}: moves of {len(stored.moves) / K:g} Rm; environment.episode_rtts is {rtts}")
     return Counterexample(str(file), header.path, header.model, stored.moves)
+
+
+def attacked_paths(config: TrainConfig, examples: Sequence[Counterexample]) -> AttackedPaths | None:
+    """Return the drawn paths under attack of a config's rounds, with its counterexamples; None without any."""
+    robust = config.robust
+    if robust is None or robust.drawn is None or not robust.share:
+        return None
+    given = [(one.path, RecordedAdversary(one.file, one.moves)) for one in examples]
+    share = robust.counterexample_share
+    return AttackedPaths(robust.drawn, config.environment, config.num_envs, robust.share, config.seed, given, share)
 
 
 def opponents(

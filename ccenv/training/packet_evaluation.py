@@ -14,7 +14,8 @@ from ccenv.envs.packet.task import SharedPacketTask
 from ccenv.errors import InputError
 from ccenv.interface.rewards import TERM_NUMBERS
 from ccenv.network.sender import ContractSender, PolicySender
-from ccenv.simulation.boxes import KIND, pattern_rows
+from ccenv.simulation.box_players import KIND
+from ccenv.simulation.boxes import pattern_rows
 from ccenv.training.evaluation import Evaluation, jain_of, share_of
 from ccenv.training.path_sets import PathSet, path_seed
 

@@ -9,8 +9,10 @@ from pydantic import Field, model_validator
 from ccenv.attack.paths import PATHS, REPORT, SCENE_SETS, TRAINING, scene_set
 from ccenv.config import StrictModel
 from ccenv.envs.distribution import PathDistribution
+from ccenv.envs.settings import EnvSettings
 from ccenv.errors import unknown_name
 from ccenv.network.path import Path
+from ccenv.training.curricula.attacked import MODEL, DrawnAttacks, lanes_under_attack
 
 
 class CurriculumStage(StrictModel):
@@ -110,7 +112,7 @@ class RobustSettings(StrictModel):
         start_step: plain training until here.
         round_steps: environment steps of a round; each round starts with an attack on the sender as it is then.
         share: share of the environments that play against the pool; 0: none, and no attack (a control run).
-        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start.
+        log_std: logarithm of the standard deviation of the actions, set anew when the rounds start; with ``drawn`` in each round.
         searches: adversaries of ``ccenv attack`` that give periodic moves.
         paths: on these scenes of ``ccenv attack``; worst cases are published on the others.
         budget_flow_steps: of each search.
@@ -119,6 +121,8 @@ class RobustSettings(StrictModel):
         counterexamples: stored moves, ``NAME.moves.npz``, or folders that hold some, such as those of ``ccenv attack``. Each is
             played on its own path from a cold start. One on a scene needs that scene in ``paths``.
         counterexample_share: share of the attacked environments that play counterexamples.
+        drawn: paths drawn for each round, attacked, and played again with what was found there
+            (``ccenv.training.curricula.attacked``), in place of patterns from scenes: ``paths`` and ``policies`` are then empty.
     """
 
     start_step: int = Field(ge=1)
@@ -132,9 +136,12 @@ class RobustSettings(StrictModel):
     policies: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
     counterexample_share: float = Field(default=0.5, ge=0, le=1)
+    drawn: DrawnAttacks | None = None
 
     @model_validator(mode="after")
     def _training_scenes(self) -> RobustSettings:
+        if self.drawn is not None and (self.paths or self.policies):
+            raise ValueError("drawn: the paths of rounds are drawn and nothing else is attacked; set paths and policies to []")
         for name in self.paths:
             if name not in PATHS:
                 raise ValueError(str(unknown_name("attack path", name, PATHS)))
@@ -146,6 +153,19 @@ class RobustSettings(StrictModel):
         """Return the number of the round at a step; 0: before the first."""
         return 0 if step < self.start_step else 1 + (step - self.start_step) // self.round_steps
 
+    def check_drawn(self, environment: EnvSettings, num_envs: int) -> None:
+        """Raise ValueError if drawn paths cannot be attacked in these environments."""
+        if self.drawn is None:
+            return
+        if not isinstance(environment.paths, PathDistribution):
+            raise ValueError("robust.drawn: attacked paths stand beside random ones; environment.paths must be a distribution")
+        able, wanted = len(lanes_under_attack(environment, num_envs, 1.0)), round(self.share * num_envs)
+        if able < wanted:
+            raise ValueError(
+                f"robust.drawn attacks on {MODEL}: share {self.share:g} asks for {wanted} environments, {able} of {num_envs} "
+                f"play {MODEL}; name it more often in environment.models"
+            )
+
     def check_packet(self, *, has_boxes: bool, own_times: bool) -> None:
         """Raise ValueError for rounds with nothing to attack with, and for what only those of the curve environments have."""
         if not has_boxes:
@@ -154,7 +174,7 @@ class RobustSettings(StrictModel):
             raise ValueError(
                 "robust: rounds per packet are for flows that decide at once; set packet.clock.common: true, no mixture"
             )
-        for name in ("policies", "counterexamples", "paths", "searches"):
+        for name in ("policies", "counterexamples", "paths", "searches", "drawn"):
             if getattr(self, name) != RobustSettings.model_fields[name].default:
                 raise ValueError(f"robust.{name} is for the curve environments; per packet there are corners and cem")
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from signals_play import compiled, fresh_state, module_of, plain_python, random_signals, signal
 
 from ccenv.agents import AGENTS, make_sender
-from ccenv.agents.classic import allegro, bbr2_model, bbr3_model, common, pcc
+from ccenv.agents.classic import allegro, bbr2_model, bbr3_model, bbr_model, common, pcc
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.errors import InputError
 
 CLASSIC = AGENTS.names("classic")
-SHARED = (common, bbr2_model, bbr3_model, pcc, allegro)  # helpers of more than one CCA
+SHARED = (common, bbr_model, bbr2_model, bbr3_model, pcc, allegro)  # helpers of more than one CCA
 DTYPES = {"ack": ACK, "loss": LOSS, "tick": TICK}
 
 

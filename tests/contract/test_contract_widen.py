@@ -19,7 +19,7 @@ from ccenv.contract.obstacles import SHAPE
 from ccenv.contract.report import read_data, write_report
 from ccenv.contract.widen import Widening, widen
 from ccenv.contract.width import LEAST_SHARE, visits
-from ccenv.programs import Leaf, to_data
+from ccenv.programs import Leaf, parse_program, to_data
 from ccenv.smt.claims.lemmas import SUITES, constants_of, load_suite
 
 BASE = make_sender("learned_nominal_u78").program
@@ -166,6 +166,26 @@ def test_a_suite_of_ones_own_is_kept_but_for_its_utilisation(tmp_path, fake, cap
     assert "no constant 'utilisation'" in capsys.readouterr().err
 
 
+def test_time_outs_are_part_of_what_a_widening_keeps(tmp_path, fake, capsys):
+    """The lemmas are those of a suite with time-outs, gamma_L is what a time-out leaves, and answers are kept apart."""
+    args = ["contract", "widen", "learned_nominal_u78", "--utilisation", "0.77", "--out", str(tmp_path / "o"), "--json"]
+    fake.limits["F.3 C_L"] = (Fraction(3, 5), Fraction(9))
+    assert main([*args, "--timeouts", "artefact"]) == 0
+    assert json.loads(capsys.readouterr().out)["finished"] is True
+    assert {"F.1 C_L at a time-out", "F.2 C_U", "F.3 C_L", "F.4 C_U"} <= set(fake.asked)
+    assert ends_of(parse_program(json.loads((tmp_path / "o" / "result.json").read_text())["contract"], "here"))[0] >= Fraction(
+        3, 5
+    )
+    kept, shipped = (load_suite(name).suite for name in (str(tmp_path / "o" / "lemmas.yaml"), "learned_nominal_u78_timeouts"))
+    assert kept.timeout_preset == "artefact" and kept.lemmas == shipped.lemmas
+    assert constants_of(kept, "history") == constants_of(shipped, "history")
+    assert main(args) == 2
+    assert "another program or other constants" in capsys.readouterr().err
+    (page := tmp_path / "report").mkdir()
+    write_report([tmp_path / "o"], page, n_paths=8)
+    assert "| artefact |" in (page / "contracts.md").read_text()
+
+
 def test_leaves_that_nobody_visits_stay_as_they_are(tmp_path, fake):
     found = widen(Widening(BASE, 0.7, 60.0), tmp_path)
     seen = visits(BASE)
@@ -193,6 +213,8 @@ def test_a_program_that_is_not_proved_is_no_base(tmp_path, fake, capsys):
         (["--utilisation", "nan"], "between 0 and 1"),
         (["--utilisation", "0.7", "--budget", "nan"], "budget"),
         (["--utilisation", "0.7", "--lemmas", "cc_qdle"], "Did you mean 'cc_qdel'"),
+        (["--utilisation", "0.7", "--timeouts", "artefacts"], "Did you mean 'artefact'"),
+        (["--utilisation", "0.7", "--timeouts", "paper", "--lemmas", "cc_qdel"], "says itself whether beliefs time out"),
     ],
 )
 def test_bad_numbers_are_refused_in_one_line(tmp_path, capsys, more, said):

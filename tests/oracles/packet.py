@@ -55,7 +55,7 @@ class PacketReference:
         self.log: list[LogRow] = []
         self.links = [ReferenceLink(s, i, network.mss_bytes, seed, self.log, s.rate_Bps) for i, s in enumerate(network.links)]
         for index, link in enumerate(self.links):
-            link.mixed = network.is_mixed(index)
+            link.mixed, link.largest_bytes = network.is_mixed(index), max(network.sizes_on(index))
         self.flows = [self._flow(i, senders[i], deciders.get(i)) for i in range(len(network.flows))]
         steps = [(s.time_s, i, s.rate_Bps) for i, spec in enumerate(network.links) for s in spec.rate_steps]
         self.changes = deque(sorted(steps))

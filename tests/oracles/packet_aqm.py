@@ -23,7 +23,7 @@ class Pie:
     def catch_up(self, now_s: float) -> None:
         spec = self.spec
         while self.next_s <= now_s:
-            delay_s = len(self.link.queue) * self.link.mss_bytes / self.link.rate_Bps
+            delay_s = self.link.waiting_bytes / self.link.rate_Bps
             step = spec.alpha * (delay_s - spec.target_s) + spec.beta * (delay_s - self.old_s)
             step /= next((divisor for bound, divisor in SCALES.items() if self.p < bound), 1)
             self.p += min(step, 0.02) if self.p >= 0.1 else step
@@ -40,7 +40,8 @@ class Pie:
         """Tell whether an arriving packet is to be dropped or marked."""
         self.catch_up(now_s)
         calm = self.old_s < 0.5 * self.spec.target_s and self.p < 0.2
-        if self.burst_s > 0.0 or calm or len(self.link.queue) <= 2:
+        few = self.link.waiting_bytes <= 2 * self.link.mss_bytes if self.link.mixed else len(self.link.queue) <= 2
+        if self.burst_s > 0.0 or calm or few:
             return False
         self.sum = self.sum + self.p if self.p > 0.0 else 0.0
         if self.sum < 0.85:
@@ -62,9 +63,9 @@ class OneQueue:
         self.count = self.last = 0.0
         self.dropping = False
 
-    def hits(self, now_s: float, target_s: float, interval_s: float, first: bool) -> bool:
+    def hits(self, now_s: float, target_s: float, interval_s: float, first: bool, few: bool) -> bool:
         above = False
-        if now_s - self.packets[0].enqueued_s < target_s or len(self.packets) <= 2:
+        if now_s - self.packets[0].enqueued_s < target_s or few:
             self.above_s = 0.0
         elif self.above_s == 0.0:
             self.above_s = now_s + interval_s
@@ -99,6 +100,12 @@ class FqCodel:
     def __len__(self) -> int:
         return sum(len(queue.packets) for queue in self.queues.values())
 
+    def __iter__(self) -> Any:
+        return (packet for queue in self.queues.values() for packet in queue.packets)
+
+    def _size(self, queue: OneQueue) -> float:
+        return sum(p.size_bytes for p in queue.packets) if self.link.mixed else len(queue.packets)
+
     def put(self, packet: Any, now_s: float) -> None:
         flow = packet.flow.index
         queue = self.queues.setdefault(flow, OneQueue())
@@ -106,9 +113,9 @@ class FqCodel:
         if flow not in self.new and flow not in self.old:
             queue.deficit = self.spec.quantum_bytes
             self.new.append(flow)
-        if len(self) > self.link.room:
-            most = max(len(q.packets) for q in self.queues.values())
-            fullest = min(i for i, q in self.queues.items() if len(q.packets) == most)
+        while self.link.over():
+            most = max(self._size(q) for q in self.queues.values())
+            fullest = min(i for i, q in self.queues.items() if self._size(q) == most)
             self.link.drop(self.queues[fullest].packets.popleft(), now_s)
 
     def take(self, now_s: float) -> Any:
@@ -121,7 +128,7 @@ class FqCodel:
                 continue
             packet = self._after_codel(queue, now_s)
             if packet is not None:
-                queue.deficit -= self.link.mss_bytes
+                queue.deficit -= packet.size_bytes
                 return packet
             was_new = line is self.new
             flow = line.popleft()
@@ -132,11 +139,12 @@ class FqCodel:
     def _after_codel(self, queue: OneQueue, now_s: float) -> Any:
         first = True
         while queue.packets:
-            hit = self.spec.codel and queue.hits(now_s, self.spec.target_s, self.spec.interval_s, first)
+            few = self.link.few(queue.packets)
+            hit = self.spec.codel and queue.hits(now_s, self.spec.target_s, self.spec.interval_s, first, few)
             packet = queue.packets.popleft()
             if not hit:
                 return packet
-            if self.spec.ecn and packet.flow.spec.codepoint != "none":
+            if self.spec.ecn and packet.can_be_marked:
                 self.link.mark(packet)
                 return packet
             self.link.drop(packet, now_s)
@@ -157,6 +165,9 @@ class DualPi2:
     def __len__(self) -> int:
         return len(self.queues[False]) + len(self.queues[True])
 
+    def __iter__(self) -> Any:
+        return (packet for queue in self.queues.values() for packet in queue)
+
     def catch_up(self, now_s: float) -> None:
         spec = self.spec
         while self.next_s <= now_s:
@@ -168,17 +179,17 @@ class DualPi2:
 
     def put(self, packet: Any, now_s: float) -> None:
         self.catch_up(now_s)
-        self.queues[packet.flow.spec.codepoint == "l4s"].append(packet)
+        self.queues[packet.flow.spec.codepoint == "l4s" and not packet.is_ack].append(packet)
 
     def take(self, now_s: float) -> Any:
-        spec, mss, p2 = self.spec, self.link.mss_bytes, self.p * self.p
+        spec = self.spec
         self.catch_up(now_s)
         p2 = self.p * self.p
         while len(self):
             classic, l4s = self.queues[False], self.queues[True]
             alone = len(self) == 1
             if l4s and (not classic or self.credit <= 0.0):
-                self.credit += spec.classic_share * mss if classic else 0.0
+                self.credit += spec.classic_share * l4s[0].size_bytes if classic else 0.0
                 waited_s = now_s - l4s[0].enqueued_s
                 own = 0.0
                 if len(l4s) > 1:
@@ -191,11 +202,11 @@ class DualPi2:
                 if self.link.draw() < max(own, min(1.0, spec.coupling * self.p)):
                     self.link.mark(packet)
                 return packet
-            self.credit -= (1.0 - spec.classic_share) * mss if l4s else 0.0
+            self.credit -= (1.0 - spec.classic_share) * classic[0].size_bytes if l4s else 0.0
             packet = classic.popleft()
             if alone or self.link.draw() >= p2:
                 return packet
-            if packet.flow.spec.codepoint != "none" and p2 < spec.overload:
+            if packet.can_be_marked and p2 < spec.overload:
                 self.link.mark(packet)
                 return packet
             self.link.drop(packet, now_s)

@@ -12,7 +12,7 @@ from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
 from ccenv.engine.packet.beliefs import RATE_HOLDER
 from ccenv.engine.packet.engine import RTO_MIN_S, STATE_DTYPE, TICK_S
-from ccenv.engine.packet.layout import ACK_COUNTER, WORKLOAD_COUNTER
+from ccenv.engine.packet.layout import ACK_COUNTER
 from ccenv.engine.packet.receiver import MULTIPLE_TOLERANCE
 from ccenv.engine.packet.spec import FlowSpec, NetworkSpec
 from ccenv.engine.packet.transport import (
@@ -23,13 +23,14 @@ from ccenv.engine.packet.transport import (
     WINDOW_SLACK_BYTES,
     SMALL_BURSTS_Bps,
 )
-from ccenv.engine.packet.workload import LARGEST_OBJECT, LARGEST_OFFER, PARETO_SHAPE, ROUNDING, SHORTEST_S
 from ccenv.network.sender import ClassicSender, HeldSender, Sender, bare
 from oracles.packet_link import NEVER, LogRow, Packet, new_record
 from oracles.packet_path import ReferencePath
+from oracles.packet_rack import ReferenceRack
+from oracles.packet_work import ReferenceWork
 
 
-class ReferenceFlow(ReferencePath):
+class ReferenceFlow(ReferencePath, ReferenceWork):
     """Sender, jitter box and receiver of one flow."""
 
     def __init__(
@@ -92,6 +93,7 @@ class ReferenceFlow(ReferencePath):
         self.finished_s = NEVER
         self.marked_bytes = 0.0
         self.monitor: Any = None
+        self.rack = ReferenceRack(self) if spec.recovery == "rack" else None
 
     # --- receiver ---------------------------------------------------------------------------------------------------
 
@@ -154,7 +156,8 @@ class ReferenceFlow(ReferencePath):
             next_ack_s = self.ack_deadline_s + self.return_s
         return min(self.wake_s, self.rto_at_s, next_ack_s)
 
-    def _rto_s(self) -> float:
+    def rto_s(self) -> float:
+        """Return the RTO with its back-off."""
         base = INITIAL_RTO_S if self.srtt_s == 0.0 else max(RTO_MIN_S, self.srtt_s + 4.0 * self.rttvar_s)
         return min(base * self.backoff, MAX_RTO_S)
 
@@ -163,7 +166,7 @@ class ReferenceFlow(ReferencePath):
         if not self.started:
             self.started = True
             self.cca.init(self.state)
-            self._begin()
+            self.begin_work()
             return
         if self.ack_deadline_s <= now_s if self.back else not self.acks and self.ack_deadline_s + self.return_s <= now_s:
             self.acknowledge(self.ack_deadline_s)
@@ -171,11 +174,17 @@ class ReferenceFlow(ReferencePath):
             self._take_ack(self.acks.popleft()[1], now_s)
         elif self.rto_at_s <= now_s:
             self.rto_at_s = NEVER
-            if self.inflight_bytes > 0.0:
+            if self.rack and self.rack.timer != "rto":
+                if self.rack.take_timer(now_s):
+                    self._lose(self.rack.late(False, now_s), False, now_s)
+                    self.rack.arm(now_s)
+            elif self.inflight_bytes > 0.0:
                 lost = [p for p in self.sent.values() if not p.acked and not p.lost]
                 self.timeouts += 1.0
                 self.backoff *= 2.0
-                self._lose(lost, True, now_s)
+                self._lose(self.rack.late(True, now_s) if self.rack else lost, True, now_s)
+                if self.rack:
+                    self.rack.arm(now_s)
 
     def _hold_anew(self, proxy: HeldSender, now_s: float) -> None:
         """[Delta] Algorithm 1."""
@@ -192,6 +201,8 @@ class ReferenceFlow(ReferencePath):
             covered.append(self.arrived.popleft())
         self.log.append((now_s, "ack", self.index, -1, last_tx, covered[-1].segment))
         for packet in covered:
+            if self.rack:
+                self.rack.see(packet)
             self.in_network.discard(packet.tx)
             if not packet.lost:
                 self.inflight_bytes -= self.mss
@@ -202,7 +213,7 @@ class ReferenceFlow(ReferencePath):
                 acked += self.mss
                 marked += self.mss if packet.marked else 0.0
         packet = max(covered, key=lambda p: p.tx)
-        self.highest_tx = max(self.highest_tx, packet.tx)
+        before, self.highest_tx = self.highest_tx, max(self.highest_tx, packet.tx)
         rtt_s = now_s - packet.sent_s
         if self.srtt_s == 0.0:
             self.srtt_s, self.rttvar_s = rtt_s, 0.5 * rtt_s
@@ -220,7 +231,7 @@ class ReferenceFlow(ReferencePath):
         interval_s = max(now_s - packet.delivered_s, packet.sent_s - packet.first_sent_s)
         self.first_sent_s, self.delivered_s = packet.sent_s, now_s
         self.backoff = 1.0
-        self.rto_at_s = now_s + self._rto_s() if self.inflight_bytes > 0.0 else NEVER
+        self.rto_at_s = now_s + self.rto_s() if self.inflight_bytes > 0.0 else NEVER
         if self.delivered_bytes > self.app_limited_until_bytes:
             self.app_limited_until_bytes = 0.0
         round_start = packet.delivered_bytes >= self.round_end_bytes
@@ -237,6 +248,12 @@ class ReferenceFlow(ReferencePath):
                 lost_since_bytes=self.found_lost_bytes - packet.lost_bytes if self.cca.per_packet else 0.0,
             )  # fmt: skip
             self.cca.on_ack(self.state, signal)
+        if self.rack:
+            self.rack.hear(covered, acked, before)
+            self._lose(self.rack.late(False, now_s), False, now_s)
+            self.rack.arm(now_s)
+            self.sent = {tx: p for tx, p in self.sent.items() if not p.acked and not p.lost}
+            return
         acked_txs = sorted(p.tx for p in self.sent.values() if p.acked)
         lost = [
             p
@@ -268,6 +285,8 @@ class ReferenceFlow(ReferencePath):
         new_episode = lost[-1].tx > self.recovery_tx
         if new_episode:
             self.recovery_tx = self.next_tx - 1
+        if self.rack:
+            self.rack.lose(timeout)
         if self.cca.per_packet:
             (packet,) = lost
             told = {
@@ -294,49 +313,19 @@ class ReferenceFlow(ReferencePath):
         )  # fmt: skip
         self.cca.on_tick(self.state, signal)
 
-    def _begin(self) -> None:
-        work = self.spec.workload
-        if work.kind == "finite":
-            self.offered = math.ceil(work.size_bytes / self.mss)
-        elif work.kind == "on_off":
-            self.app_next_s = self.spec.start_s + work.on_s
-        elif work.kind == "asked":
-            self.offered = 0
-        elif work.kind != "bulk":
-            self.offered, self.app_next_s = 0, self.spec.start_s
-
-    def _offer(self, now_s: float) -> None:
-        work, start_s = self.spec.workload, self.spec.start_s
-        while self.app_next_s <= now_s:
-            if work.kind == "rate":
-                self.offered = 1 + math.floor(min((now_s - start_s) * work.rate_Bps / self.mss + ROUNDING, LARGEST_OFFER))
-                self.app_next_s = max(start_s + self.offered * self.mss / work.rate_Bps, now_s + SHORTEST_S)
-            elif work.kind == "batches":
-                self.offered += math.ceil(work.size_bytes / self.mss)
-                self.app_draws += 1.0
-                self.app_next_s = start_s + self.app_draws * work.every_s
-            elif work.kind == "web":
-                size, gap = (
-                    uniform(float(self.seed), 0.0, float(self.index), WORKLOAD_COUNTER + self.app_draws + k) for k in (0.0, 1.0)
-                )
-                self.app_draws += 2.0
-                smallest = work.size_bytes * (PARETO_SHAPE - 1.0) / PARETO_SHAPE
-                bytes_ = min(smallest * (1.0 - size) ** (-1.0 / PARETO_SHAPE), LARGEST_OBJECT * work.size_bytes)
-                self.offered += math.ceil(bytes_ / self.mss)
-                self.app_next_s -= work.every_s * math.log(1.0 - gap)
-            elif self.offered == NEVER:
-                self.offered = self.next_segment
-                self.app_next_s += work.off_s
-            else:
-                self.offered = NEVER
-                self.app_next_s += work.on_s
-
     def packets_to_send(self, now_s: float) -> Any:
         """Yield packets as long as window, pacing and application allow."""
+        first_tx = self.next_tx
+        yield from self._packets_to_send(now_s, first_tx)
+        if self.rack and self.next_tx > first_tx:
+            self.rack.after_sending(now_s)
+
+    def _packets_to_send(self, now_s: float, first_tx: int) -> Any:
         self.wake_s = NEVER
         while now_s < self.spec.stop_s:
-            self._offer(now_s)
-            if self.inflight_bytes > 0.0 and self.inflight_bytes + self.mss > self.state.cwnd_bytes + WINDOW_SLACK_BYTES:
+            self.offer_work(now_s)
+            full = self.inflight_bytes > 0.0 and self.inflight_bytes + self.mss > self.state.cwnd_bytes + WINDOW_SLACK_BYTES
+            if full and not (self.rack and self.rack.beyond_window and self.next_tx == first_tx):
                 self.burst_left = 0
                 return
             while self.resend and self.resend[0] in self.confirmed:
@@ -373,11 +362,13 @@ class ReferenceFlow(ReferencePath):
             self.app_limited_until_bytes > 0.0, self.inflight_bytes + self.mss, self.found_lost_bytes,
         )  # fmt: skip
         self.sent[packet.tx] = packet
+        if self.rack:
+            self.rack.times_sent[segment] += 1
         self.next_tx += 1
         self.inflight_bytes += self.mss
         self.sent_bytes += self.mss
         if self.rto_at_s == NEVER:
-            self.rto_at_s = now_s + self._rto_s()
+            self.rto_at_s = now_s + self.rto_s()
         if self.state.pacing_rate_Bps < NEVER:
             if self.spec.burst_s > 0.0:
                 self.burst_left = (self.burst_left or self._burst()) - 1

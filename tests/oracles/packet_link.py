@@ -54,6 +54,11 @@ class Packet:
         """Its size on a link."""
         return self.flow.spec.ack_path.ack_bytes if self.is_ack else self.flow.mss
 
+    @property
+    def can_be_marked(self) -> bool:
+        """Whether it is ECN-capable; ACKs are not."""
+        return self.flow.spec.codepoint != "none" and not self.is_ack
+
 
 @dataclass
 class ReferenceLink:
@@ -81,6 +86,7 @@ class ReferenceLink:
     marked_bytes: float = 0.0
     served_bytes: float = 0.0
     mixed: bool = False
+    largest_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         """Build what its discipline needs."""
@@ -93,7 +99,7 @@ class ReferenceLink:
 
     def enqueue(self, packet: Packet, now_s: float) -> None:
         """Drop, mark, queue or serve an arriving packet."""
-        able = packet.flow.spec.codepoint != "none" and not packet.is_ack
+        able = packet.can_be_marked
         if self.bucket and not self.bucket.lets(packet.size_bytes, now_s):
             self.drop(packet, now_s)
             return
@@ -102,8 +108,9 @@ class ReferenceLink:
             mark = self.spec.pie.ecn and able and self.pie.p <= 0.1
             drop = not mark
         waiting = len(self.classes) if self.classes is not None else len(self.queue)
-        in_bytes = sum(p.size_bytes for p in self.queue) + packet.size_bytes
-        if self.mixed and self.serving is not None and in_bytes > self.spec.buffer_bytes + 1e-6:
+        in_bytes = self.waiting_bytes + packet.size_bytes
+        isolates = self.spec.discipline == "fq_codel"
+        if self.mixed and self.serving is not None and in_bytes > self.spec.buffer_bytes + 1e-6 and not isolates:
             drop = True
         if not self.mixed and self.serving is not None and waiting >= self.room and self.spec.discipline != "fq_codel":
             drop = True
@@ -129,6 +136,21 @@ class ReferenceLink:
             self.log.append((now_s, event, packet.flow.index, self.index, packet.tx, packet.segment))
 
     @property
+    def waiting_bytes(self) -> float:
+        """Bytes that wait."""
+        return sum(p.size_bytes for p in (self.queue if self.classes is None else self.classes))
+
+    def over(self) -> bool:
+        """Tell whether more waits than its buffer holds."""
+        return self.waiting_bytes > self.spec.buffer_bytes + 1e-6 if self.mixed else len(self.classes) > self.room
+
+    def few(self, packets: Any) -> bool:
+        """Tell whether so little stays behind the head that CoDel leaves it alone."""
+        if not self.mixed:
+            return len(packets) <= 2
+        return sum(p.size_bytes for p in packets) - packets[0].size_bytes <= self.largest_bytes + 1e-6 if packets else True
+
+    @property
     def room(self) -> float:
         """Packets that may wait."""
         return math.floor(self.spec.buffer_bytes / self.mss_bytes + 1e-9) if self.spec.buffer_bytes < NEVER else NEVER
@@ -136,7 +158,7 @@ class ReferenceLink:
     def mark(self, packet: Packet) -> None:
         """Give a packet a congestion mark."""
         packet.marked = True
-        self.marked_bytes += self.mss_bytes
+        self.marked_bytes += packet.size_bytes
 
     def draw(self) -> float:
         """Return the next random number."""
@@ -214,7 +236,7 @@ class ReferenceLink:
             first = True
             while self._codel_drops(now_s, first):
                 first = False
-                if self.spec.codel.ecn and self.queue[0].flow.spec.codepoint != "none":
+                if self.spec.codel.ecn and self.queue[0].can_be_marked:
                     self.mark(self.queue[0])
                     break
                 self.drop(self.queue.popleft(), now_s)
@@ -229,7 +251,7 @@ class ReferenceLink:
     def _codel_drops(self, now_s: float, first: bool) -> bool:
         codel = self.spec.codel
         above = False
-        if len(self.queue) <= 2 or now_s - self.queue[0].enqueued_s < codel.target_s:
+        if self.few(self.queue) or now_s - self.queue[0].enqueued_s < codel.target_s:
             self.above_since_s = 0.0
         elif self.above_since_s == 0.0:
             self.above_since_s = now_s + codel.interval_s

@@ -15,8 +15,22 @@ from ccenv.engine.packet.engine import PacketEngine
 from ccenv.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.laws import check_trace
-from ccenv.simulation.box_attack import attack_boxes, search, senders_of
-from ccenv.simulation.boxes import KIND, PATTERN_VALUES, BoxGame, Pattern
+from ccenv.simulation.box_attack import attack_boxes, senders_of
+from ccenv.simulation.box_goals import GOALS
+from ccenv.simulation.box_players import (
+    INPUTS,
+    KIND,
+    PATTERN_VALUES,
+    PHASE_VALUES,
+    PHASES,
+    POLICY,
+    BoxPlayer,
+    BoxPolicy,
+    Pattern,
+    TwoPhases,
+)
+from ccenv.simulation.box_searches import SEARCHES, search
+from ccenv.simulation.boxes import BoxGame
 from ccenv.simulation.packets import packet_slack_bytes
 from ccenv.simulation.ranges import load_distribution, read_distribution
 
@@ -41,11 +55,13 @@ def play(state: Any, view: Any, move: Any) -> None:
     move.service = 1.0 if turn == 0 else (0.5 if turn == 1 else 0.0)
 
 
-def game(data: dict[str, Any] = ONE, sender: str = "copa") -> BoxGame:
+def game(
+    data: dict[str, Any] = ONE, sender: str = "copa", plays: ScriptedAdversary | None = None, goal: str = "utilisation"
+) -> BoxGame:
     scenario = read_distribution(data).largest
     senders, attacked = senders_of(scenario, make_sender(sender))
-    others = {"slowest": ScriptedAdversary("third", STATE, init, play)}
-    return BoxGame(scenario, senders, attacked, adversaries=others, **RTTS)
+    others = {"slowest": ScriptedAdversary("third", STATE, init, play)} | ({"external": plays} if plays else {})
+    return BoxGame(scenario, senders, attacked, adversaries=others, goal=goal, **RTTS)
 
 
 @pytest.mark.parametrize("data", [ONE, TWO])
@@ -81,6 +97,65 @@ def test_any_pattern_is_legal(values: list[float], hold: int) -> None:
     trace = game().trace(Pattern(tuple(values), hold))
     assert trace.S[-1, 0] > 0
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+
+
+def constant(share: float) -> BoxPolicy:
+    return BoxPolicy((share, *[0.0] * (len(INPUTS) - 1)), 1, 1.2)
+
+
+def test_phases_and_policies_without_a_choice_are_patterns() -> None:
+    one, phases, policies = game(), game(plays=PHASES), game(plays=POLICY)
+    patterns = [Pattern((0.2, 0.9), 2), Pattern((0.1,), 2)]
+    found = one.play(patterns)
+    first, second = ((0.2, 0.9), (0.1,))
+    switched = phases.play([TwoPhases(first, second, 2, switch) for switch in (phases.ticks_of_run, 0, 60)])
+    np.testing.assert_array_equal(switched[:2], found)
+    assert switched[2] not in found
+    np.testing.assert_array_equal(policies.play([constant(0.1), constant(3.0)]), one.play([Pattern((0.1,)), KIND]))
+
+
+@pytest.mark.parametrize("place", range(1, len(INPUTS)))
+def test_a_policy_answers_each_thing_that_it_sees(place: int) -> None:
+    weights = [0.3, *[0.0] * (len(INPUTS) - 1)]
+    plain = BoxPolicy(tuple(weights), 1, 1.2)
+    weights[place] = 0.4
+    outcome = game(sender="reno", plays=POLICY).play([plain, BoxPolicy(tuple(weights), 1, 1.2)])
+    assert outcome[0] != outcome[1]
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_any_phases_and_policies_are_legal(data: st.DataObject) -> None:
+    values = st.lists(st.floats(0, 1), min_size=1, max_size=PHASE_VALUES).map(tuple)
+    first, second = data.draw(values), data.draw(values)
+    phases = TwoPhases(first, second, data.draw(st.integers(1, 9)), data.draw(st.integers(0, 200)))
+    weights = data.draw(st.lists(st.floats(-3, 3), min_size=len(INPUTS), max_size=len(INPUTS)))
+    player: BoxPlayer = phases if data.draw(st.booleans()) else BoxPolicy(tuple(weights), 2, 1.2)
+    trace = game(plays=player.adversary).trace(player)
+    assert trace.S[-1, 0] > 0
+    assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
+
+
+BOTH = {**ONE, "flows": [{"sender": "external", "rtt_ms": 30, "jitter": BOX}] * 2}
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_each_goal_is_served_by_aiming_at_it(goal: str) -> None:
+    result = attack_boxes(
+        "reno", read_distribution(BOTH), adversaries=("corners", "cem"), budget_flow_steps=30_000, goal=goal, **RTTS
+    )
+    kind = game(BOTH, "reno", goal=goal).measure(KIND)
+    assert result.legal and result.kind_utilisation == kind[0]
+    worst = result.worst.worst_utilisation if goal == "utilisation" else result.worst.value
+    assert worst is not None and GOALS[goal].sign * (worst - kind[1]) < 0
+    assert result.to_dict().get("worst_value") == result.worst.value
+
+
+def test_every_search_of_the_panel_finds_something_worse_than_nothing() -> None:
+    kind = game().measure(KIND)[0]
+    for name, one in SEARCHES.items():
+        own = game(plays=one.adversary)
+        assert own.play([search(own, name, 150, 0)])[0] < 0.8 * kind
 
 
 def test_searches_find_what_hurts_and_depend_on_the_seed_alone() -> None:
@@ -121,6 +196,8 @@ def test_ranges_draw_by_the_seed() -> None:
         ({**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}, {}, "nothing to attack with"),
         (ONE, {"budget_flow_steps": 10}, "a budget below one run"),
         (ONE, {"adversaries": ("nope",)}, "unknown adversary 'nope'"),
+        (ONE, {"goal": "fairness"}, "goal 'fairness' needs at least 2 flows"),
+        (ONE, {"goal": "dealy"}, "unknown goal 'dealy'.*delay"),
         (ONE, {"adversaries": ("cem", "cem")}, "named twice"),
         (ONE, {"adversaries": ("network_drain",)}, "is not scripted"),
         ({**ONE, "links": [{"rate_mbps": 12, "buffer_bdp": 2, "discipline": "codel"}]}, {}, "one drop-tail link"),

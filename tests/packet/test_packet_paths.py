@@ -89,6 +89,31 @@ NETWORKS: dict[str, tuple[list, list]] = {
         ],
     ),
     "small packets only": ([DOWN], [{"sender": "cubic", **BASE, "mss_bytes": 300, "burst_s": 0.001}]),
+    **{
+        f"two ways, {discipline}": (
+            [
+                {**DOWN, "discipline": discipline, "buffer_bytes": 45_000, **({discipline: options} if options else {})},
+                {
+                    **UP, "rate_Bps": 3e5, "buffer_bytes": 30_000, "discipline": discipline,
+                    **({discipline: options} if options else {}),
+                },
+            ],
+            [
+                {"sender": "cubic", **BASE, "ack_path": {"route": ["up"]}},
+                {"sender": "prague", "rtt_s": 0.03, "route": ["up"], "ack_path": {"route": ["down"], "ack_bytes": 64}},
+                {"sender": "reno", "rtt_s": 0.03, "route": ["up"], "mss_bytes": 400, "ecn": "none"},
+                {"sender": "bbr1", **BASE, "route": ["down"], "mss_bytes": 700.5, "start_s": 0.1},
+                {"sender": "prague", **BASE, "route": ["down"], "recovery": "rack"},
+                {"sender": "constant:rate_mbps=6", **BASE, "route": ["down"], "mss_bytes": 3000, "ecn": "none"},
+            ],
+        )
+        for discipline, options in (
+            ("codel", {"interval_s": 0.03}),
+            ("pie", {"burst_s": 0.0, "ecn": True}),
+            ("fq_codel", {"interval_s": 0.03}),
+            ("dualpi2", {}),
+        )
+    },
     "box and way back": (
         [{**DOWN, "delay_s": 0.003}, UP],
         [
@@ -221,14 +246,19 @@ WAYS = st.fixed_dictionaries(
     back=st.booleans(),
     seed=st.integers(0, 99),
     buffer_bytes=st.sampled_from((9_000, 60_000)),
+    queues=st.sampled_from(("drop_tail", "codel", "pie", "fq_codel", "dualpi2")),
 )
-def test_nothing_is_lost_but_what_is_counted(flows: list[dict[str, Any]], back: bool, seed: int, buffer_bytes: float) -> None:
+def test_nothing_is_lost_but_what_is_counted(
+    flows: list[dict[str, Any]], back: bool, seed: int, buffer_bytes: float, queues: str
+) -> None:
     """Packets and ACKs are on their way, have arrived, or were counted as lost; links have what came and did not leave."""
-    up = {"name": "up", "rate_Bps": 8e4, "buffer_bytes": buffer_bytes}
+    up = {"name": "up", "rate_Bps": 8e4, "buffer_bytes": buffer_bytes, "discipline": queues}
     if back:
         flows = [*flows, {"sender": "reno", "rtt_s": 0.03, "route": ["up"]}]
     flows = [{"route": ["down"], **flow} for flow in flows]
-    network = NetworkSpec.model_validate({"links": [{**DOWN, "buffer_bytes": buffer_bytes}, up], "flows": flows})
+    network = NetworkSpec.model_validate(
+        {"links": [{**DOWN, "buffer_bytes": buffer_bytes, "discipline": queues}, up], "flows": flows}
+    )
     engine = PacketEngine(network, [make_sender(f.sender) for f in network.flows], duration_s=2.0, seed=seed, packet_log=200_000)
     engine.advance(2.0)
     log = engine.packet_log()
@@ -249,6 +279,31 @@ def test_nothing_is_lost_but_what_is_counted(flows: list[dict[str, Any]], back: 
         assert count["ack"] <= count["deliver"] and engine.flow("inflight_bytes")[i] >= -1e-6
         if engine.flow("acks_sent")[i]:
             assert count["ack"] <= engine.flow("acks_sent")[i] - engine.flow("acks_lost")[i]
+
+
+@pytest.mark.parametrize("discipline", ["codel", "fq_codel", "pie", "dualpi2"])
+def test_aqms_keep_acks_from_waiting_behind_an_upload(discipline: str) -> None:
+    """RFC 3449 s.2, RFC 8290: where an upload fills a deep buffer, a download's ACKs wait in it, unless the queue is managed."""
+    flows = [
+        {"sender": "cubic", "rtt_ms": 40, "ack_path": {"route": ["up"]}},
+        {"sender": "cubic", "rtt_ms": 40, "route": ["up"], "ack_path": {"route": ["down"]}},
+    ]
+    found = {}
+    for queue in ("drop_tail", discipline):
+        up = {"name": "up", "rate_mbps": 2, "buffer_packets": 200, "discipline": queue}
+        found[queue] = run([BOTTLENECK, up], flows, 30.0).summary()
+    down = {queue: summary["flows"][0] for queue, summary in found.items()}
+    assert down["drop_tail"]["rtt"] > 0.4 and down[discipline]["rtt"] < 0.25
+    assert down[discipline]["throughput_mbps"] > 0.8 * down["drop_tail"]["throughput_mbps"]
+    assert found[discipline]["links"][1]["utilisation"] > 0.7
+
+
+def test_isolated_flows_share_bytes_whatever_their_sizes() -> None:
+    """RFC 8290 s.4.2: the deficit counts bytes; among equals, packets of 500 bytes get what packets of 1500 get."""
+    flows = [{"sender": "constant:rate_mbps=30", "rtt_ms": 20, "mss_bytes": size} for size in (500, 1500)]
+    link = {**BOTTLENECK, "discipline": "fq_codel", "fq_codel": {"codel": False}}
+    small, large = (flow["throughput_mbps"] for flow in run([link], flows, 10.0).summary()["flows"])
+    assert small == pytest.approx(large, rel=0.02)
 
 
 def test_transfers_end_whatever_the_way() -> None:
@@ -298,7 +353,7 @@ def test_distributions_draw_ways() -> None:
         ({"ack_path": {"route": ["up"]}, "rtt_ms": 5}, {"delay_ms": 9}, "take longer than its rtt_s"),
         ({"mss_bytes": 70_000}, {}, "less than or equal to 65536"),
         ({"mss_bytes": 9000}, {"buffer_bytes": 3000, "name": "down"}, "holds no packet of 9000"),
-        ({"ack_path": {"route": ["up"]}}, {"discipline": "pie"}, "several sizes"),
+        ({"ack_path": {"route": ["up"]}}, {"discipline": "red"}, "several sizes"),
         ({"sender": "cc_qdel", "mss_bytes": 900}, {}, "their own mss_bytes"),
         (
             {"reordering": {"share": 0.1, "extra_ms": 5}, "jitter": {"kind": "adversary", "max_ms": 9, "adversary": "uniform"}},

@@ -139,9 +139,10 @@ def test_the_shipped_suite_is_about_the_shipped_contract():
     assert (setting.samples, setting.settle_steps) == (13, 2)
 
 
+@pytest.mark.parametrize("suite", ["learned_contract_u80", "learned_contract_u77_timeouts"])
 @pytest.mark.parametrize("name", ["F.1 C_L", "F.7 loss"])
-def test_short_lemmas_of_the_shipped_contract_hold(name):
-    loaded = load_suite("learned_contract_u80")
+def test_short_lemmas_of_the_shipped_contracts_hold(suite, name):
+    loaded = load_suite(suite)
     lemma = next(lemma for lemma in loaded.suite.lemmas if lemma.name == name)
     setting, numbers = suite_setting(loaded, "history", 3), constants_of(loaded.suite, "history")
     for asked in lemma_queries(loaded, lemma, setting, numbers):
@@ -162,8 +163,9 @@ def test_with_time_outs_a_chooser_lets_the_lower_belief_fall(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_all_lemmas_of_the_shipped_contract_hold():
-    loaded = load_suite("learned_contract_u80")
+@pytest.mark.parametrize("suite", ["learned_contract_u80", "learned_contract_u77_timeouts"])
+def test_all_lemmas_of_the_shipped_contracts_hold(suite):
+    loaded = load_suite(suite)
     setting, numbers = suite_setting(loaded, "history", 11), constants_of(loaded.suite, "history")
     for lemma in loaded.suite.lemmas:
         for asked in lemma_queries(loaded, lemma, setting, numbers):

@@ -12,11 +12,13 @@ from ccenv.agents import make_sender
 from ccenv.agents.learned.zoo import FOLDER
 from ccenv.benchmarks.suite.curve import load_suite
 from ccenv.cli.main import main
+from ccenv.engine.packet.layout import TICK_S
 from ccenv.errors import InputError
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import PolicySender
 from ccenv.simulation.box_attack import senders_of
-from ccenv.simulation.boxes import TICK_S, BoxGame, Pattern
+from ccenv.simulation.box_players import Pattern
+from ccenv.simulation.boxes import BoxGame
 from ccenv.simulation.ranges import load_distribution
 from ccenv.training.config import load_config
 from ccenv.training.recipes.settings import Recipe

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from contracts_data import contract, document
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ccenv  # noqa: F401  (registers the environments)
 from ccenv.agents import make_sender
@@ -18,7 +21,7 @@ from ccenv.envs.settings import EnvSettings
 from ccenv.errors import InputError, ProgramError
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ContractSender
-from ccenv.programs import to_data, to_json
+from ccenv.programs import interval, to_data, to_json
 from ccenv.training.config import load_config
 from ccenv.training.evaluation import evaluate_sender
 from ccenv.training.run import train
@@ -125,10 +128,32 @@ def test_choosers_by_name(tmp_path):
         make_sender(f"contract:file={file},chooser=best")
 
 
-def test_the_shipped_policy_has_its_score_and_its_contract():
-    sender = make_sender("learned_contract_u80")
-    assert sender.program == load_config("learned_contract").environment.contract_program()
-    assert evaluate_sender(sender, 64).score == pytest.approx(0.9745, abs=0.006)
+@pytest.mark.parametrize(
+    ("name", "config", "score"),
+    [
+        ("learned_contract_u80", "learned_contract", 0.9745),
+        ("learned_contract_u80_firm", "learned_contract_firm", 0.9745),
+        ("learned_contract_u77_timeouts", "learned_contract_timeouts", 0.964),
+    ],
+)
+def test_the_shipped_policies_have_their_score_and_their_contract(name, config, score):
+    sender = make_sender(name)
+    assert sender.program == load_config(config).environment.contract_program()
+    assert evaluate_sender(sender, 64).score == pytest.approx(score, abs=0.006)
+
+
+@given(
+    ratio=st.fractions(1, 8),
+    C_L=st.fractions(1, 1000),
+    delayed=st.booleans(),
+    utilised=st.booleans(),
+)
+def test_the_narrower_contract_lies_inside_the_proved_one(ratio, C_L, delayed, utilised):
+    """Each lemma of the wider one, proved with every choice inside, is one of the narrower."""
+    outer, inner = (make_sender(name).program for name in ("learned_contract_u80", "learned_contract_u80_firm"))
+    beliefs = {"C_L": C_L, "C_U": ratio * C_L, "MSS/Rm": Fraction(1), "qdel_L": Fraction(delayed), "utilised": utilised}
+    (low, high, _), (least, most, _) = interval(outer, beliefs), interval(inner, beliefs)
+    assert low <= least <= most <= high
 
 
 def test_the_command_line_refuses_a_program_in_one_line(capsys):

@@ -112,6 +112,31 @@ def test_the_page_of_adversaries_shows_its_record(tmp_path):
     assert [line.split(" | ")[1] for line in told.splitlines()[2:4]] == ["deep†", "deep"]
 
 
+def test_the_page_shows_the_attacks_on_paths_that_nobody_trained_on(tmp_path):
+    page, file = DOCS / "learning.md", DOCS / "data" / "unseen-paths.json"
+    copy = tmp_path / "page.md"
+    copy.write_bytes(page.read_bytes())
+    attacks_page.write_paths(file, copy)
+    assert copy.read_text() == page.read_text(), "stale: ccenv.attack.page.write_paths makes the table"
+    rows = json.loads(file.read_text())
+    assert all(row["legal"] and set(row["by_adversary"]) == set(PANEL) for row in rows)
+    for row in rows:
+        flow = row["path"]["flows"][0]
+        assert row["worst_utilisation"] <= 1 - flow["jitter_s"] / (row["window_rtts"] * flow["rtt_s"]) + 1e-3, row["sender"]
+    with pytest.raises(InputError, match="no place for the table"):
+        attacks_page.write_paths(file, DOCS / "adversaries.md")
+
+
+def test_the_gap_on_the_page_is_that_of_the_record():
+    recorded = json.loads((DOCS / "data" / "adversary-gap.json").read_text())["rows"]
+    lines = (DOCS / "adversaries.md").read_text().partition("| sender | model | windows |")[2].splitlines()[2:]
+    shown = [line.strip("| ").split(" | ") for line in lines[: len(recorded)]]
+    for row, cells in zip(recorded, shown, strict=True):
+        assert cells[0] == row["sender"] and cells[3] == ("v2" if "two_phase" in row["adversaries"] else "v1")
+        assert float(cells[5]) == pytest.approx(row["found"], rel=0.06, abs=6e-4), row["sender"]
+        assert cells[6] == ("" if row["ratio"] is None else f"{row['ratio']:.3f}"), row["sender"]
+
+
 def test_every_shipped_config_has_a_result():
     runs = read_data(RECORD)["runs"]
     assert {key.rpartition(":")[0] for key in runs} == set(shipped_names(CONFIGS, ".yaml"))

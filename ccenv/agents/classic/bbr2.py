@@ -1,6 +1,6 @@
 """BBR version 2 ([BBR-draft-02]: draft-cardwell-iccrg-bbr-congestion-control-02, March 2022). Section numbers are its own.
 
-``bbr3`` runs the same functions with other parameters; the model of the path is in ``bbr2_model``.
+The model of the path is in ``bbr2_model``, what version 3 does alike in ``bbr_model``.
 
 Deviations: the signals carry neither the bytes in flight when a packet was sent nor the bytes lost since: both are taken
 from the start of the round, so that a loss rate is that of one round (4.5.10.1), and the long-term bound falls to what was
@@ -19,34 +19,47 @@ import numpy as np
 from numba import njit
 
 from ccenv.agents.classic.bbr2_model import (
-    CRUISE,
-    DOWN,
-    DRAIN,
-    LOSS_THRESHOLD,
-    MIN_CWND_MSS,
     NO_FEEDBACK,
     PROBE_FEEDBACK,
-    PROBE_RTT,
     PROBE_STARTING,
     PROBE_STOPPING,
-    REFILL,
-    STARTUP,
     STATE,
-    UP,
-    advance_bandwidth_filter,
-    bdp_bytes,
     budget_bytes,
     end_of_update,
-    inflight_with_headroom,
     is_inflight_too_high,
     is_limited,
     lost_this_round,
     lower_high_inflight,
     raise_high_inflight,
-    reset_lower_bounds,
     start_round,
-    update_min_rtt,
     update_model,
+)
+from ccenv.agents.classic.bbr_model import (
+    CRUISE,
+    CWND_GAIN,
+    DOWN,
+    DRAIN,
+    FULL_PIPE_GROWTH,
+    FULL_PIPE_ROUNDS,
+    LOSS_THRESHOLD,
+    MAX_RENO_ROUNDS,
+    MIN_CWND_MSS,
+    PACING_MARGIN,
+    PROBE_RTT,
+    PROBE_RTT_CWND_GAIN,
+    PROBE_RTT_S,
+    PROBE_WAIT_S,
+    REFILL,
+    STARTUP,
+    UP,
+    UP_PACING_GAIN,
+    advance_bandwidth_filter,
+    bdp_bytes,
+    inflight_with_headroom,
+    probe_rtt_cwnd_bytes,
+    reset_lower_bounds,
+    save_cwnd,
+    update_min_rtt,
 )
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.rng import uniform
@@ -58,16 +71,6 @@ DRAIN_PACING_GAIN = 1.0 / 2.89  # 4.3.2: the inverse of STARTUP's gain
 DOWN_PACING_GAIN = 0.75  # 4.3.3.1
 UP_CWND_GAIN = 2.0  # 2.5: as in the other phases
 FULL_LOSS_MSS = 8.0  # BBRv2's Linux code: loss events of a round that may end STARTUP
-
-UP_PACING_GAIN = 1.25  # 4.3.3.4
-CWND_GAIN = 2.0  # 2.5: BBRCwndGain
-PROBE_RTT_CWND_GAIN = 0.5  # 2.14.2: BBRProbeRTTCwndGain
-PROBE_RTT_S = 0.2  # 2.14.2: ProbeRTTDuration
-PACING_MARGIN = 0.01  # 2.4: BBRPacingMarginPercent
-FULL_PIPE_GROWTH = 1.25  # 4.3.1.2
-FULL_PIPE_ROUNDS = 3.0  # 4.3.1.2
-PROBE_WAIT_S = 2.0  # 4.3.3.5: bw_probe_wait is 2 to 3 s
-MAX_RENO_ROUNDS = 63.0  # 4.3.3.5: probe at least as often as Reno with so large a BDP would
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
@@ -109,8 +112,8 @@ def on_ack(state: Any, ack: Any) -> None:
     _check_full_pipe(state, ack)
     _check_drain(state, ack)
     _update_probe_cycle(state, ack)
-    update_min_rtt(state, ack)
-    _check_probe_rtt(state, ack)
+    expired = update_min_rtt(state, ack)
+    _check_probe_rtt(state, ack, expired)
     end_of_update(state, ack)
     if state.in_recovery > 0.0 and ack.delivered_bytes >= state.recover_bytes:
         state.in_recovery = 0.0
@@ -199,9 +202,6 @@ def _enter_up(state: Any, ack: Any) -> None:
     state.samples_probe = 1.0
     state.ack_phase = PROBE_STARTING
     start_round(state, ack.delivered_bytes, ack.inflight_bytes)
-    state.full_now = 0.0
-    state.full_rounds = 0.0
-    state.full_bandwidth_Bps = state.max_bandwidth_Bps
     state.phase_start_s = ack.now_s
     state.mode = UP
     state.pacing_gain = UP_PACING_GAIN
@@ -233,17 +233,9 @@ def _update_probe_cycle(state: Any, ack: Any) -> None:
 
 @njit(cache=True, error_model="numpy")
 def _is_probe_over(state: Any, ack: Any) -> bool:
-    """Version 2: 1.25 BDP in flight for an RTT (4.3.3.6); version 3: the bandwidth no longer grows, unless the bound binds."""
-    if state.up_until_plateau == 0.0:
-        target_bytes = budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, UP_PACING_GAIN))
-        return bool(ack.now_s - state.phase_start_s > state.min_rtt_s and ack.inflight_bytes + ack.acked_bytes >= target_bytes)
-    before_bytes = ack.inflight_bytes + ack.acked_bytes
-    if before_bytes + state.mss_bytes >= state.cwnd_bytes and state.cwnd_bytes >= state.high_inflight_bytes:
-        state.full_now = 0.0
-        state.full_rounds = 0.0
-        state.full_bandwidth_Bps = ack.delivery_rate_Bps
-        return False
-    return bool(state.full_now > 0.0)
+    """End UP once there have been 1.25 BDP in flight, after an RTT at the earliest (4.3.3.6)."""
+    target_bytes = budget_bytes(state, bdp_bytes(state, state.max_bandwidth_Bps, UP_PACING_GAIN))
+    return bool(ack.now_s - state.phase_start_s > state.min_rtt_s and ack.inflight_bytes + ack.acked_bytes >= target_bytes)
 
 
 @njit(cache=True, error_model="numpy")
@@ -275,21 +267,21 @@ def _adapt_upper_bound(state: Any, ack: Any) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _check_probe_rtt(state: Any, ack: Any) -> None:
+def _check_probe_rtt(state: Any, ack: Any, expired: bool) -> None:
     """Enter, stay in and leave PROBE_RTT (4.3.4)."""
     if state.mode != PROBE_RTT:
-        if state.probe_rtt_expired == 0.0:
+        if not expired:
             return
         state.mode = PROBE_RTT
         state.pacing_gain = 1.0
         state.cwnd_gain = PROBE_RTT_CWND_GAIN
-        _save_cwnd(state)
+        save_cwnd(state, state.in_recovery > 0.0)
         state.probe_rtt_done_s = 0.0
         state.ack_phase = PROBE_STOPPING
         start_round(state, ack.delivered_bytes, ack.inflight_bytes)
     state.limited_until_bytes = ack.delivered_bytes + ack.inflight_bytes
     if state.probe_rtt_done_s == 0.0:
-        if ack.inflight_bytes <= _probe_rtt_cwnd_bytes(state):
+        if ack.inflight_bytes <= probe_rtt_cwnd_bytes(state):
             state.probe_rtt_done_s = ack.now_s + PROBE_RTT_S
             state.probe_rtt_round_done = 0.0
             start_round(state, ack.delivered_bytes, ack.inflight_bytes)
@@ -308,21 +300,6 @@ def _check_probe_rtt(state: Any, ack: Any) -> None:
         state.mode = STARTUP
         state.pacing_gain = state.startup_pacing_gain
         state.cwnd_gain = state.startup_cwnd_gain
-
-
-@njit(cache=True, error_model="numpy")
-def _probe_rtt_cwnd_bytes(state: Any) -> float:
-    """Return half a BDP, at least four segments (4.3.4.3)."""
-    return max(bdp_bytes(state, state.bandwidth_Bps, PROBE_RTT_CWND_GAIN), MIN_CWND_MSS * state.mss_bytes)
-
-
-@njit(cache=True, error_model="numpy")
-def _save_cwnd(state: Any) -> None:
-    """Remember the window for after PROBE_RTT or recovery (4.6.4.4)."""
-    if state.in_recovery == 0.0 and state.mode != PROBE_RTT:
-        state.saved_cwnd_bytes = state.cwnd_bytes
-    else:
-        state.saved_cwnd_bytes = max(state.saved_cwnd_bytes, state.cwnd_bytes)
 
 
 @njit(cache=True, error_model="numpy")
@@ -350,7 +327,7 @@ def _set_cwnd(state: Any, ack: Any) -> None:
         state.cwnd_bytes += ack.acked_bytes
     bound_bytes = UNLIMITED_BYTES  # 4.6.4.6
     if state.mode == PROBE_RTT:
-        bound_bytes = min(inflight_with_headroom(state), _probe_rtt_cwnd_bytes(state))
+        bound_bytes = min(inflight_with_headroom(state), probe_rtt_cwnd_bytes(state))
     elif state.mode == CRUISE:
         bound_bytes = inflight_with_headroom(state)
     elif state.mode not in (STARTUP, DRAIN):
@@ -364,13 +341,13 @@ def on_loss(state: Any, loss: Any) -> None:
     state.loss_in_round = 1.0
     state.round_end_bytes = max(0.0, state.round_end_bytes - loss.lost_bytes)  # these bytes will not arrive
     if loss.timeout > 0.0:
-        _save_cwnd(state)
+        save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = state.mss_bytes
         state.in_recovery = 1.0
         state.conserving = 0.0
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes
     elif loss.new_episode > 0.0:
-        _save_cwnd(state)
+        save_cwnd(state, state.in_recovery > 0.0)
         state.cwnd_bytes = loss.inflight_bytes + state.mss_bytes
         state.in_recovery = 1.0
         state.conserving = 1.0

@@ -1,6 +1,6 @@
-"""What BBRv2 and BBRv3 believe about the path: bandwidth, round trips, loss, and the bounds of the data in flight.
+"""The path model of BBRv2: rounds, losses round by round, the long-term bound of the data in flight.
 
-Section numbers are those of [BBR-draft-02], see ``bbr2``, whose state these functions work on.
+Section numbers are those of [BBR-draft-02]; what version 3 does alike is in ``bbr_model``. Deviations: see ``bbr2``.
 """
 
 from __future__ import annotations
@@ -9,25 +9,28 @@ from typing import Any
 
 from numba import njit
 
-from ccenv.agents.classic.common import UNLIMITED_BYTES, windowed_min
+from ccenv.agents.classic.bbr_model import (
+    BETA,
+    EXTRA_ACKED_ROUNDS,
+    LOSS_THRESHOLD,
+    MAX_SLOPE_DOUBLINGS,
+    MIN_CWND_MSS,
+    REFILL,
+    STARTUP,
+    UP,
+    adapt_lower_bounds,
+    bdp_bytes,
+    quantised_bytes,
+    take_bandwidth,
+    update_extra,
+)
+from ccenv.agents.classic.common import UNLIMITED_BYTES
 from ccenv.engine.compiled.signals import state_record
 
-STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
 NO_FEEDBACK, PROBE_STARTING, PROBE_FEEDBACK, PROBE_STOPPING = 0.0, 1.0, 2.0, 3.0  # 4.3.3.6: ack_phase
 
-LOSS_THRESHOLD = 0.02  # 2.6: BBRLossThresh
-BETA = 0.7  # 2.6: BBRBeta
-HEADROOM = 0.15  # 2.6: BBRHeadroom
-MIN_CWND_MSS = 4.0  # 2.7: BBRMinPipeCwnd
-MIN_RTT_WINDOW_S = 10.0  # 2.14.1: MinRTTFilterLen
-PROBE_RTT_INTERVAL_S = 5.0  # 2.14.2: ProbeRTTInterval
-EXTRA_ACKED_ROUNDS = 10.0  # 2.11: BBRExtraAckedFilterLen
-MAX_SLOPE_DOUBLINGS = 30.0  # 4.3.3.6: BBRRaiseInflightHiSlope
-QUANTUM_SMALL_Bps = 150_000.0  # 4.6.3: 1.2 Mbit/s
-QUANTUM_MAX_BYTES = 65_536.0  # 4.6.3
-QUANTUM_S = 0.001  # 4.6.3
-QUANTA = 3.0  # 4.6.4.2: offload budget in send quanta
-UP_EXTRA_MSS = 2.0  # 4.6.4.2: BBRQuantizationBudget
+QUANTUM_SMALL_Bps = 150_000.0  # 4.6.3: 1.2 Mbit/s; below, a quantum may be one segment
+QUANTUM_MSS = 2.0  # 4.6.3
 
 STATE = state_record(
     "initial_window_mss",  # parameter
@@ -37,7 +40,7 @@ STATE = state_record(
     "down_pacing_gain",  # parameter
     "up_cwnd_gain",  # parameter
     "full_loss_mss",  # parameter: segments lost in a round that may end STARTUP
-    "up_until_plateau",  # parameter: 1: UP ends when the bandwidth stops growing (version 3), 0: at 1.25 BDP (version 2)
+    "up_until_plateau",  # parameter that nothing reads: boards know the sender by a hash that has it
     "mode",
     "pacing_gain",
     "cwnd_gain",
@@ -64,7 +67,6 @@ STATE = state_record(
     "min_rtt_at_s",
     "probe_min_rtt_s",
     "probe_min_rtt_at_s",
-    "probe_rtt_expired",
     "probe_rtt_done_s",  # 0: in flight not yet down to the minimum
     "probe_rtt_round_done",
     "extra_start_s",
@@ -77,7 +79,7 @@ STATE = state_record(
     "extra_c",
     "extra_c_at",
     "full_pipe",
-    "full_now",  # bandwidth has stopped growing since the last reset
+    "full_now",  # the bandwidth has stopped growing, or too much was lost
     "full_bandwidth_Bps",
     "full_rounds",
     "phase_start_s",
@@ -118,14 +120,12 @@ def update_model(state: Any, ack: Any) -> None:
     round_bytes = ack.delivery_rate_Bps * ack.rtt_s
     state.latest_bandwidth_Bps = max(state.latest_bandwidth_Bps, ack.delivery_rate_Bps)
     state.latest_inflight_bytes = max(state.latest_inflight_bytes, round_bytes)
-    if ack.delivery_rate_Bps > 0.0 and (ack.delivery_rate_Bps >= state.max_bandwidth_Bps or not is_limited(state, ack)):
-        state.cycle_bandwidth_Bps = max(state.cycle_bandwidth_Bps, ack.delivery_rate_Bps)
-        state.max_bandwidth_Bps = max(state.cycle_bandwidth_Bps, state.last_cycle_bandwidth_Bps)
+    take_bandwidth(state, ack.delivery_rate_Bps, is_limited(state, ack))
     if state.round_started > 0.0:
         if state.loss_in_round > 0.0 and state.mode not in (STARTUP, REFILL, UP):
-            _adapt_lower_bounds(state)
+            adapt_lower_bounds(state)
         state.loss_in_round = 0.0
-    _update_extra(state, ack)
+    update_extra(state, ack, EXTRA_ACKED_ROUNDS)
 
 
 @njit(cache=True, error_model="numpy")
@@ -136,64 +136,6 @@ def end_of_update(state: Any, ack: Any) -> None:
         state.latest_inflight_bytes = ack.delivery_rate_Bps * ack.rtt_s
         start_round(state, ack.delivered_bytes, ack.inflight_bytes)
     state.bandwidth_Bps = min(state.max_bandwidth_Bps, state.low_bandwidth_Bps)
-
-
-@njit(cache=True, error_model="numpy")
-def _adapt_lower_bounds(state: Any) -> None:
-    """Once per round with loss: what was delivered, or BETA of what was (4.5.10.3)."""
-    if state.low_bandwidth_Bps == UNLIMITED_BYTES:
-        state.low_bandwidth_Bps = state.max_bandwidth_Bps
-    if state.low_inflight_bytes == UNLIMITED_BYTES:
-        state.low_inflight_bytes = state.cwnd_bytes
-    state.low_bandwidth_Bps = max(state.latest_bandwidth_Bps, BETA * state.low_bandwidth_Bps)
-    state.low_inflight_bytes = max(state.latest_inflight_bytes, BETA * state.low_inflight_bytes)
-
-
-@njit(cache=True, error_model="numpy")
-def reset_lower_bounds(state: Any) -> None:
-    """Forget the short-term bounds (4.5.10.3)."""
-    state.low_bandwidth_Bps = UNLIMITED_BYTES
-    state.low_inflight_bytes = UNLIMITED_BYTES
-
-
-@njit(cache=True, error_model="numpy")
-def advance_bandwidth_filter(state: Any) -> None:
-    """Begin a new cycle of the bandwidth filter, which holds two (4.5.2.4)."""
-    if state.cycle_bandwidth_Bps > 0.0:
-        state.last_cycle_bandwidth_Bps = state.cycle_bandwidth_Bps
-        state.cycle_bandwidth_Bps = 0.0
-        state.max_bandwidth_Bps = state.last_cycle_bandwidth_Bps
-
-
-@njit(cache=True, error_model="numpy")
-def _update_extra(state: Any, ack: Any) -> None:
-    """Estimate by how much ACKs run ahead of the bandwidth: aggregation (4.5.5)."""
-    expected_bytes = state.bandwidth_Bps * (ack.now_s - state.extra_start_s)
-    if state.extra_bytes <= expected_bytes:
-        state.extra_bytes = 0.0
-        state.extra_start_s = ack.now_s
-        expected_bytes = 0.0
-    state.extra_bytes += ack.acked_bytes
-    extra_bytes = min(state.extra_bytes - expected_bytes, state.cwnd_bytes)
-    s = state
-    largest = (s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at)
-    largest = windowed_min(largest, s.rounds, -extra_bytes, EXTRA_ACKED_ROUNDS)
-    s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at = largest
-
-
-@njit(cache=True, error_model="numpy")
-def update_min_rtt(state: Any, ack: Any) -> None:
-    """Keep the smallest RTT of 10 s, refreshed by one of 5 s that schedules PROBE_RTT (4.3.4.4)."""
-    state.probe_rtt_expired = 0.0
-    if state.probe_min_rtt_s > 0.0 and ack.now_s > state.probe_min_rtt_at_s + PROBE_RTT_INTERVAL_S:
-        state.probe_rtt_expired = 1.0
-    if state.probe_min_rtt_s == 0.0 or ack.rtt_s < state.probe_min_rtt_s or state.probe_rtt_expired > 0.0:
-        state.probe_min_rtt_s = ack.rtt_s
-        state.probe_min_rtt_at_s = ack.now_s
-    expired = ack.now_s > state.min_rtt_at_s + MIN_RTT_WINDOW_S
-    if state.min_rtt_s == 0.0 or state.probe_min_rtt_s < state.min_rtt_s or expired:
-        state.min_rtt_s = state.probe_min_rtt_s
-        state.min_rtt_at_s = state.probe_min_rtt_at_s
 
 
 @njit(cache=True, error_model="numpy")
@@ -209,33 +151,9 @@ def is_inflight_too_high(state: Any) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
-def bdp_bytes(state: Any, bandwidth_Bps: float, gain: float) -> float:
-    """Return gain times BDP; before the first RTT the initial window (4.6.4.2)."""
-    if state.min_rtt_s <= 0.0:
-        return state.initial_window_mss * state.mss_bytes
-    return gain * bandwidth_Bps * state.min_rtt_s
-
-
-@njit(cache=True, error_model="numpy")
 def budget_bytes(state: Any, inflight_bytes: float) -> float:
-    """Return at least three send quanta and four segments (4.6.4.2: BBRQuantizationBudget)."""
-    quantum_bytes = 2.0 * state.mss_bytes
-    if state.pacing_rate_Bps < QUANTUM_SMALL_Bps:
-        quantum_bytes = state.mss_bytes
-    quantum_bytes = max(quantum_bytes, min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES))
-    budget = max(inflight_bytes, QUANTA * quantum_bytes, MIN_CWND_MSS * state.mss_bytes)
-    if state.mode == UP:
-        budget += UP_EXTRA_MSS * state.mss_bytes
-    return budget
-
-
-@njit(cache=True, error_model="numpy")
-def inflight_with_headroom(state: Any) -> float:
-    """Return the long-term bound less a share for others (4.5.10.2)."""
-    if state.high_inflight_bytes == UNLIMITED_BYTES:
-        return UNLIMITED_BYTES
-    headroom_bytes = max(state.mss_bytes, HEADROOM * state.high_inflight_bytes)
-    return max(state.high_inflight_bytes - headroom_bytes, MIN_CWND_MSS * state.mss_bytes)
+    """Return at least three send quanta and four segments (4.6.3, 4.6.4.2)."""
+    return quantised_bytes(state, inflight_bytes, 1.0 if state.pacing_rate_Bps < QUANTUM_SMALL_Bps else QUANTUM_MSS)
 
 
 @njit(cache=True, error_model="numpy")

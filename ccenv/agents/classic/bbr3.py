@@ -1,7 +1,8 @@
 """BBR version 3, packet by packet (draft-ietf-ccwg-bbr-06, July 2026; section numbers are its own).
 
 Every lost packet is judged by what was in flight when it was sent and what was lost since (s.5.5.10.2); rounds, losses and
-rate samples are those of the packet that an ACK covers. The model of the path is in ``bbr3_model``.
+rate samples are those of the packet that an ACK covers. The model of the path is in ``bbr3_model``, what
+version 2 does alike in ``bbr_model``.
 
 Deviations: no undo of spurious losses (s.5.5.11): the engines tell nobody of them; a restart from idle (s.5.4.1) is noticed at
 the next tick, 10 ms at most; a packet limited by the window is one before whose ACK there was no room for a segment; loss
@@ -24,39 +25,46 @@ from ccenv.agents.classic.bbr3_model import (
     ACKS_REFILLING,
     ACKS_STARTING,
     ACKS_STOPPING,
-    BETA,
-    CRUISE,
-    DOWN,
-    DRAIN,
-    FULL_PIPE_ROUNDS,
     IDLE,
-    MIN_CWND_MSS,
-    PROBE_RTT,
-    PROBE_RTT_CWND_GAIN,
-    REFILL,
-    STARTUP,
     STATE,
-    UP,
-    advance_bandwidth_filter,
-    bdp_bytes,
     bound_cwnd,
     budget_bytes,
     check_full_bandwidth,
     end_of_update,
     inflight_at_loss,
-    inflight_with_headroom,
     is_cwnd_limited,
     is_inflight_too_high,
     is_limited,
-    probe_rtt_cwnd_bytes,
     raise_high_inflight,
     reset_full_bandwidth,
-    reset_lower_bounds,
-    save_cwnd,
     set_pacing_rate,
     steepen_rise,
-    update_min_rtt,
     update_model,
+)
+from ccenv.agents.classic.bbr_model import (
+    BETA,
+    CRUISE,
+    CWND_GAIN,
+    DOWN,
+    DRAIN,
+    FULL_PIPE_ROUNDS,
+    MAX_RENO_ROUNDS,
+    MIN_CWND_MSS,
+    PROBE_RTT,
+    PROBE_RTT_CWND_GAIN,
+    PROBE_RTT_S,
+    PROBE_WAIT_S,
+    REFILL,
+    STARTUP,
+    UP,
+    UP_PACING_GAIN,
+    advance_bandwidth_filter,
+    bdp_bytes,
+    inflight_with_headroom,
+    probe_rtt_cwnd_bytes,
+    reset_lower_bounds,
+    save_cwnd,
+    update_min_rtt,
 )
 from ccenv.agents.classic.common import INITIAL_WINDOW_MSS, UNLIMITED_BYTES, classic_sender, initial_window
 from ccenv.engine.compiled.rng import uniform
@@ -71,13 +79,8 @@ DOWN_PACING_GAIN = 0.9  # s.5.3.3.1
 UP_CWND_GAIN = 2.25  # s.5.3.3.5
 FULL_LOSS_RANGES = 6.0  # s.5.3.1.3: BBRStartupFullLossCnt
 
-UP_PACING_GAIN = 1.25  # s.5.3.3.5
-CWND_GAIN = 2.0  # s.2.6: DefaultCwndGain
 DRAIN_ROUNDS = 3.0  # s.5.3.2
-PROBE_RTT_S = 0.2  # s.2.16.2: ProbeRTTDuration
 FIRST_RTT_S = 0.001  # s.5.6.2: InitPacingRate, before the first RTT
-PROBE_WAIT_S = 2.0  # s.5.3.3.8.3: bw_probe_wait is 2 to 3 s
-MAX_RENO_ROUNDS = 63.0  # s.5.3.3.8.3
 
 
 def sender(initial_window_mss: float = INITIAL_WINDOW_MSS) -> ClassicSender:
@@ -244,7 +247,7 @@ def _is_time_to_go_down(state: Any, ack: Any) -> bool:
     if is_cwnd_limited(state, ack) and state.cwnd_bytes >= state.high_inflight_bytes:
         reset_full_bandwidth(state, ack.delivery_rate_Bps)
         return False
-    return bool(state.up_until_plateau > 0.0 and state.full_rounds >= FULL_PIPE_ROUNDS)
+    return bool(state.full_rounds >= FULL_PIPE_ROUNDS)
 
 
 @njit(cache=True, error_model="numpy")
@@ -291,7 +294,7 @@ def _check_probe_rtt(state: Any, ack: Any, expired: bool, round_started: bool) -
         state.probe_rtt_done_s = 0.0
         if not expired or idle:
             return
-        save_cwnd(state)
+        save_cwnd(state, state.recovery_rounds > 0.0)
         state.mode = PROBE_RTT
         state.pacing_gain = 1.0
         state.cwnd_gain = PROBE_RTT_CWND_GAIN
@@ -346,7 +349,7 @@ def _set_cwnd(state: Any, ack: Any) -> None:
 def on_loss(state: Any, loss: Any) -> None:
     """Judge a lost packet (s.5.5.10.2: HandleLostPacket); after a time-out leave room for one segment (s.5.6.4.4)."""
     if loss.new_episode > 0.0 or loss.timeout > 0.0:
-        save_cwnd(state)
+        save_cwnd(state, state.recovery_rounds > 0.0)
         state.recovery_rounds = max(1.0, state.recovery_rounds)
         state.recover_bytes = loss.delivered_bytes + loss.inflight_bytes + loss.lost_bytes
     if state.loss_ranges == 0.0:

@@ -1,6 +1,7 @@
-"""The path model of BBRv3: rounds, bandwidth, bounds, aggregation, losses packet by packet, ProbeRTT's clock.
+"""The path model of BBRv3: rounds, losses packet by packet, the plateau of the bandwidth, the long-term bound.
 
-Section numbers are those of draft-ietf-ccwg-bbr-06 (July 2026); names in brackets are its own. Deviations: see ``bbr3``.
+Section numbers are those of draft-ietf-ccwg-bbr-06 (July 2026); names in brackets are its own; what version 2 does alike is in
+``bbr_model``. Deviations: see ``bbr3``.
 """
 
 from __future__ import annotations
@@ -9,30 +10,33 @@ from typing import Any
 
 from numba import njit
 
-from ccenv.agents.classic.common import UNLIMITED_BYTES, windowed_min
+from ccenv.agents.classic.bbr_model import (
+    CRUISE,
+    DOWN,
+    EXTRA_ACKED_ROUNDS,
+    FULL_PIPE_GROWTH,
+    FULL_PIPE_ROUNDS,
+    LOSS_THRESHOLD,
+    MAX_SLOPE_DOUBLINGS,
+    MIN_CWND_MSS,
+    PACING_MARGIN,
+    PROBE_RTT,
+    REFILL,
+    STARTUP,
+    UP,
+    adapt_lower_bounds,
+    inflight_with_headroom,
+    quantised_bytes,
+    take_bandwidth,
+    update_extra,
+)
+from ccenv.agents.classic.common import UNLIMITED_BYTES
 from ccenv.engine.compiled.signals import state_record
 
-STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
 ACKS_INIT, ACKS_REFILLING, ACKS_STARTING, ACKS_FEEDBACK, ACKS_STOPPING = 0.0, 1.0, 2.0, 3.0, 4.0  # s.2.14: ack_phase
 
-LOSS_THRESHOLD = 0.02  # s.2.8: LossThresh
-BETA = 0.7  # s.2.8: Beta
-HEADROOM = 0.15  # s.2.8: Headroom
-MIN_CWND_MSS = 4.0  # s.2.8: MinPipeCwnd
-FULL_PIPE_GROWTH = 1.25  # s.5.3.1.2
-FULL_PIPE_ROUNDS = 3.0  # s.5.3.1.2
-MIN_RTT_WINDOW_S = 10.0  # s.2.16.1: MinRTTFilterLen
-PROBE_RTT_INTERVAL_S = 5.0  # s.2.16.2: ProbeRTTInterval
-EXTRA_ACKED_ROUNDS = 10.0  # s.2.12: ExtraAckedFilterLen; 1 in STARTUP (s.5.5.9)
-MAX_UP_ROUNDS = 30.0  # s.5.3.3.9: RaiseInflightLongtermSlope
-PROBE_RTT_CWND_GAIN = 0.5  # s.2.16.2
-PACING_MARGIN = 0.01  # s.2.5: PacingMarginPercent
-QUANTUM_MAX_BYTES = 65_536.0  # s.5.6.3
-QUANTUM_S = 0.001  # s.5.6.3
 QUANTUM_MSS = 2.0  # s.5.6.3
 IDLE = -1.0
-QUANTA = 3.0  # s.5.5.8.1: offload_budget of TCP
-UP_EXTRA_MSS = 2.0  # s.5.6.4.2: QuantizationBudget
 
 STATE = state_record(
     "initial_window_mss",  # parameter
@@ -42,7 +46,7 @@ STATE = state_record(
     "down_pacing_gain",  # parameter
     "up_cwnd_gain",  # parameter
     "full_loss_mss",  # parameter: ranges lost in a round that end STARTUP
-    "up_until_plateau",  # parameter: 1: UP ends when the bandwidth has stopped growing
+    "up_until_plateau",  # parameter that nothing reads: boards know the sender by a hash that has it
     "mode",
     "pacing_gain",
     "cwnd_gain",
@@ -121,9 +125,9 @@ def update_model(state: Any, ack: Any) -> tuple[bool, bool, float]:
     if loss_round_started:
         ranges = state.loss_ranges
         if ranges > 0.0 and state.mode not in (STARTUP, REFILL, UP):
-            _adapt_lower_bounds(state)
+            adapt_lower_bounds(state)
         state.loss_ranges = 0.0
-    _update_extra(state, ack)
+    update_extra(state, ack, EXTRA_ACKED_ROUNDS if state.full_pipe > 0.0 else 1.0)  # s.5.5.9: one round in STARTUP
     return round_started, loss_round_started, ranges
 
 
@@ -137,39 +141,8 @@ def _update_bandwidth(state: Any, ack: Any) -> bool:
         state.rounds_since_probe += 1.0
         if state.recovery_rounds > 0.0:
             state.recovery_rounds += 1.0
-    rate_Bps = ack.delivery_rate_Bps
-    limited = is_limited(state, ack.app_limited, ack.prior_delivered_bytes)
-    if rate_Bps > 0.0 and (rate_Bps >= state.max_bandwidth_Bps or not limited):
-        state.cycle_bandwidth_Bps = max(state.cycle_bandwidth_Bps, rate_Bps)
-        state.max_bandwidth_Bps = max(state.cycle_bandwidth_Bps, state.last_cycle_bandwidth_Bps)
+    take_bandwidth(state, ack.delivery_rate_Bps, is_limited(state, ack.app_limited, ack.prior_delivered_bytes))
     return bool(round_started)
-
-
-@njit(cache=True, error_model="numpy")
-def advance_bandwidth_filter(state: Any) -> None:
-    """Begin a new cycle of the bandwidth filter, which holds two (s.5.5.6)."""
-    if state.cycle_bandwidth_Bps > 0.0:
-        state.last_cycle_bandwidth_Bps = state.cycle_bandwidth_Bps
-        state.cycle_bandwidth_Bps = 0.0
-        state.max_bandwidth_Bps = state.last_cycle_bandwidth_Bps
-
-
-@njit(cache=True, error_model="numpy")
-def _adapt_lower_bounds(state: Any) -> None:
-    """Once per round with loss: what was delivered, or BETA of the bound (s.5.5.10.3)."""
-    if state.low_bandwidth_Bps == UNLIMITED_BYTES:
-        state.low_bandwidth_Bps = state.max_bandwidth_Bps
-    if state.low_inflight_bytes == UNLIMITED_BYTES:
-        state.low_inflight_bytes = state.cwnd_bytes
-    state.low_bandwidth_Bps = max(state.latest_bandwidth_Bps, BETA * state.low_bandwidth_Bps)
-    state.low_inflight_bytes = max(state.latest_inflight_bytes, BETA * state.low_inflight_bytes)
-
-
-@njit(cache=True, error_model="numpy")
-def reset_lower_bounds(state: Any) -> None:
-    """Forget the short-term bounds (s.5.5.10.3: ResetShortTermModel)."""
-    state.low_bandwidth_Bps = UNLIMITED_BYTES
-    state.low_inflight_bytes = UNLIMITED_BYTES
 
 
 @njit(cache=True, error_model="numpy")
@@ -179,23 +152,6 @@ def end_of_update(state: Any, ack: Any, loss_round_started: bool) -> None:
         state.latest_bandwidth_Bps = ack.delivery_rate_Bps
         state.latest_inflight_bytes = ack.delivered_bytes - ack.prior_delivered_bytes
     state.bandwidth_Bps = min(state.max_bandwidth_Bps, state.low_bandwidth_Bps)
-
-
-@njit(cache=True, error_model="numpy")
-def _update_extra(state: Any, ack: Any) -> None:
-    """Estimate by how much ACKs run ahead of the bandwidth: aggregation (s.5.5.9)."""
-    expected_bytes = state.bandwidth_Bps * (ack.now_s - state.extra_start_s)
-    if state.extra_bytes <= expected_bytes:
-        state.extra_bytes = 0.0
-        state.extra_start_s = ack.now_s
-        expected_bytes = 0.0
-    state.extra_bytes += ack.acked_bytes
-    extra_bytes = min(state.extra_bytes - expected_bytes, state.cwnd_bytes)
-    window = EXTRA_ACKED_ROUNDS if state.full_pipe > 0.0 else 1.0
-    s = state
-    largest = (s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at)
-    largest = windowed_min(largest, s.rounds, -extra_bytes, window)
-    s.extra_a, s.extra_a_at, s.extra_b, s.extra_b_at, s.extra_c, s.extra_c_at = largest
 
 
 @njit(cache=True, error_model="numpy")
@@ -220,20 +176,6 @@ def check_full_bandwidth(state: Any, ack: Any, round_started: bool) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def update_min_rtt(state: Any, ack: Any) -> bool:
-    """Keep the smallest RTT of 10 s, refreshed by one of 5 s (s.5.3.4.3); return whether that one has expired."""
-    expired = state.probe_min_rtt_s > 0.0 and ack.now_s > state.probe_min_rtt_at_s + PROBE_RTT_INTERVAL_S
-    if state.probe_min_rtt_s == 0.0 or ack.rtt_s < state.probe_min_rtt_s or expired:
-        state.probe_min_rtt_s = ack.rtt_s
-        state.probe_min_rtt_at_s = ack.now_s
-    min_expired = ack.now_s > state.min_rtt_at_s + MIN_RTT_WINDOW_S
-    if state.min_rtt_s == 0.0 or state.probe_min_rtt_s < state.min_rtt_s or min_expired:
-        state.min_rtt_s = state.probe_min_rtt_s
-        state.min_rtt_at_s = state.probe_min_rtt_at_s
-    return bool(expired)
-
-
-@njit(cache=True, error_model="numpy")
 def is_inflight_too_high(tx_inflight_bytes: float, lost_bytes: float) -> bool:
     """Return whether more than LOSS_THRESHOLD of what was in flight was lost since a packet was sent (s.5.5.10.2)."""
     return bool(lost_bytes > LOSS_THRESHOLD * tx_inflight_bytes)
@@ -254,30 +196,9 @@ def inflight_at_loss(size_bytes: float, tx_inflight_bytes: float, lost_bytes: fl
 
 
 @njit(cache=True, error_model="numpy")
-def bdp_bytes(state: Any, bandwidth_Bps: float, gain: float) -> float:
-    """Return gain times BDP; before the first RTT the initial window (s.5.6.4.2: BDPMultiple)."""
-    if state.min_rtt_s <= 0.0:
-        return state.initial_window_mss * state.mss_bytes
-    return gain * bandwidth_Bps * state.min_rtt_s
-
-
-@njit(cache=True, error_model="numpy")
 def budget_bytes(state: Any, inflight_bytes: float) -> float:
-    """Return at least three send quanta and four segments (s.5.6.4.2: QuantizationBudget; s.5.6.3)."""
-    quantum_bytes = max(min(state.pacing_rate_Bps * QUANTUM_S, QUANTUM_MAX_BYTES), QUANTUM_MSS * state.mss_bytes)
-    budget = max(inflight_bytes, QUANTA * quantum_bytes, MIN_CWND_MSS * state.mss_bytes)
-    if state.mode == UP:
-        budget += UP_EXTRA_MSS * state.mss_bytes
-    return budget
-
-
-@njit(cache=True, error_model="numpy")
-def inflight_with_headroom(state: Any) -> float:
-    """Return the long-term bound less a share for others (s.5.3.3.9)."""
-    if state.high_inflight_bytes == UNLIMITED_BYTES:
-        return UNLIMITED_BYTES
-    headroom_bytes = max(state.mss_bytes, HEADROOM * state.high_inflight_bytes)
-    return max(state.high_inflight_bytes - headroom_bytes, MIN_CWND_MSS * state.mss_bytes)
+    """Return at least three send quanta and four segments (s.5.6.3, s.5.6.4.2: QuantizationBudget)."""
+    return quantised_bytes(state, inflight_bytes, QUANTUM_MSS)
 
 
 @njit(cache=True, error_model="numpy")
@@ -290,7 +211,7 @@ def is_cwnd_limited(state: Any, ack: Any) -> bool:
 def steepen_rise(state: Any) -> None:
     """Double the segments per round by which the long-term bound rises (s.5.3.3.9: RaiseInflightLongtermSlope)."""
     growth = 2.0**state.up_rounds
-    state.up_rounds = min(state.up_rounds + 1.0, MAX_UP_ROUNDS)
+    state.up_rounds = min(state.up_rounds + 1.0, MAX_SLOPE_DOUBLINGS)
     state.up_step_bytes = max(state.cwnd_bytes / growth, state.mss_bytes)
 
 
@@ -309,21 +230,6 @@ def raise_high_inflight(state: Any, ack: Any, round_started: bool) -> None:
         state.high_inflight_bytes += steps * state.mss_bytes
     if round_started:
         steepen_rise(state)
-
-
-@njit(cache=True, error_model="numpy")
-def probe_rtt_cwnd_bytes(state: Any) -> float:
-    """Return half a BDP, at least four segments (s.5.6.4.5)."""
-    return max(bdp_bytes(state, state.bandwidth_Bps, PROBE_RTT_CWND_GAIN), MIN_CWND_MSS * state.mss_bytes)
-
-
-@njit(cache=True, error_model="numpy")
-def save_cwnd(state: Any) -> None:
-    """Remember the window for after PROBE_RTT or recovery (s.5.6.4.4)."""
-    if state.recovery_rounds == 0.0 and state.mode != PROBE_RTT:
-        state.saved_cwnd_bytes = state.cwnd_bytes
-    else:
-        state.saved_cwnd_bytes = max(state.saved_cwnd_bytes, state.cwnd_bytes)
 
 
 @njit(cache=True, error_model="numpy")

@@ -21,15 +21,14 @@ from ccenv.engine.packet.sources import set_source
 from ccenv.engine.packet.transport import take_cca
 
 MONITOR_BYTES = MONITOR_DTYPE.itemsize
-_ACKS = CLOCKS["acks"]
+ACKS = CLOCKS["acks"]
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def monitor_ack(a, run, sources, fl, now_s):
+def monitor_ack(run, sources, fl, monitor, now_s):
     """Take an ACK; with a clock of ACKs the last one that it waits for lets its flow decide, at a later time than the last."""
-    monitor = a.monitors[fl.monitor]
     count_ack(monitor, fl, now_s)
-    if monitor.clock == _ACKS:
+    if monitor.clock == ACKS:
         monitor.acks_left -= 1.0
         if (
             monitor.acks_left <= 0.0

@@ -1,7 +1,6 @@
 """The events of the packet engine, one function each. Compiled; ``kernel.advance`` calls them.
 
-``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` are the numbers of the sources. All of
-it is inlined.
+``a`` holds the arrays of the run (``kernel.PacketArrays``), without owners; ``sources`` the numbers of sources. All is inlined.
 """
 
 from __future__ import annotations
@@ -38,8 +37,10 @@ from ccenv.engine.packet.path.late import deliver
 from ccenv.engine.packet.path.loss import loses_packet
 from ccenv.engine.packet.path.order import oldest_needed
 from ccenv.engine.packet.path.ways import go_on_back, link_at, put_on_pipe
-from ccenv.engine.packet.queue import codel_drops_head, count_queue, mark_head, packet_bytes, take_head, waiting_bytes
+from ccenv.engine.packet.queue import codel_drops_head, count_queue, drop_taken, mark_head, packet_bytes, take_head, waiting_bytes
 from ccenv.engine.packet.receiver import receive, release_time_s, return_ack, send_ack
+from ccenv.engine.packet.recovery.rack import NO_PACKET, RTO_TIMER, begin_rack, take_delivery
+from ccenv.engine.packet.recovery.timers import arm, arm_after_sending, take_timer
 from ccenv.engine.packet.sources import (
     RATE_CHANGES,
     arrive,
@@ -91,11 +92,9 @@ def change_rate(a, run, sources, now_s):
 
 
 @njit(cache=True, inline="always")
-def end_service(a, run, sources, link, now_s):
+def end_service(a, run, sources, ln, fl, now_s):
     """End the service of a packet at a link: the next one's begins, and it goes on to the next hop, its box or its receiver."""
     mss_bytes = run.mss_bytes
-    ln = a.links[link]
-    fl = a.flows[ln.serving_flow]
     tx, hop, row = ln.serving_tx, ln.serving_hop, ln.trace_row
     ln.served_bytes += packet_bytes(fl, hop) if ln.mixed == 1 else mss_bytes
     if hop < ACK_HOP:
@@ -105,20 +104,17 @@ def end_service(a, run, sources, link, now_s):
     if ln.discipline == _CODEL:
         count_queue(ln, now_s, mss_bytes)
         first = True
-        while codel_drops_head(ln, now_s, first):
+        while codel_drops_head(a.flows, ln, now_s, first):
             if ln.ecn == 1 and mark_head(a.flows, ln, mss_bytes):
                 break
             first = False
             take_head(ln)
-            ln.dropped_bytes += mss_bytes
-            a.flows[ln.serving_flow].dropped_bytes += mss_bytes
-            a.flows[ln.serving_flow].in_network -= 1
-            note(run, DROP_EVENT, now_s, a.flows[ln.serving_flow], ln.index, ln.serving_tx)
+            drop_taken(run, a.flows, ln, now_s)
     if ln.discipline >= FQ:
         serve_next(run, a.flows, ln, now_s)
     else:
         start_service(run, a.flows, ln, now_s)
-    set_source(run.tree_at, run.tree_leaves, sources.links + link, ln.finish_s)
+    set_source(run.tree_at, run.tree_leaves, sources.links + ln.index, ln.finish_s)
     time_s = now_s + ln.delay_s if ln.trace_kind == NO_TRACE else arrival_s(ln, now_s, row)
     if hop >= ACK_HOP:
         if hop + 1 < ACK_HOP + fl.ack_hops:
@@ -158,6 +154,8 @@ def start_flow(a, run, i):
     call_1(a.sender_calls[fl.sender_index, INIT], run.states_at + i * STATE_BYTES)
     take_cca(run, fl, state)
     begin_application(fl, fl.mss_bytes)
+    if fl.rack == 1:
+        begin_rack(fl)
 
 
 @njit(cache=True, inline="always")
@@ -174,46 +172,52 @@ def admit(a, run, sources, now_s):
 
 
 @njit(cache=True, inline="always")
-def take_feedback(a, run, sources, i, now_s):
-    """Take the ACK that has arrived at a flow, or its RTO; tell its CCA what was acknowledged and lost."""
-    fl = a.flows[i]
-    state_at = run.states_at + i * STATE_BYTES
+def take_feedback(a, run, sources, fl, monitor, now_s):
+    """Take the ACK that has arrived at a flow, or its RTO; tell its CCA, and its monitor if it has one."""
+    state_at = run.states_at + fl.index * STATE_BYTES
     if fl.ack_hops > 0:
         if fl.ack_deadline_s <= now_s:
             send_ack(run, fl, fl.ack_deadline_s)
             go_on_back(a, run, sources, fl)
     elif fl.ack_head == fl.ack_tail and fl.ack_deadline_s + fl.return_s <= now_s:
         send_ack(run, fl, fl.ack_deadline_s)
-    scans, by_rto = False, False
+    scans, by_rto, heard = False, False, False
     ack_entry = (fl.ack_head & fl.mask) * PIPE_STRIDE
     if fl.ack_head < fl.ack_tail and load(fl.ack_ring_at, ack_entry + TIME_S) + fl.hold_s <= now_s:
         last_tx = int(load(fl.ack_ring_at, ack_entry + TX))
         fl.ack_head += 1
         note(run, ACK_EVENT, now_s, fl, -1, last_tx)
         on_ack = a.sender_calls[fl.sender_index, ON_ACK]
+        newest_tx, arrivals = fl.ack_next_tx, fl.acked_count
         acked_bytes = take_ack(fl, a.acks[0], on_ack != 0, last_tx, now_s, fl.mss_bytes, run.rto_min_s)
         if fl.monitor >= 0:
-            monitor_ack(a, run, sources, fl, now_s)
+            monitor_ack(run, sources, fl, monitor, now_s)
         if fl.hold_window_s > 0.0:
             adjust_hold(fl, now_s)
         if acked_bytes > 0.0 and on_ack != 0:
             call_2(on_ack, state_at, run.ack_at)
-            take_cca(run, fl, a.states[i])
-        scans = fl.loss_scan < fl.ack_next_tx
+            take_cca(run, fl, a.states[fl.index])
+        scans, heard = fl.loss_scan < fl.ack_next_tx, True
+        if fl.rack == 1:
+            take_delivery(fl, newest_tx, fl.acked_count - arrivals, acked_bytes)
     elif fl.rto_deadline_s <= now_s:
         fl.rto_deadline_s = np.inf
-        if fl.inflight_bytes > 0.0:
-            scans = by_rto = True
+        if fl.rack == 1 and fl.timer != RTO_TIMER:
+            scans = heard = take_timer(fl, now_s, run.rto_min_s)
+        elif fl.inflight_bytes > 0.0:
+            scans = by_rto = heard = True
             fl.timeouts += 1.0
             fl.rto_backoff *= 2.0
     while scans and find_losses(fl, a.losses[0], by_rto, now_s, fl.mss_bytes) > 0.0:
         on_loss = a.sender_calls[fl.sender_index, ON_LOSS]
         if on_loss != 0:
             call_2(on_loss, state_at, run.loss_at)
-            take_cca(run, fl, a.states[i])
+            take_cca(run, fl, a.states[fl.index])
         if fl.inflight_bytes <= 0.0:
             fl.rto_deadline_s = np.inf
         scans = fl.per_packet == 1
+    if fl.rack == 1 and heard:
+        arm(fl, now_s, run.rto_min_s)
 
 
 @njit(cache=True, inline="always")
@@ -343,16 +347,17 @@ def write_log(a, run, sources, now_s):
 
 
 @njit(cache=True, inline="always")
-def send_packets(a, run, sources, i, now_s):
-    """Send what window, pacing and application of a flow allow now; set when it may go on."""
-    fl = a.flows[i]
+def send_packets(a, run, sources, fl, first, now_s):
+    """Send what window, pacing and application of a flow allow now to its first link; set when it may go on."""
     mss_bytes = fl.mss_bytes
     fl.wake_s = np.inf
+    first_tx = fl.next_tx
     while now_s < fl.stop_s and run.error == 0:
-        if fl.app_next_s <= now_s:
+        if fl.offers == 1 and fl.app_next_s <= now_s:
             offer(fl, now_s, mss_bytes, run.seed)
         # One packet may always be in flight: no window is smaller than a segment.
-        if fl.inflight_bytes > 0.0 and fl.inflight_bytes + mss_bytes > fl.cwnd_bytes + WINDOW_SLACK_BYTES:
+        full = fl.inflight_bytes > 0.0 and fl.inflight_bytes + mss_bytes > fl.cwnd_bytes + WINDOW_SLACK_BYTES
+        if full and (fl.beyond_window == NO_PACKET or fl.next_tx > first_tx):
             fl.burst_left = 0.0
             break
         segment = next_segment(fl)
@@ -380,7 +385,9 @@ def send_packets(a, run, sources, i, now_s):
             continue
         fl.in_network += 1
         if fl.access_s > 0.0:
-            put_on_pipe(a, run, sources, i, 0, tx, now_s + fl.access_s)
+            put_on_pipe(a, run, sources, fl.index, 0, tx, now_s + fl.access_s)
         else:
-            arrive(run, a.flows, link_at(a, run, i, 0), fl, tx, 0, now_s)
-    set_source(run.tree_at, run.tree_leaves, sources.flows + i, flow_time_s(fl))
+            arrive(run, a.flows, first, fl, tx, 0, now_s)
+    if fl.rack == 1 and fl.next_tx > first_tx:
+        arm_after_sending(fl, now_s, run.rto_min_s)
+    set_source(run.tree_at, run.tree_leaves, sources.flows + fl.index, flow_time_s(fl))

@@ -31,6 +31,8 @@ from ccenv.engine.packet.events import (
     write_log,
 )
 from ccenv.engine.packet.layout import ERROR_EVENTS
+from ccenv.engine.packet.path.ways import link_at
+from ccenv.engine.packet.plain.single import advance_single, is_single
 from ccenv.engine.packet.sources import next_event, set_source, sources_of
 
 
@@ -102,15 +104,20 @@ def advance(which, arrays, until_s, max_events):
         sources = sources_of(run.n_links, run.n_flows, run.n_pipes, run.n_boxes, run.n_grids, run.n_monitors)
         end_s = until_s[b]
         now_s = run.now_s
+        single = is_single(a, run)
         first_sender, last_sender = take_outside(a, run, sources, now_s)  # flows that may send now
         while True:
             for i in range(first_sender, last_sender + 1):
                 if a.flows[i].started == 1:
-                    send_packets(a, run, sources, i, now_s)
+                    send_packets(a, run, sources, a.flows[i], link_at(a, run, i, 0), now_s)
                     if a.flows[i].pool >= 0 and leave_slot(run, a.flows[i]):
                         set_source(run.tree_at, run.tree_leaves, sources.flows + i, np.inf)
             if run.error != 0 or run.due > 0 or run.over == 1:
                 break
+            if single and a.flows[0].started == 1:
+                advance_single(a, run, sources, end_s, max_events)
+                if run.error != 0:
+                    break
             now_s, source = next_event(run)
             if not now_s < end_s:
                 break
@@ -125,9 +132,11 @@ def advance(which, arrays, until_s, max_events):
                 if a.flows[first_sender].started == 0:
                     start_flow(a, run, first_sender)
                 else:
-                    take_feedback(a, run, sources, first_sender, now_s)
+                    fl = a.flows[first_sender]
+                    take_feedback(a, run, sources, fl, a.monitors[max(fl.monitor, 0)], now_s)
             elif sources.links <= source < sources.flows:
-                end_service(a, run, sources, source - sources.links, now_s)
+                ln = a.links[source - sources.links]
+                end_service(a, run, sources, ln, a.flows[ln.serving_flow], now_s)
             elif sources.pipes <= source < sources.boxes:
                 leave_pipe(a, run, sources, source - sources.pipes, now_s)
             elif sources.boxes <= source < sources.grids:

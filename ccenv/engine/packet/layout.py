@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.engine.compiled.signals import STATE_HEADER, STATE_SLOTS, record
+from ccenv.engine.packet.recovery.fields import RACK_FIELDS
 
 # Entry of a transmission, at tx_at: 8 float64, one cache line.
 SENT_S, DELIVERED, DELIVERED_S, FIRST_SENT_S, APP_LIMITED, SEGMENT, STATUS, ARRIVED = range(8)
@@ -121,6 +122,7 @@ LINK_DTYPE = np.dtype(
         ("policer_bytes", "<f8"),
         ("buffer_bytes", "<f8"),  # as the network says it
         ("mixed", "<i8"),  # 1: its packets have several sizes, and it counts bytes
+        ("largest_bytes", "<f8"),  # packet that it carries
         ("index", "<i8"),
         ("queue_at", "<i8"),
         ("classes_at", "<i8"),  # of several queues
@@ -215,6 +217,7 @@ FLOW_DTYPE = np.dtype(
         ("ack_merge", "<i8"),
         ("box", "<i8"),
         ("workload", "<i8"),
+        ("offers", "<i8"),  # 1: what its application offers changes with time
         ("workload_a", "<f8"),
         ("workload_b", "<f8"),
         ("sender_index", "<i8"),
@@ -306,6 +309,7 @@ FLOW_DTYPE = np.dtype(
         ("marked_bytes", "<f8"),
         ("timeouts", "<f8"),
         ("finished_s", "<f8"),
+        *RACK_FIELDS,
     ]
 )
 
@@ -350,7 +354,9 @@ CODEPOINTS = {"none": 0, "classic": 1, "l4s": 2}  # Not-ECT, ECT(0), ECT(1)
 TRACE_KINDS = {"none": 0, "rate": 1, "opportunities": 2}
 JITTERS = {"none": 0, "constant": 1, "batch": 2, "interval": 3, "early": 4, "adversary": 5, "replay": 6}
 AGGREGATIONS = {"none": 0, "interval": 1, "batch": 2}
+RECOVERIES = {"sack": 0, "rack": 1}
 WORKLOADS = {"bulk": 0, "rate": 1, "on_off": 2, "finite": 3, "batches": 4, "web": 5, "asked": 6}
+STEADY = ("bulk", "finite")  # what these offer does not change with time
 
 # Errors that end a run.
 ERROR_SENDER, ERROR_EVENTS, ERROR_ADVERSARY = 1, 2, 3

@@ -26,7 +26,7 @@ MAX_ROWS = 20_000_000
 DEFAULT_ROWS = 5_000_000
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def note(run, event, time_s, fl, link, tx):
     """Log an event of a transmission; nothing without a packet log."""
     if run.packet_log_limit > 0:

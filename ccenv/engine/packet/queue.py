@@ -17,6 +17,7 @@ from ccenv.engine.packet.layout import (
     ACK_HOP,
     ARRIVED,
     DISCIPLINES,
+    DROP_EVENT,
     LINK_KEY,
     MARKED_ON_THE_WAY,
     Q_ENQUEUED_S,
@@ -26,6 +27,7 @@ from ccenv.engine.packet.layout import (
     QUEUE_STRIDE,
     TX_STRIDE,
 )
+from ccenv.engine.packet.log import note
 from ccenv.engine.packet.traces.service import service_end_s
 
 _RED, _ECN, _PIE, _FQ = (DISCIPLINES[k] for k in ("red", "ecn", "pie", "fq_codel"))
@@ -44,7 +46,7 @@ def waiting_bytes(ln, mss_bytes):
     return ln.waiting_bytes if ln.mixed == 1 else (ln.tail - ln.head) * mss_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def count_queue(ln, now_s, mss_bytes):
     """Add to the integral of the waiting bytes what has passed since the queue last changed."""
     ln.queue_byte_s += waiting_bytes(ln, mss_bytes) * (now_s - ln.queue_changed_s)
@@ -82,8 +84,8 @@ def red_verdict(ln, now_s, mss_bytes, seed):
     return ACCEPT
 
 
-@njit(cache=True, error_model="numpy")
-def verdict(ln, now_s, size_bytes, seed, codepoint):
+@njit(cache=True, error_model="numpy", forceinline=True)
+def verdict(ln, now_s, size_bytes, mss_bytes, seed, codepoint):
     """Decide about an arriving packet: ACCEPT, MARK (accept with a congestion mark) or DROP.
 
     What cannot be marked (codepoint 0) is dropped instead. A full link with several queues accepts: it drops another packet.
@@ -94,11 +96,12 @@ def verdict(ln, now_s, size_bytes, seed, codepoint):
     if ln.discipline == _RED:
         decision = red_verdict(ln, now_s, size_bytes, seed)
     elif ln.discipline == _PIE:
-        decision = pie_verdict(ln, now_s, size_bytes, seed, codepoint)
+        decision = pie_verdict(ln, now_s, mss_bytes, seed, codepoint)
     waiting = ln.tail - ln.head
     if ln.busy == 1 and waiting >= ln.capacity_packets and ln.discipline != _FQ:
         return DROP
-    if ln.mixed == 1 and ln.busy == 1 and ln.waiting_bytes + size_bytes > ln.buffer_bytes + ROUNDING_BYTES:
+    full = ln.waiting_bytes + size_bytes > ln.buffer_bytes + ROUNDING_BYTES
+    if ln.mixed == 1 and ln.busy == 1 and full and ln.discipline != _FQ:
         return DROP
     if ln.discipline == _ECN and waiting >= ln.threshold_packets:
         decision = MARK
@@ -116,7 +119,7 @@ def has_token(ln, now_s, size_bytes):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def append(ln, flow, tx, hop, now_s):
     """Put a packet at the end of the queue."""
     at = (ln.tail & ln.mask) * QUEUE_STRIDE
@@ -127,7 +130,7 @@ def append(ln, flow, tx, hop, now_s):
     ln.tail += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def take_head(ln):
     """Take the head out of the queue: it is the packet in service, or one to drop."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
@@ -137,7 +140,7 @@ def take_head(ln):
     ln.head += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def serve_head(run, flows, ln, now_s):
     """Take the head of the queue into service."""
     take_head(ln)
@@ -154,23 +157,50 @@ def mark_head(flows, ln, mss_bytes):
     """Mark the head of a link's queue; return whether its flow can be marked."""
     at = (ln.head & ln.mask) * QUEUE_STRIDE
     fl = flows[int(load(ln.queue_at, at + Q_FLOW))]
-    if fl.ecn == 0:
+    if fl.ecn == 0 or load(ln.queue_at, at + Q_HOP) >= ACK_HOP:
         return False
-    ln.marked_bytes += mss_bytes
+    ln.marked_bytes += fl.mss_bytes if ln.mixed == 1 else mss_bytes
     tx = int(load(ln.queue_at, at + Q_TX))
     store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
     return True
 
 
 @njit(cache=True, error_model="numpy")
-def codel_above(ln, now_s):
+def drop_taken(run, flows, ln, now_s):
+    """Drop the packet that was taken out of a queue."""
+    fl = flows[ln.serving_flow]
+    size_bytes = run.mss_bytes
+    if ln.mixed == 1:
+        size_bytes = packet_bytes(fl, ln.serving_hop)
+        ln.waiting_bytes -= size_bytes
+    ln.dropped_bytes += size_bytes
+    if ln.serving_hop >= ACK_HOP:
+        fl.acks_lost += 1.0
+        return
+    fl.dropped_bytes += size_bytes
+    fl.in_network -= 1
+    note(run, DROP_EVENT, now_s, fl, ln.index, ln.serving_tx)
+
+
+@njit(cache=True, error_model="numpy")
+def few_behind(flows, ln):
+    """Tell whether at most one packet, or bytes of one, stay behind the head (RFC 8289 s.5.6: MAXPACKET)."""
+    if ln.mixed == 0 or ln.tail == ln.head:
+        return ln.tail - ln.head <= 2
+    at = (ln.head & ln.mask) * QUEUE_STRIDE
+    head_bytes = packet_bytes(flows[int(load(ln.queue_at, at + Q_FLOW))], int(load(ln.queue_at, at + Q_HOP)))
+    return ln.waiting_bytes - head_bytes <= ln.largest_bytes + ROUNDING_BYTES
+
+
+@njit(cache=True, error_model="numpy")
+def codel_above(ln, now_s, few):
     """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
     waiting = ln.tail - ln.head
     if waiting == 0:
         ln.codel_first_above_s = 0.0
         return False
     sojourn_s = now_s - load(ln.queue_at, (ln.head & ln.mask) * QUEUE_STRIDE + Q_ENQUEUED_S)
-    if sojourn_s < ln.codel_target_s or waiting <= 2:  # what stays behind is at most one packet
+    if sojourn_s < ln.codel_target_s or few:
         ln.codel_first_above_s = 0.0
         return False
     if ln.codel_first_above_s == 0.0:
@@ -180,9 +210,9 @@ def codel_above(ln, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def codel_drops_head(ln, now_s, first):
+def codel_drops_head(flows, ln, now_s, first):
     """Tell whether CoDel drops the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
-    above = codel_above(ln, now_s)
+    above = codel_above(ln, now_s, few_behind(flows, ln))
     if ln.codel_dropping == 1:
         if not above:
             ln.codel_dropping = 0

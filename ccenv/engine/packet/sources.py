@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
-from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out
+from ccenv.engine.packet.aqm.dequeue import FQ, put_in, take_out, taken_bytes
 from ccenv.engine.packet.aqm.pie import DROP, MARK
 from ccenv.engine.packet.layout import (
     ACK_HOP,
@@ -85,7 +85,7 @@ def next_event(run):
     return time_s, winner
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def set_source(tree, leaves, source, time_s):
     """Set the next time of an event source and play its matches up to the root; of few sources all are looked at later."""
     node = leaves + source
@@ -108,7 +108,7 @@ def set_source(tree, leaves, source, time_s):
         node >>= 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def flow_time_s(fl):
     """Return when a flow has something to do next."""
     if fl.started == 0:
@@ -121,7 +121,7 @@ def flow_time_s(fl):
     return time_s if fl.ack_hops > 0 else min(time_s, fl.ack_deadline_s + fl.return_s)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def start_service(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link without CoDel into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
@@ -138,21 +138,24 @@ def serve_next(run, flows, ln, now_s):
     """Take the next packet of an unoccupied link with several queues into service, if there is one."""
     count_queue(ln, now_s, run.mss_bytes)
     if take_out(run, flows, ln, now_s):
+        size_bytes = taken_bytes(run, flows, ln)
+        if ln.mixed == 1:
+            ln.waiting_bytes -= size_bytes
         ln.busy = 1
-        ln.finish_s = service_end_s(ln, now_s, run.mss_bytes)
+        ln.finish_s = service_end_s(ln, now_s, size_bytes)
     else:
         ln.busy = 0
         ln.finish_s = np.inf
         ln.idle_since_s = now_s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def arrive(run, flows, ln, fl, tx, hop, now_s):
     """Bring a packet to a link: drop, mark, queue or serve it."""
     mss_bytes = run.mss_bytes
     size_bytes = packet_bytes(fl, hop) if ln.mixed == 1 else mss_bytes
     ln.arrived_bytes += size_bytes
-    decision = verdict(ln, now_s, size_bytes, run.seed, fl.ecn if hop < ACK_HOP else 0)
+    decision = verdict(ln, now_s, size_bytes, mss_bytes, run.seed, fl.ecn if hop < ACK_HOP else 0)
     if decision == DROP:
         ln.dropped_bytes += size_bytes
         if hop >= ACK_HOP:
@@ -165,7 +168,7 @@ def arrive(run, flows, ln, fl, tx, hop, now_s):
     if hop < ACK_HOP:
         note(run, ENQUEUE, now_s, fl, ln.index, tx)
     if decision == MARK:
-        ln.marked_bytes += mss_bytes
+        ln.marked_bytes += size_bytes
         store(fl.tx_at, (tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
     if ln.discipline >= FQ:
         count_queue(ln, now_s, mss_bytes)

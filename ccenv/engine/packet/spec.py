@@ -250,6 +250,7 @@ class FlowSpec(StrictModel):
         reordering: packets that others overtake.
         ack_path: the way of its ACKs; by default they are back after what is left of rtt_s.
         mss_bytes: size of its packets; by default that of the network.
+        recovery: how it finds losses: sack (three later packets, RFC 6675) or rack (by time, with tail loss probes, RFC 8985).
         ecn: codepoint of its packets: none (dropped where others are marked), classic (ECT(0)) or l4s (ECT(1), RFC 9331); by
             default l4s for the senders L4S_SENDERS and classic for all others.
         burst_s: packets that a paced sender sends at once are those of this time at its rate: two at least above 1.2 Mbit/s,
@@ -274,6 +275,7 @@ class FlowSpec(StrictModel):
     reordering: Reordering | None = None
     ack_path: AckPath | None = None
     mss_bytes: float | None = Field(default=None, ge=SMALLEST_PACKET_BYTES, le=LARGEST_PACKET_BYTES)
+    recovery: Literal["sack", "rack"] = "sack"
     ecn: Literal["none", "classic", "l4s"] | None = None
     burst_s: float = Field(default=0.0, ge=0, le=LONGEST_BURST_S)
     jitter: JitterSpec = JitterSpec()
@@ -336,9 +338,10 @@ class NetworkSpec(StrictModel):
             sizes = self.sizes_on(index)
             if link.buffer_bytes < max(sizes):
                 raise ValueError(f"link {link.name!r}: a buffer of {link.buffer_bytes:g} bytes holds no packet of {max(sizes):g}")
-            if self.is_mixed(index) and link.discipline != "drop_tail":
+            if self.is_mixed(index) and link.discipline in ("red", "ecn"):
                 raise ValueError(
-                    f"link {link.name!r} carries packets of several sizes; it must be drop_tail, not {link.discipline}"
+                    f"link {link.name!r} carries packets of several sizes, and {link.discipline} counts packets of one; "
+                    "take drop_tail, codel, fq_codel, pie or dualpi2"
                 )
         for index, flow in enumerate(self.flows):
             route, back = self.route_of(index), self.back_of(index)

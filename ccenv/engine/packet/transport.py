@@ -2,7 +2,8 @@
 
 Every transmission has its own number, so RTT samples are never ambiguous. The SACK scoreboard is the ring of transmissions: a
 loss is found as RFC 6675 finds it, when three later transmissions were acknowledged, or by the RTO (RFC 6298), which finds
-everything outstanding. Lost segments are sent again before new ones. Pacing leaves a gap of one segment at the CCA's rate.
+everything outstanding; with RACK by time (``recovery``). Lost segments are sent again before new ones. Pacing leaves a gap of one
+segment at the CCA's rate.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from ccenv.engine.packet.layout import (
     WITH_LOST,
 )
 from ccenv.engine.packet.path.order import next_arrival
+from ccenv.engine.packet.recovery.rack import begin_recovery, is_late, see_order
 
 DUPLICATE_THRESHOLD = 3  # RFC 6675 DupThresh, RFC 5681 s.3.2
 INITIAL_RTO_S = 1.0  # RFC 6298 (2.1)
@@ -47,7 +49,7 @@ SMALL_BURSTS_Bps = 150_000.0  # 1.2 Mbit/s, below which bursts are single packet
 MAX_BURST_BYTES = 65_536.0  # the same
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def take_cca(run, fl, state):
     """Read what a CCA has set; one that leaves the positive numbers ends the run."""
     if state.cwnd_bytes > 0.0 and state.pacing_rate_Bps > 0.0:
@@ -58,7 +60,7 @@ def take_cca(run, fl, state):
         run.error_flow = fl.index
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def rto_s(fl, rto_min_s):
     """Return the RTO (RFC 6298 s.2) with its back-off (s.5.5)."""
     if fl.srtt_s == 0.0:
@@ -66,7 +68,7 @@ def rto_s(fl, rto_min_s):
     return min(max(rto_min_s, fl.srtt_s + 4.0 * fl.rttvar_s) * fl.rto_backoff, MAX_RTO_S)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def take_rtt(fl, rtt_s):
     """Take an RTT sample (RFC 6298 s.2)."""
     if fl.srtt_s == 0.0:
@@ -81,7 +83,7 @@ def take_rtt(fl, rtt_s):
     fl.rtt_samples += 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def adjust_hold(fl, now_s):
     """Take the newest RTT sample at a proxy; at the end of its window choose the hold of the next one."""
     fl.hold_rtt_min_s = min(fl.hold_rtt_min_s, fl.rtt_s)
@@ -113,7 +115,7 @@ def confirm(fl, tx, mss_bytes):
     return mss_bytes, (mss_bytes if arrived == HERE_MARKED else 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     """Take an ACK that covers what arrived up to last_tx; return newly acknowledged bytes.
 
@@ -132,6 +134,8 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
         while tx != last_tx:
             tx = next_arrival(fl)
             newest_tx = max(newest_tx, tx)
+            if fl.rack == 1:
+                see_order(fl, tx)
             new_bytes, new_marked_bytes = confirm(fl, tx, mss_bytes)
             acked_bytes += new_bytes
             marked_bytes += new_marked_bytes
@@ -182,7 +186,7 @@ def take_ack(fl, ack, tells, last_tx, now_s, mss_bytes, rto_min_s):
     return acked_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def mark_lost(fl, tx, mss_bytes):
     """Count a transmission as lost and queue its segment for sending again."""
     at = (tx & fl.mask) * TX_STRIDE
@@ -193,20 +197,28 @@ def mark_lost(fl, tx, mss_bytes):
     fl.resend_tail += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def find_losses(fl, loss, by_rto, now_s, mss_bytes):
     """Find losses below the newest acknowledged transmission, or by RTO all; fill the signal; return lost bytes.
 
-    Of a CCA per packet only the next one is found.
+    With RACK those that are late are found. Of a CCA per packet only the next one is found.
     """
     lost_bytes = 0.0
     newest = np.int64(-1)
     end = fl.next_tx if by_rto else fl.ack_next_tx
+    kept_tx = end  # the first that an RTO leaves outstanding
     tx = fl.loss_scan
     while tx < end:
         status = load(fl.tx_at, (tx & fl.mask) * TX_STRIDE + STATUS)
         if status == OUTSTANDING:
-            if not by_rto and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
+            if fl.rack == 1:
+                if not is_late(fl, tx, by_rto, now_s):
+                    if not by_rto:
+                        break
+                    kept_tx = min(kept_tx, tx)
+                    tx += 1
+                    continue
+            elif not by_rto and fl.acked_count - fl.acked_below_scan < DUPLICATE_THRESHOLD:
                 break
             mark_lost(fl, tx, mss_bytes)
             lost_bytes += mss_bytes
@@ -217,7 +229,7 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
         elif status == ACKED:
             fl.acked_below_scan += 1
         tx += 1
-    fl.loss_scan = tx
+    fl.loss_scan = min(tx, kept_tx)
     if lost_bytes > 0.0:
         loss.now_s = now_s
         loss.mss_bytes = mss_bytes
@@ -229,12 +241,14 @@ def find_losses(fl, loss, by_rto, now_s, mss_bytes):
         if newest > fl.recovery_tx:
             loss.new_episode = 1.0
             fl.recovery_tx = fl.next_tx - 1
+        if fl.rack == 1:
+            begin_recovery(fl, by_rto)
         if fl.per_packet == 1:
             tell_packet(fl, loss, newest)
     return lost_bytes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def tell_packet(fl, loss, tx):
     """Tell a CCA per packet of a lost transmission: what was in flight with it, what was lost since."""
     at = (tx & fl.mask) * SENT_WITH_STRIDE
@@ -245,7 +259,7 @@ def tell_packet(fl, loss, tx):
     fl.newest_lost_tx = tx
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def next_segment(fl):
     """Return the segment to send next, lost ones first; or NO_SEGMENT, or WINDOW_FULL."""
     while fl.resend_head < fl.resend_tail:
@@ -267,7 +281,7 @@ def pace_on(fl, rate_Bps, now_s):
         fl.next_send_s = now_s + (fl.next_send_s - now_s) * (fl.rate_Bps / rate_Bps)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def burst_packets(fl, mss_bytes):
     """Return how many packets a paced sender that sends in bursts sends at once (tcp_tso_autosize of Linux)."""
     if fl.rate_Bps < SMALL_BURSTS_Bps:
@@ -275,7 +289,7 @@ def burst_packets(fl, mss_bytes):
     return max(2.0, math.floor(min(fl.burst_s * fl.rate_Bps, MAX_BURST_BYTES) / mss_bytes))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     """Account for sending a segment now; return the transmission's number."""
     if fl.inflight_bytes <= 0.0:
@@ -298,6 +312,8 @@ def put_transmission(fl, segment, now_s, mss_bytes, rto_min_s):
     else:
         fl.resend_head += 1
         fl.resent_bytes += mss_bytes
+        if fl.rack == 1:
+            store(fl.resent_at, segment & fl.mask, segment + 1.0)
     fl.next_tx = tx + 1
     fl.inflight_bytes += mss_bytes
     fl.sent_bytes += mss_bytes

@@ -24,7 +24,7 @@ from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.sender import ClassicSender, ContractSender, ExternalSender, Sender, bare
 from ccenv.programs import Program
 from ccenv.registry import load_target
-from ccenv.simulation.boxes import PATTERN
+from ccenv.simulation.box_players import PATTERN
 from ccenv.simulation.ranges import ScenarioDistribution
 
 # Where names are looked up at run time.

@@ -10,8 +10,10 @@ import numpy as np
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.compiled.signals import ADVERSARY_SLOTS
 from ccenv.network.sender import Sender
-from ccenv.simulation.box_attack import SEARCHES, named_boxes, search, senders_of
-from ccenv.simulation.boxes import KIND, BoxGame
+from ccenv.simulation.box_attack import named_boxes, senders_of
+from ccenv.simulation.box_players import KIND
+from ccenv.simulation.box_searches import PATTERN_SEARCHES, search
+from ccenv.simulation.boxes import BoxGame
 from ccenv.training.config import TrainConfig
 from ccenv.training.opponents import falls
 
@@ -30,7 +32,7 @@ def find_box_patterns(config: TrainConfig, sender: Sender, round_: int) -> np.nd
         scenario = distribution.drawn(np.random.Generator(np.random.Philox(key=[seed, 0])))
         senders, attacked = senders_of(scenario, sender)
         game = BoxGame(scenario, senders, attacked, adversaries=named_boxes(scenario, None))
-        for name in SEARCHES:
+        for name in PATTERN_SEARCHES:
             runs = max(1, robust.budget_flow_steps // NETWORKS // game.steps_of_run)
             found.append(search(game, name, runs, seed).words())
     return np.array(found)

@@ -28,6 +28,8 @@ def seen(config: TrainConfig | RllibConfig, scene: str) -> str | None:
         return ATTACKED
     if isinstance(config, TrainConfig):
         worlds = [config.environment.paths, *(stage.paths for stage in config.curriculum if stage.paths is not None)]
+        if config.robust is not None and config.robust.drawn is not None:
+            worlds.append(config.robust.drawn.paths)
     else:
         worlds = [config.settings().paths]
     if any(path in fixed_paths(world) for world in worlds):

@@ -56,6 +56,21 @@ def learned_contract_u80() -> ContractSender:
     return inside_contract("learned_contract_u80")
 
 
+def learned_contract_u77_timeouts() -> ContractSender:
+    """Build the policy that chooses inside a contract with 77 % utilisation proved with belief time-outs."""
+    return inside_contract("learned_contract_u77_timeouts")
+
+
+def learned_contract_u80_firm() -> ContractSender:
+    """Build the policy inside a narrower contract, which attacks find less in."""
+    return inside_contract("learned_contract_u80_firm")
+
+
+def learned_robust_v2() -> ContractSender:
+    """Build the policy that was trained on drawn paths under attack, inside a contract of its own."""
+    return inside_contract("learned_robust_v2")
+
+
 def learned_contract_u80_low_delay() -> ContractSender:
     """Build the policy that pays for delay inside the same contract."""
     return inside_contract("learned_contract_u80_low_delay")

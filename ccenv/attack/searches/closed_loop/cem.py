@@ -37,29 +37,33 @@ class PolicyCem:
 
     Attributes:
         population: most policies per generation.
+        changes: share of the budget that changes the moves of the worst policy; 0: the policy itself is what is found.
     """
 
     population: int
+    changes: float = MUTATION_SHARE
     weight: float = 15.0
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence of moves that a policy made, or that came of it."""
         require_playable(game, "policy_cem")
         draw = generator(seed, "cem_policy")
-        runs = max(1, int((1 - MUTATION_SHARE) * affordable(game, budget_flow_steps, "policy_cem")))
+        runs = max(1, int((1 - self.changes) * affordable(game, budget_flow_steps, "policy_cem")))
         population = population_of(runs, self.population)
         every = [(shape, deviation) for deviation in FIRST_DEVIATIONS for shape in policy_shapes(game)]
         arms = [_distribution(game, shape, deviation) for shape, deviation in every]
         before = game.flow_steps
         which = halve(arms, runs // population, population, elite_of(population, ELITE_SHARE), draw)
-        left = budget_flow_steps - (game.flow_steps - before)
+        left = budget_flow_steps - (game.flow_steps - before) if self.changes else 0
         return finish(game, "policy_cem", every[which][0], arms[which].best_values, arms[which].best, left, draw)
 
 
-def search(population: int = 64) -> PolicyCem:
+def search(population: int = 64, changes: float = MUTATION_SHARE) -> PolicyCem:
     """Build the search.
 
     Args:
         population: most policies per generation, 4 to 4096.
+        changes: share of the budget that changes the moves of the worst policy, 0 to 0.9.
     """
-    return PolicyCem(int(number("policy_cem", "population", population, low=4, high=4096, whole=True)))
+    most = int(number("policy_cem", "population", population, low=4, high=4096, whole=True))
+    return PolicyCem(most, float(number("policy_cem", "changes", changes, low=0, high=0.9)))

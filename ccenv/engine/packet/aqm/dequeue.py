@@ -14,6 +14,7 @@ from ccenv.engine.compiled.calls import store
 from ccenv.engine.compiled.rng import uniform
 from ccenv.engine.packet.aqm.lists import (
     AFTER,
+    BYTES,
     COUNT,
     DEFICIT,
     DROPPING,
@@ -25,6 +26,7 @@ from ccenv.engine.packet.aqm.lists import (
     NOTHING,
     ROUND,
     delay_s,
+    first_bytes,
     fullest,
     get,
     pull,
@@ -32,8 +34,8 @@ from ccenv.engine.packet.aqm.lists import (
     put,
     waiting_since_s,
 )
-from ccenv.engine.packet.layout import ARRIVED, DISCIPLINES, DROP_EVENT, LINK_KEY, MARKED_ON_THE_WAY, TX_STRIDE
-from ccenv.engine.packet.log import note
+from ccenv.engine.packet.layout import ACK_HOP, ARRIVED, DISCIPLINES, LINK_KEY, MARKED_ON_THE_WAY, TX_STRIDE
+from ccenv.engine.packet.queue import ROUNDING_BYTES, drop_taken, packet_bytes
 
 FQ, DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 CLASSIC, L4S = 0, 1
@@ -47,17 +49,22 @@ def put_in(run, flows, ln, fl, tx, hop, now_s):
     """Put an arriving packet into its queue. FQ-CoDel then drops the head of the fullest one if there are too many (s.4.1.2)."""
     if ln.discipline == DUALPI2:
         catch_up(ln, now_s)
-        push(ln, L4S if fl.ecn == 2 else CLASSIC, fl.index, tx, hop, now_s)
+        push(ln, L4S if fl.ecn == 2 and hop < ACK_HOP else CLASSIC, fl.index, tx, hop, now_s)
+        if ln.mixed == 1:
+            ln.waiting_bytes += packet_bytes(fl, hop)
         return
     push(ln, fl.index, fl.index, tx, hop, now_s)
+    if ln.mixed == 1:
+        ln.waiting_bytes += packet_bytes(fl, hop)
+        put(ln, fl.index, BYTES, get(ln, fl.index, BYTES) + packet_bytes(fl, hop))
     if get(ln, fl.index, ROUND) == NO_LIST:
         put(ln, fl.index, DEFICIT, ln.quantum_bytes)
         _append(ln, fl.index, NEW)
-    if ln.tail - ln.head > ln.capacity_packets:
-        in_service = ln.serving_flow, ln.serving_tx, ln.serving_hop
-        pull(ln, fullest(ln, run.n_flows))
-        _drop_pulled(run, flows, ln, now_s)
-        ln.serving_flow, ln.serving_tx, ln.serving_hop = in_service
+    in_service = ln.serving_flow, ln.serving_tx, ln.serving_hop
+    while ln.waiting_bytes > ln.buffer_bytes + ROUNDING_BYTES or ln.tail - ln.head > ln.capacity_packets:
+        _pull(run, flows, ln, fullest(ln, run.n_flows, BYTES if ln.mixed == 1 else COUNT))
+        drop_taken(run, flows, ln, now_s)
+    ln.serving_flow, ln.serving_tx, ln.serving_hop = in_service
 
 
 @njit(cache=True, error_model="numpy")
@@ -69,19 +76,28 @@ def take_out(run, flows, ln, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def _drop_pulled(run, flows, ln, now_s):
-    fl = flows[ln.serving_flow]
-    ln.dropped_bytes += run.mss_bytes
-    fl.dropped_bytes += run.mss_bytes
-    fl.in_network -= 1
-    note(run, DROP_EVENT, now_s, fl, ln.index, ln.serving_tx)
+def taken_bytes(run, flows, ln):
+    """Return the size of the packet that was taken out of the queues."""
+    return packet_bytes(flows[ln.serving_flow], ln.serving_hop) if ln.mixed == 1 else run.mss_bytes
 
 
 @njit(cache=True, error_model="numpy")
-def _mark_pulled(run, flows, ln):
+def _pull(run, flows, ln, queue):
+    pull(ln, queue)
+    if ln.mixed == 1:
+        put(ln, queue, BYTES, get(ln, queue, BYTES) - taken_bytes(run, flows, ln))
+
+
+@njit(cache=True, error_model="numpy")
+def _mark_taken(run, flows, ln):
     fl = flows[ln.serving_flow]
-    ln.marked_bytes += run.mss_bytes
+    ln.marked_bytes += taken_bytes(run, flows, ln)
     store(fl.tx_at, (ln.serving_tx & fl.mask) * TX_STRIDE + ARRIVED, MARKED_ON_THE_WAY)
+
+
+@njit(cache=True, error_model="numpy")
+def _can_mark(flows, ln):
+    return flows[ln.serving_flow].ecn > 0 and ln.serving_hop < ACK_HOP
 
 
 # --- FQ-CoDel -----------------------------------------------------------------------------------------------------------
@@ -130,7 +146,7 @@ def _from_many(run, flows, ln, now_s):
             _append(ln, queue, OLD)
             continue
         if _from_one(run, flows, ln, queue, now_s):
-            put(ln, queue, DEFICIT, get(ln, queue, DEFICIT) - run.mss_bytes)
+            put(ln, queue, DEFICIT, get(ln, queue, DEFICIT) - taken_bytes(run, flows, ln))
             return True
         _remove_first(ln, which)
         if which == NEW:  # else a flow could stay new for ever by sending one packet at a time
@@ -143,14 +159,14 @@ def _from_one(run, flows, ln, queue, now_s):
     """Take the next packet of a flow's queue, after CoDel's drops; return whether there is one."""
     first = True
     while get(ln, queue, FIRST) != NOTHING:
-        hit = ln.isolates_only == 0 and _codel_hits(ln, queue, now_s, first)
-        pull(ln, queue)
+        hit = ln.isolates_only == 0 and _codel_hits(flows, ln, queue, now_s, first)
+        _pull(run, flows, ln, queue)
         if not hit:
             return True
-        if ln.ecn == 1 and flows[ln.serving_flow].ecn > 0:
-            _mark_pulled(run, flows, ln)
+        if ln.ecn == 1 and _can_mark(flows, ln):
+            _mark_taken(run, flows, ln)
             return True
-        _drop_pulled(run, flows, ln, now_s)
+        drop_taken(run, flows, ln, now_s)
         first = False
     put(ln, queue, FIRST_ABOVE_S, 0.0)
     put(ln, queue, DROPPING, 0.0)
@@ -158,9 +174,12 @@ def _from_one(run, flows, ln, queue, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def _codel_above(ln, queue, now_s):
+def _codel_above(flows, ln, queue, now_s):
     """Tell whether the head has waited too long for a whole interval (RFC 8289 s.5.6, dodequeue)."""
-    if now_s - waiting_since_s(ln, queue) < ln.codel_target_s or get(ln, queue, COUNT) <= 2.0:
+    few = get(ln, queue, COUNT) <= 2.0
+    if ln.mixed == 1:
+        few = get(ln, queue, BYTES) - first_bytes(flows, ln, queue) <= ln.largest_bytes + ROUNDING_BYTES
+    if now_s - waiting_since_s(ln, queue) < ln.codel_target_s or few:
         put(ln, queue, FIRST_ABOVE_S, 0.0)
         return False
     if get(ln, queue, FIRST_ABOVE_S) == 0.0:
@@ -170,9 +189,9 @@ def _codel_above(ln, queue, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def _codel_hits(ln, queue, now_s, first):
+def _codel_hits(flows, ln, queue, now_s, first):
     """Tell whether CoDel drops or marks the head now (RFC 8289 s.5.5); ``first`` on the first question of a dequeue."""
-    above = _codel_above(ln, queue, now_s)
+    above = _codel_above(flows, ln, queue, now_s)
     if get(ln, queue, DROPPING) == 1.0:
         if not above:
             put(ln, queue, DROPPING, 0.0)
@@ -227,26 +246,27 @@ def _from_two(run, flows, ln, now_s):
         squared = ln.probability * ln.probability
         if l4s > 0.0 and (classic == 0.0 or ln.credit_bytes <= 0.0):
             if classic > 0.0:
-                ln.credit_bytes += ln.classic_share * run.mss_bytes
+                ln.credit_bytes += ln.classic_share * (first_bytes(flows, ln, L4S) if ln.mixed == 1 else run.mss_bytes)
             own = 0.0
             if l4s > 1.0:  # a packet by itself is no queue
                 own = ramp(ln, delay_s(ln, L4S, now_s))
             pull(ln, L4S)
             if squared >= ln.overload and not few and _draw(run, ln) < squared:
-                _drop_pulled(run, flows, ln, now_s)
+                drop_taken(run, flows, ln, now_s)
                 continue
             if _draw(run, ln) < max(own, min(1.0, ln.coupling * ln.probability)):
-                _mark_pulled(run, flows, ln)
+                _mark_taken(run, flows, ln)
             return True
         if l4s > 0.0:
-            ln.credit_bytes -= (1.0 - ln.classic_share) * run.mss_bytes
+            size_bytes = first_bytes(flows, ln, CLASSIC) if ln.mixed == 1 else run.mss_bytes
+            ln.credit_bytes -= (1.0 - ln.classic_share) * size_bytes
         pull(ln, CLASSIC)
         if few or _draw(run, ln) >= squared:
             return True
-        if flows[ln.serving_flow].ecn > 0 and squared < ln.overload:
-            _mark_pulled(run, flows, ln)
+        if _can_mark(flows, ln) and squared < ln.overload:
+            _mark_taken(run, flows, ln)
             return True
-        _drop_pulled(run, flows, ln, now_s)
+        drop_taken(run, flows, ln, now_s)
     return False
 
 

@@ -10,6 +10,7 @@ from numba import njit
 
 from ccenv.engine.compiled.calls import load, store
 from ccenv.engine.packet.layout import DISCIPLINES, Q_ENQUEUED_S, Q_FLOW, Q_HOP, Q_TX, QUEUE_STRIDE
+from ccenv.engine.packet.queue import packet_bytes
 
 # Record of a queue.
 (
@@ -24,8 +25,9 @@ from ccenv.engine.packet.layout import DISCIPLINES, Q_ENQUEUED_S, Q_FLOW, Q_HOP,
     DROPS,
     LAST_DROPS,
     DROPPING,
-) = range(11)
-CLASS_STRIDE = 11
+    BYTES,  # counted where packets have several sizes
+) = range(12)
+CLASS_STRIDE = 12
 NOTHING = -1.0
 _FQ, _DUALPI2 = DISCIPLINES["fq_codel"], DISCIPLINES["dualpi2"]
 
@@ -127,10 +129,17 @@ def delay_s(ln, queue, now_s):
 
 
 @njit(cache=True, error_model="numpy")
-def fullest(ln, queues):
-    """Return the queue with most packets, the first of equals."""
+def first_bytes(flows, ln, queue):
+    """Return the size of the first packet of a queue that is not empty."""
+    at = int(get(ln, queue, FIRST)) * QUEUE_STRIDE
+    return packet_bytes(flows[int(load(ln.queue_at, at + Q_FLOW))], int(load(ln.queue_at, at + Q_HOP)))
+
+
+@njit(cache=True, error_model="numpy")
+def fullest(ln, queues, field):
+    """Return the queue with most packets (COUNT) or bytes (BYTES), the first of equals."""
     best = 0
     for queue in range(1, queues):
-        if get(ln, queue, COUNT) > get(ln, best, COUNT):
+        if get(ln, queue, field) > get(ln, best, field):
             best = queue
     return best

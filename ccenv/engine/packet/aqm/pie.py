@@ -26,7 +26,7 @@ SCALES = ((0.000001, 2048.0), (0.00001, 512.0), (0.0001, 128.0), (0.001, 32.0), 
 def catch_up(ln, now_s, mss_bytes):
     """Make the controller's updates up to now (s.4.2, s.4.4)."""
     while ln.next_update_s <= now_s:
-        delay_s = (ln.tail - ln.head) * mss_bytes / ln.rate_Bps
+        delay_s = (ln.waiting_bytes if ln.mixed == 1 else (ln.tail - ln.head) * mss_bytes) / ln.rate_Bps
         step = ln.alpha * (delay_s - ln.target_s) + ln.beta * (delay_s - ln.old_delay_s)
         for bound, divisor in SCALES:
             if ln.probability < bound:
@@ -51,7 +51,8 @@ def pie_verdict(ln, now_s, mss_bytes, seed, codepoint):
     catch_up(ln, now_s, mss_bytes)
     if ln.burst_left_s > 0.0:
         return ACCEPT
-    if (ln.old_delay_s < 0.5 * ln.target_s and ln.probability < SMALL_PROBABILITY) or ln.tail - ln.head <= FEW_PACKETS:
+    few = ln.waiting_bytes <= FEW_PACKETS * mss_bytes if ln.mixed == 1 else ln.tail - ln.head <= FEW_PACKETS
+    if (ln.old_delay_s < 0.5 * ln.target_s and ln.probability < SMALL_PROBABILITY) or few:
         return ACCEPT
     ln.accumulated = 0.0 if ln.probability == 0.0 else ln.accumulated + ln.probability
     if ln.accumulated < LEAST_ACCUMULATED:

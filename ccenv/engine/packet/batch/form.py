@@ -25,7 +25,9 @@ from ccenv.engine.packet.layout import (
     LATE_HOP,
     LINK_DTYPE,
     PIPE_DTYPE,
+    RECOVERIES,
     RUN_DTYPE,
+    STEADY,
     TRACE_KINDS,
     WORKLOADS,
 )
@@ -245,11 +247,12 @@ def flow_record(spec: FlowSpec, index: int, hops: int, sender: int) -> np.ndarra
     flow["ack_aggregation"], flow["ack_merge"] = AGGREGATIONS[spec.receiver.aggregation], spec.receiver.merge
     flow["ack_aggregate_s"] = spec.receiver.aggregate_s
     flow["workload"] = WORKLOADS[spec.workload.kind]
+    flow["offers"] = spec.workload.kind not in STEADY
     flow["workload_a"], flow["workload_b"] = spec.workload.parameters()
     for name in ("wake_s", "rto_deadline_s", "min_rtt_s", "ack_deadline_s", "finished_s", "app_next_s", "rate_Bps"):
         flow[name] = np.inf
     flow["rto_backoff"], flow["recovery_tx"], flow["monitor"], flow["grid"] = 1.0, -1, -1, -1
-    flow["pool"] = -1
+    flow["pool"], flow["rack"] = -1, RECOVERIES[spec.recovery]
     _put_path(spec, flow)
     flow["newest_lost_tx"] = -2  # not just before the first
     return flow

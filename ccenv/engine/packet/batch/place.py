@@ -143,7 +143,7 @@ def _begin_links(a, tables, changes, mss_bytes):
         capacity = 1
         if windows > 0:
             capacity = int(min(float(windows + 1), ln.buffer_bytes / smallest_bytes + _WHOLE))
-        ln.capacity_packets = capacity
+        ln.capacity_packets, ln.largest_bytes = capacity, largest_bytes
         ln.mask = ring_length(capacity + 1) - 1
 
 
@@ -325,6 +325,9 @@ def _clear(a, run):
         fl = a.flows[i]
         for entry in range((fl.mask + 1) * SEGMENT_STRIDE):
             store(fl.segment_at, entry, 0.0)
+        if fl.rack == 1:
+            for entry in range(fl.mask + 1):
+                store(fl.resent_at, entry, 0.0)
     for row in range(run.n_grids):
         beliefs = a.beliefs[row]
         for entry in range(BELIEF_RINGS * (beliefs.mask + 1)):

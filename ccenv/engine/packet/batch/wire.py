@@ -1,8 +1,9 @@
 """Addresses: where the rings of a network lie, and what its records point at. Compiled.
 
 The memory of a network is one row of float64. What lies in it, in this order: per flow its transmissions, segments, segments to
-send again, ACKs, the order of arrival where some packets overtake others, what a sender per packet asks of transmissions; per
-link its queue; per pipe, per jitter box; per grid the rings of its beliefs, scratch, and a policy's memory.
+send again, ACKs, the order of arrival where some packets overtake others, with RACK the segments that were sent again, what a
+sender per packet asks of transmissions; per link its queue; per pipe, per jitter box; per grid the rings of its beliefs, scratch,
+and a policy's memory.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ def wire(a, tables, memory, b):
         at += entries * PIPE_STRIDE
         if fl.reorders == 1:
             fl.order_at = begin + at * word
+            at += entries
+        if fl.rack == 1:
+            fl.resent_at = begin + at * word
             at += entries
         if fl.per_packet == 1:
             fl.sent_with_at = begin + at * word

@@ -25,7 +25,7 @@ def row_entry(ln, row, column):
     return load(ln.trace_at, row * ROW_WIDTH + column)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def service_end_s(ln, now_s, mss_bytes):
     """Return when a packet whose service begins now has left a link."""
     if ln.trace_kind == NO_TRACE:

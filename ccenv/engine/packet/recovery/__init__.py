@@ -1,0 +1,1 @@
+"""How a sender finds its losses by time instead of by counting: RACK-TLP (RFC 8985)."""
