@@ -171,7 +171,7 @@ class ReferencePacketMonitor:
         if not may_send(flow, now_s):
             self.over, self.next_s = True, NEVER
         elif clock.every == "acks":
-            self.acks_left, self.next_s = clock.count, now_s + flow._rto_s()
+            self.acks_left, self.next_s = clock.count, now_s + flow.rto_s()
         else:
             smallest = flow.min_rtt_s if flow.min_rtt_s < NEVER else 0.1
             unit = {"rtt": self.told_s, "srtt": flow.srtt_s or self.told_s, "seconds": 1.0, "min_rtt": smallest}[clock.every]
