@@ -272,7 +272,8 @@ def test_a_killed_process_resumes_to_the_same_weights(finished, tmp_path, how):
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
     if how == signal.SIGINT and process.returncode != 0:
-        assert process.returncode == 130 and b"interrupted" in errors and errors.count(b"\n") == 1
+        *_, last = errors.splitlines()  # a slow machine says before it how far it is
+        assert process.returncode == 130 and b"interrupted" in last and b"Traceback" not in errors
     done = subprocess.run(command, capture_output=True, check=True, timeout=100)
     result = json.loads(done.stdout)
     assert result["resumed_from_steps"] >= 512 and result["steps"] == 1536
