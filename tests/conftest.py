@@ -3,6 +3,7 @@
 Lies at the root of the tests so that those in sub-folders can import the shared helpers (legal_traces, broken_traces).
 """
 
+import math
 import os
 import signal
 
@@ -18,6 +19,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import settings
+
+from ccenv.cli import progress
+
+# A slow machine says no more than a fast one: tests count lines.
+progress.EVERY_S = math.inf
 
 # No deadline: the first example compiles kernels. Derandomized: a green run stays green. To look further:
 # pytest --hypothesis-profile=explore

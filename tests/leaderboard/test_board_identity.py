@@ -124,7 +124,7 @@ def test_two_processes_share_neither_a_name_nor_a_player(
         arguments = (str(tmp_path / "board"), str(tmp_path / str(number)), gate, said)
         processes.append(context.Process(target=hand_in, args=arguments))
         processes[-1].start()
-    answers = [said.get(timeout=120) for _ in processes]
+    answers = [said.get(timeout=600) for _ in processes]
     for process in processes:
         process.join()
     (number,) = [answer for answer in answers if isinstance(answer, int)]
