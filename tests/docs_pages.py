@@ -144,13 +144,26 @@ def run_words(words: list[str]) -> int:
     return subprocess.run([sys.executable, *words[1:]], check=False).returncode
 
 
-if __name__ == "__main__":
-    page = Path(sys.argv[1])
+def run_here(page: Path, slow: bool) -> None:
+    """Run a page in the current folder, which must be empty."""
     if any(Path.cwd().iterdir()):
         sys.exit(f"{Path.cwd()} is not empty")
-    found = read_blocks(page.read_text(encoding="utf-8"), "--slow" in sys.argv[2:])
+    found = read_blocks(page.read_text(encoding="utf-8"), slow)
     sys.path.insert(0, str(Path.cwd()))
     if any(block.kind == "change" for block in found):
         make_changes(found)
         os.environ["PYTHONPATH"] = str(Path.cwd())
     run_page(str(page), found, run_words)
+
+
+def run_in(page: Path, folder: Path, said: Path, slow: bool) -> None:
+    """Run a page in a folder; the process is this page's alone, and what it says goes into a file."""
+    os.chdir(folder)
+    with said.open("wb") as out:
+        for stream in (1, 2):
+            os.dup2(out.fileno(), stream)
+    run_here(page, slow)
+
+
+if __name__ == "__main__":
+    run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:])
