@@ -156,14 +156,5 @@ def run_here(page: Path, slow: bool) -> None:
     run_page(str(page), found, run_words)
 
 
-def run_in(page: Path, folder: Path, said: Path, slow: bool) -> None:
-    """Run a page in a folder; the process is this page's alone, and what it says goes into a file."""
-    os.chdir(folder)
-    with said.open("wb") as out:
-        for stream in (1, 2):
-            os.dup2(out.fileno(), stream)
-    run_here(page, slow)
-
-
 if __name__ == "__main__":
     run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:])

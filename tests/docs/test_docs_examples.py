@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from docs_pages import Block, changed, commands, read_blocks, run_in, run_page
+from docs_pages import Block, changed, commands, read_blocks, run_here, run_page
+from own_process import run_apart
 
 ROOT = Path(__file__).parents[2]
 PAGE_TIMEOUT_S = 900  # a page that hangs fails
 SLOW_PAGE_TIMEOUT_S = 3600
-IMPORTED = [
-    *("docs_pages", "matplotlib.pyplot"),
-    *(f"ccenv.{name}" for name in ("benchmarks.run.runner", "comparison", "envs.sb3", "training.run")),
-]
 MAX_IMAGE_BYTES = 200_000
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
@@ -33,15 +29,8 @@ def run(name: str, folder: Path, timeout_s: float, slow: bool = False) -> None:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s)
         assert done.returncode == 0, done.stdout + done.stderr
         return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
-    said = folder.with_name(f"{folder.name}.out")
-    process = context.Process(target=run_in, args=(ROOT / name, folder, said, slow))
-    process.start()
-    process.join(timeout_s)
-    process.kill()  # where it hangs
-    process.join()
-    assert process.exitcode == 0, said.read_text(errors="replace")
+    ended = run_apart(run_here, ROOT / name, slow, folder=folder, limit_s=timeout_s)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if read_blocks(read(name))])
