@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -25,10 +26,16 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def run_apart(function: Callable[..., int | None], *arguments: Any, folder: Path, limit_s: float) -> Ended:
-    """Run a function in a folder; what it returns is the exit code. A process that takes longer than the limit is killed."""
+def ready_processes() -> ForkServerContext:
+    """Return the context whose processes begin with IMPORTED."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
+    return context
+
+
+def run_apart(function: Callable[..., int | None], *arguments: Any, folder: Path, limit_s: float) -> Ended:
+    """Run a function in a folder; what it returns is the exit code. A process that takes longer than the limit is killed."""
+    context = ready_processes()
     with TemporaryDirectory() as said:
         files = [Path(said) / name for name in ("stdout", "stderr")]
         process = context.Process(target=_run, args=(function, arguments, folder, files))
