@@ -10,19 +10,13 @@ jitter bound D in steps ([CCmatic] s.5.1, s.6.2.1 and App. B.2; the grid rules a
     q_U        = max(0, q_U + sent - C_L_lambda * dt), at most what is in flight                             s.6.2.1
     qdel_U     = RTT - Rm,   qdel_L = max(0, RTT - Rm - D)                                                     (5.1)
 
-The *tighter* rules (docs/beliefs.md) read what was sent, too, and that a step that loses bytes ends with a full buffer:
-
-    C_L >= (E(t) - E(a)) / (t - a)              a lossy, t > a
-    C_U <= (E(a) - E(x)) / (a - x)              a lossy, (x, a] all utilised
-    C_U <= V(x), (x, t2 - D] all utilised, where V(x) = min(S(x), max(E(x), V(x-1)))  with S(x) = (S(t2) - S(x)) / (t2 - D - x)
-                                                and E(x) = (S(t2) - E(x)) / (t2 - D - x)
-
 C_L, C_U and the delays hold on ideal, CBR-delay and CCAC. C_L_lambda, q_U and the buffer line (6.3),
 C * T* + beta >= C_L_lambda * (T* + D), hold on ideal and CBR-delay only: on CCAC kept tokens take bursts that no queue had
 to hold (tests/test_beliefs.py shows that C_L_lambda then exceeds C), as in the paper, which uses them for CBR-delay alone.
 
 With several flows each computes its beliefs as if alone, and nothing is guaranteed.
 Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.
+The *tighter* rules read what was sent, too, and that a step that loses bytes ends with a full buffer (docs/beliefs.md).
 """
 
 from __future__ import annotations
@@ -91,7 +85,7 @@ PRESETS = {
 
 
 def belief_settings(preset: str) -> BeliefSettings:
-    """Return a preset: ``artefact`` (default, the published code's constants), ``paper``, ``no_timeout``, ``untold`` or ``tighter``."""
+    """Return a preset by its name: ``artefact`` is the default, with the published code's constants."""
     if preset not in PRESETS:
         raise unknown_name("belief preset", preset, PRESETS)
     return PRESETS[preset]
@@ -142,9 +136,8 @@ SETTINGS_DTYPE = np.dtype(
 
 def settings_record(settings: BeliefSettings) -> np.ndarray:
     """Return the settings as a record array of length 1."""
-    s = settings
-    told = int(s.rtt_known), int(s.jitter_known), int(s.tighter)
-    return np.array([(s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, *told)], dtype=SETTINGS_DTYPE)
+    values = [getattr(settings, name) for name in SETTINGS_DTYPE.names or ()]
+    return np.array([tuple(values)], dtype=SETTINGS_DTYPE)
 
 
 @njit(cache=True, error_model="numpy")
@@ -184,19 +177,13 @@ def lower_from_losses(rings, n, oldest, reciprocals):
 
 
 @njit(cache=True, error_model="numpy")
-def upper_from_sent(rings, end, oldest, used_since, served, reciprocals):
+def upper_from_sent(rings, end, oldest, used_since, served, loss_proves, reciprocals):
     """Return the tighter bound on C from above of the windows (x, end], used_since <= x < end, a huge number if there is none.
 
-    Args:
-        rings: of the flow.
-        end: newest step of which is known whether it was utilised; so were all since used_since.
-        oldest: first step that counts.
-        used_since: see above, oldest or later.
-        served: S(end + D).
-        reciprocals: address of ``reciprocal_table()``.
+    All steps in (used_since, end] were utilised, steps before ``oldest`` do not count, and ``served`` is S(end + D).
     """
     ring, mask, s_at, e_at, l_at = rings.ring, rings.mask, rings.s_at, rings.e_at, rings.l_at
-    full = load(ring, at(l_at, end, mask)) > load(ring, at(l_at, end - 1, mask))
+    full = loss_proves and load(ring, at(l_at, end, mask)) > load(ring, at(l_at, end - 1, mask))
     entered = load(ring, at(e_at, end, mask))
     best = chain = 1e300
     for x in range(oldest, end):
@@ -374,8 +361,8 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
             bound = scan_upper(ring, newest, loose + 1, longest, served, reciprocals, loose) * inv_dt
             fl.C_U_Bps = min(fl.C_U_Bps, bound)
         if settings.tighter == 1:
-            oldest, end = n - oldest_lag, n - judge
-            bound = upper_from_sent(rings, end, oldest, max(oldest, end - fl.utilised_run_steps), served, reciprocals)
+            since = max(n - oldest_lag, n - judge - fl.utilised_run_steps)
+            bound = upper_from_sent(rings, n - judge, n - oldest_lag, since, served, loss_proves, reciprocals)
             fl.C_U_Bps = min(fl.C_U_Bps, bound * inv_dt)
 
     # Queueing delay of the newest acknowledged byte.
