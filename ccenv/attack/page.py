@@ -124,6 +124,55 @@ def write_paths(file: FilePath | str, page: FilePath | str) -> None:
     PATHS_PLACE.write(FilePath(page), paths_table(_attacks(file)))
 
 
+HIDDEN_PLACE = Place("<!-- table of the record: ccenv.attack.page.write_hidden -->")
+HIDDEN_GAIN = 0.03
+
+
+def hidden_table(panel: Sequence[dict[str, Any]], hidden: Sequence[dict[str, Any]]) -> str:
+    """Return what longer searches with other random numbers gain over the panel, as two tables in Markdown.
+
+    The first has a row per sender and scene, the second says how many of them gain less than HIDDEN_GAIN.
+
+    Args:
+        panel: attacks by the panel.
+        hidden: attacks of some of the same senders and scenes.
+
+    Raises:
+        InputError: if the panel has not attacked one of them.
+    """
+    known = {(one["sender"], one["scene"]): one for one in panel if set(one["by_adversary"]) == set(PANELS[SHOWN])}
+    rows, gains = [], []
+    for one in sorted(hidden, key=lambda one: (str(one["scene"]), str(one["sender"]))):
+        before = known.get((one["sender"], one["scene"]))
+        if before is None:
+            raise InputError(f"{one['sender']} on {one['scene']}: the panel has not attacked it, so nothing can be compared")
+        gains.append(before["worst_utilisation"] - one["worst_utilisation"])
+        rows.append(
+            {
+                "sender": one["sender"],
+                "scene": one["scene"],
+                "panel": _short(before["worst_utilisation"]),
+                "hidden search": _short(one["worst_utilisation"]),
+                "gain": _signed(gains[-1]),
+                "found by": f"`{one['worst_adversary']}`",
+                "flow-steps": f"{before['flow_steps'] / 1e6:.0f} M, {one['flow_steps'] / 1e6:.0f} M",
+            }
+        )
+    below = sum(gain < HIDDEN_GAIN for gain in gains)
+    share = {"rows": len(rows), f"gain below {_short(HIDDEN_GAIN)}": f"{below} ({below / max(1, len(rows)):.0%})"}
+    return markdown(rows) + "\n\n" + markdown([share | {"largest gain": _signed(max(gains, default=0.0))}])
+
+
+def write_hidden(panel: FilePath | str, hidden: FilePath | str, page: FilePath | str) -> None:
+    """Put the table of hidden searches in its place on a page.
+
+    Raises:
+        InputError: if a file is no list of attacks, what is compared was not attacked by the panel, or the page does not mark the
+            place.
+    """
+    HIDDEN_PLACE.write(FilePath(page), hidden_table(_attacks(panel), _attacks(hidden)))
+
+
 def _attacks(file: FilePath | str) -> list[dict[str, Any]]:
     attacks = read_json(FilePath(file))
     if not isinstance(attacks, list) or not all(isinstance(row, dict) and "by_adversary" in row for row in attacks):
@@ -133,3 +182,7 @@ def _attacks(file: FilePath | str) -> list[dict[str, Any]]:
 
 def _short(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else ''}{_short(abs(value))}"

@@ -63,8 +63,8 @@ def command(
     goal: Annotated[
         str,
         typer.Option(
-            autocompletion=choices("utilisation", "delay", "loss", "fairness", "starvation"),
-            help="utilisation | delay | loss | fairness | starvation (the last two: several flows).",
+            autocompletion=choices("utilisation", "delay", "loss", "fairness", "starvation", "qoe", "page_load"),
+            help="utilisation | delay | loss | fairness | starvation (several flows) | qoe | page_load (with --scenario).",
         ),
     ] = ("utilisation"),
     flows: Annotated[int, typer.Option(help="Flows of the sender on the path, each with the path's Rm and D.")] = 1,

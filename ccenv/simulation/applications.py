@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ccenv.applications.play import PagePlay, VideoPlay, call_outcome
 from ccenv.applications.spec import Call, Page, Video
 from ccenv.engine.packet.engine import TICK_S, PacketEngine
 from ccenv.engine.packet.spec import WorkloadSpec
+from ccenv.metrics.measures import UNDEFINED
 from ccenv.metrics.packet_window import AppRun
 from ccenv.simulation.scenario import Scenario, carrier
 
@@ -51,18 +54,36 @@ class Stage:
 
     def play(self, engine: PacketEngine, until_s: float) -> None:
         """Advance the engine from tick to tick up to a time, each with what the applications ask for."""
-        if not any(self._plays):
-            return
-        while (now_s := (self._steps + 1) * TICK_S) <= until_s:
-            self._steps += 1
+        for now_s in self.ticks(until_s):
             engine.advance(now_s - BEFORE_TICK_S)
-            delivered_bytes = engine.flow("goodput_bytes")
-            for own, play in zip(self._flows, self._plays, strict=True):
-                if play is None:
-                    continue
-                for flow, more_bytes in zip(own, play.step(now_s, delivered_bytes[own].tolist()), strict=True):
-                    if more_bytes > 0.0:
-                        engine.offer(flow, more_bytes)
+            for flow, more_bytes in self.step(now_s, engine.flow("goodput_bytes")):
+                engine.offer(flow, more_bytes)
+
+    def ticks(self, until_s: float) -> Iterator[float]:
+        """Yield the times of the ticks up to a time at which applications look, each once; none without pages and videos."""
+        while any(self._plays) and (now_s := (self._steps + 1) * TICK_S) <= until_s:
+            self._steps += 1
+            yield now_s
+
+    def step(self, now_s: float, delivered_bytes: np.ndarray) -> Iterator[tuple[int, float]]:
+        """Yield which flows are to send how much more.
+
+        Args:
+            now_s: of :meth:`ticks`, in their order.
+            delivered_bytes: (flows,) in order and for the first time, until just before it.
+        """
+        for own, play in zip(self._flows, self._plays, strict=True):
+            if play is None:
+                continue
+            for flow, more_bytes in zip(own, play.step(now_s, delivered_bytes[own].tolist()), strict=True):
+                if more_bytes > 0.0:
+                    yield flow, more_bytes
+
+    def worth(self, name: str, end_s: float) -> float:
+        """Return a value of pages and videos up to a time, the mean over those that have it; NaN where none has."""
+        values = [play.outcome(end_s)[0] for play in self._plays if play is not None]
+        found = [one[name] for one in values if name in one]
+        return sum(found) / len(found) if found else UNDEFINED
 
     def outcomes(self, flow_log: np.ndarray) -> tuple[AppRun, ...]:
         """Return what the applications were worth.

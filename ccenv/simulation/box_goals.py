@@ -11,7 +11,8 @@ from ccenv.errors import unknown_name
 
 Counts = Mapping[str, np.ndarray]
 """What the window adds: ``delivered``, ``sent``, ``lost`` bytes, ``rtt_sum_s``, ``rtt_samples`` of attacked flows, with their
-``path_rtt_s``, (n, flows); ``all_delivered`` of all flows, (n, N); ``capacity`` of the slowest link in bytes, (n,)."""
+``path_rtt_s``, (n, flows); ``all_delivered`` of all flows, (n, N); ``capacity`` of the slowest link in bytes, (n,). And over
+the whole run, where the goal is about applications, the goal's ``metric`` (n,)."""
 COUNTED = {
     "delivered": "delivered_bytes",
     "sent": "sent_bytes",
@@ -32,6 +33,7 @@ class BoxGoal:
         value: of several runs, (n,).
         sign: 1 if a low value is bad for the sender, -1 if a high one is.
         summary: one line.
+        application: kind of the applications of the scenario that the goal is about; None: it is about flows.
     """
 
     metric: str
@@ -39,6 +41,7 @@ class BoxGoal:
     value: Callable[[Counts], np.ndarray]
     sign: float
     summary: str
+    application: str | None = None
 
     def outcome(self, counts: Counts) -> np.ndarray:
         """Return what searches make as low as they can, (n,)."""
@@ -72,6 +75,10 @@ def _starvation(counts: Counts) -> np.ndarray:
     return np.asarray(got.max(axis=1) / np.maximum(got.min(axis=1), 1.0))
 
 
+def _worth(metric: str) -> Callable[[Counts], np.ndarray]:
+    return lambda counts: counts[metric]
+
+
 UTILISATION = "utilisation"
 GOALS: Mapping[str, BoxGoal] = {
     UTILISATION: BoxGoal("utilisation", 1, utilisation, 1.0, "leave the link idle"),
@@ -79,6 +86,8 @@ GOALS: Mapping[str, BoxGoal] = {
     "loss": BoxGoal("loss_fraction", 1, _loss, -1.0, "make the sender lose what it sends"),
     "fairness": BoxGoal("jain_index", 2, _fairness, 1.0, "keep Jain's index of all flows low"),
     "starvation": BoxGoal("starvation_ratio", 2, _starvation, -1.0, "starve one flow: largest throughput over the smallest"),
+    "qoe": BoxGoal("video_qoe", 1, _worth("video_qoe"), 1.0, "spoil the video: bitrate less its changes and stalls", "video"),
+    "page_load": BoxGoal("page_load_s", 1, _worth("page_load_s"), -1.0, "make pages load slowly", "page"),
 }
 """All goals by name."""
 

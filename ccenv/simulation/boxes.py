@@ -16,6 +16,7 @@ from ccenv.engine.packet.batch.batch import PacketBatch, needed_words
 from ccenv.engine.packet.batch.form import Form, beginning
 from ccenv.engine.packet.batch.policies import policy_deciders
 from ccenv.engine.packet.batch.senders import SenderTable
+from ccenv.engine.packet.engine import whole_segments
 from ccenv.engine.packet.layout import TICK_S
 from ccenv.engine.packet.log import DEFAULT_ROWS, ordered
 from ccenv.errors import EngineError, InputError
@@ -23,6 +24,7 @@ from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.python_sender import bridge_of
 from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
+from ccenv.simulation.applications import BEFORE_TICK_S, Stage, with_applications
 from ccenv.simulation.box_goals import COUNTED, UTILISATION, Counts, box_goal, utilisation
 from ccenv.simulation.box_players import PATTERN, PHASES, POLICY, BoxPlayer
 from ccenv.simulation.packets import packet_trace
@@ -84,6 +86,9 @@ class BoxGame:
                 f"{scenario.name}: there is nothing to attack with: give a flow 'jitter: {{kind: adversary, adversary: external, "
                 "max_ms: ...}'"
             )
+        kinds = {application.kind for application in scenario.applications}
+        if self._goal.application is not None and self._goal.application not in kinds:
+            raise InputError(f"goal {goal!r} is about a {self._goal.application}; {scenario.name} has none under applications")
         for sender in senders:
             if bridge_of(sender) is not None:
                 raise InputError(f"sender {sender.name!r} is plain Python: it runs in simulations, not in batches of networks")
@@ -91,7 +96,8 @@ class BoxGame:
         rtt_s = max(scenario.flows[flow].rtt_s for flow in attacked)
         self._begin_s = first_s + warmup_rtts * rtt_s
         self.end_s = self._begin_s + window_rtts * rtt_s
-        self.scenario = scenario.model_copy(update={"duration_s": self.end_s})
+        self.scenario = with_applications(scenario.model_copy(update={"duration_s": self.end_s}))
+        self._stages: list[Stage] = []
         self._senders, self._attacked, self.runs = list(senders), list(attacked), 0
         self._adversaries = {EXTERNAL: PATTERN, **(adversaries or {})}
         self._rows = pattern_rows(scenario)[: None if self._adversaries[EXTERNAL] in (PATTERN, PHASES, POLICY) else 0]
@@ -152,20 +158,36 @@ class BoxGame:
         self.runs += len(words)
         after = self._totals(batch, which, self.end_s)
         path_rtt_s = batch.arrays.flows["path_rtt_s"][which][:, self._attacked]
-        return {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
+        found = {name: after[name] - before[name] for name in after} | {"path_rtt_s": path_rtt_s}
+        if self._goal.application is None:
+            return found
+        return found | {self._goal.metric: np.array([stage.worth(self._goal.metric, self.end_s) for stage in self._stages])}
 
     def _run(self, batch: PacketBatch, which: np.ndarray, words: np.ndarray | None, until_s: float) -> None:
         if words is not None:
             batch.begin(which, Beginnings(*(np.repeat(column, len(which), axis=0) for column in self._begins)))
             batch.box_words[np.ix_(which, self._rows)] = words[:, None]
+            self._stages = [Stage(self.scenario) for _ in which]
         at_s = 0.0 if words is not None else self._begin_s
         while at_s < until_s:
             at_s = min(until_s, at_s + SLICE_S)
+            self._play_applications(batch, which, at_s)
             batch.advance(np.full(batch.size, at_s), MAX_EVENTS, which)
         wrong = np.flatnonzero(batch.arrays.run["error"][which, 0])
         if len(wrong):
             run = batch.arrays.run[wrong[0], 0]
             raise EngineError(f"flow {run['error_flow']} or its adversary left the finite numbers at {run['now_s']:.6g} s")
+
+    def _play_applications(self, batch: PacketBatch, which: np.ndarray, until_s: float) -> None:
+        """Advance from tick to tick up to a time, each network with what its applications ask for."""
+        flows = batch.arrays.flows
+        for now_s in self._stages[0].ticks(until_s):
+            batch.advance(np.full(batch.size, now_s - BEFORE_TICK_S), MAX_EVENTS, which)
+            delivered_bytes = flows["goodput_bytes"][which]
+            for network, stage, delivered in zip(which, self._stages, delivered_bytes, strict=True):
+                for flow, more_bytes in stage.step(now_s, delivered):
+                    segments = whole_segments(more_bytes, self.scenario.mss_of(flow))
+                    flows["app_segments"][network, flow] += segments
 
     def _totals(self, batch: PacketBatch, which: np.ndarray, now_s: float) -> dict[str, np.ndarray]:
         flows = batch.arrays.flows

@@ -10,6 +10,7 @@ from random_setup import random_setup
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.engine.compiled.beliefs import belief_settings
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
@@ -31,6 +32,12 @@ def test_single_flow_closed_loop(first, last):
         path, run = random_setup(trial, n_flows=1)
         engine, _ = run_both(path, steps=120, **run)
         assert check_trace(engine.trace(0)) == [], f"trial {trial}"
+
+
+def test_tighter_beliefs_in_closed_loop():
+    for trial in range(3000, 3012):
+        path, run = random_setup(trial, n_flows=1)
+        run_both(path, steps=100, beliefs=belief_settings("tighter"), **run)
 
 
 @pytest.mark.parametrize("block", range(4))

@@ -182,6 +182,7 @@ def test_the_site_of_a_database(store: BoardStore, tmp_path: Path) -> None:
         "adversaries": 3,
         "verifications": 0,
         "theorems": 1,
+        "leagues": 0,
     }
     site = contents(tmp_path / "one")
     page = next(text.decode() for name, text in site.items() if name.startswith("entries/cc_qdel"))

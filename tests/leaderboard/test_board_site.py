@@ -283,6 +283,7 @@ def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         "adversaries": 0,
         "verifications": 1,
         "theorems": 1,
+        "leagues": 0,
     }
     assert main(["board", "add", str(tmp_path / "absent.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from ccenv.engine.packet.engine import PacketEngine
 from ccenv.errors import InputError
 from ccenv.network.adversary import ScriptedAdversary
 from ccenv.network.laws import check_trace
+from ccenv.simulation.applications import Stage
 from ccenv.simulation.box_attack import attack_boxes, senders_of
 from ccenv.simulation.box_goals import GOALS
 from ccenv.simulation.box_players import (
@@ -55,6 +56,16 @@ def play(state: Any, view: Any, move: Any) -> None:
     move.service = 1.0 if turn == 0 else (0.5 if turn == 1 else 0.0)
 
 
+def all_of_it(state: Any, view: Any, move: Any) -> None:
+    """Let everything go."""
+    move.service = 1.0
+
+
+def nothing_of_it(state: Any, view: Any, move: Any) -> None:
+    """Hold everything as long as the box may."""
+    move.service = 0.0
+
+
 def game(
     data: dict[str, Any] = ONE, sender: str = "copa", plays: ScriptedAdversary | None = None, goal: str = "utilisation"
 ) -> BoxGame:
@@ -80,6 +91,22 @@ def test_a_pattern_is_what_a_scripted_adversary_of_the_same_moves_is(data: dict[
     capacity = scenario.links[0].rate_Bps * 0.5 * scenario.duration_s
     assert found[1] == (delivered[1] - delivered[0]) / capacity
     assert len(set(found)) > 1 and played.runs == 3
+
+
+@pytest.mark.parametrize(("kind", "goal"), [("video", "qoe"), ("page", "page_load")])
+def test_applications_are_worth_what_they_are_in_a_single_run(kind: str, goal: str) -> None:
+    played = game(ASKS[kind], "cubic", goal=goal)
+    patterns = [KIND, Pattern((0.0,)), Pattern((0.2, 1.0), 3)]
+    found = played.play(patterns) * GOALS[goal].sign
+    scenario = played.scenario
+    for moves, value in zip((all_of_it, nothing_of_it), found, strict=False):
+        box = ScriptedAdversary("constant", STATE, init, moves)
+        senders, _ = senders_of(scenario, make_sender("cubic"))
+        engine = PacketEngine(scenario, senders, adversaries={"external": box}, duration_s=scenario.duration_s)
+        stage = Stage(scenario)
+        stage.play(engine, scenario.duration_s)
+        assert value == stage.worth(GOALS[goal].metric, scenario.duration_s)
+    assert [played.measure(pattern)[1] for pattern in patterns] == list(found)
 
 
 def test_runs_do_not_depend_on_their_place() -> None:
@@ -136,15 +163,27 @@ def test_any_phases_and_policies_are_legal(data: st.DataObject) -> None:
     assert check_trace(trace, slack_bytes=packet_slack_bytes(trace)) == []
 
 
-BOTH = {**ONE, "flows": [{"sender": "external", "rtt_ms": 30, "jitter": BOX}] * 2}
+BOTH: dict[str, Any] = {**ONE, "flows": [{"sender": "external", "rtt_ms": 30, "jitter": BOX}] * 2}
+VIDEO = {"kind": "video", "flow": "asks", "ladder_mbps": [0.5, 1, 2, 4, 8], "chunk_s": 0.5, "buffer_s": 1}
+PAGE = {
+    "kind": "page",
+    "flows": "asks",
+    "every_s": 0.2,
+    "waves": [[{"count": 1, "size_bytes": 20_000}], [{"count": 2, "size_bytes": 9_000}]],
+}
+ASKS: dict[str, dict[str, Any]] = {
+    kind: {**ONE, "flows": [{"name": "asks", **BOTH["flows"][0]}], "applications": [application]}
+    for kind, application in (("video", VIDEO), ("page", PAGE))
+}
 
 
 @pytest.mark.parametrize("goal", GOALS)
 def test_each_goal_is_served_by_aiming_at_it(goal: str) -> None:
+    data = ASKS.get(GOALS[goal].application or "", BOTH)
     result = attack_boxes(
-        "reno", read_distribution(BOTH), adversaries=("corners", "cem"), budget_flow_steps=30_000, goal=goal, **RTTS
+        "reno", read_distribution(data), adversaries=("corners", "cem"), budget_flow_steps=30_000, goal=goal, **RTTS
     )
-    kind = game(BOTH, "reno", goal=goal).measure(KIND)
+    kind = game(data, "reno", goal=goal).measure(KIND)
     assert result.legal and result.kind_utilisation == kind[0]
     worst = result.worst.worst_utilisation if goal == "utilisation" else result.worst.value
     assert worst is not None and GOALS[goal].sign * (worst - kind[1]) < 0
@@ -197,6 +236,8 @@ def test_ranges_draw_by_the_seed() -> None:
         (ONE, {"budget_flow_steps": 10}, "a budget below one run"),
         (ONE, {"adversaries": ("nope",)}, "unknown adversary 'nope'"),
         (ONE, {"goal": "fairness"}, "goal 'fairness' needs at least 2 flows"),
+        (ONE, {"goal": "qoe"}, "goal 'qoe' is about a video"),
+        (ASKS["video"], {"goal": "page_load"}, "goal 'page_load' is about a page"),
         (ONE, {"goal": "dealy"}, "unknown goal 'dealy'.*delay"),
         (ONE, {"adversaries": ("cem", "cem")}, "named twice"),
         (ONE, {"adversaries": ("network_drain",)}, "is not scripted"),

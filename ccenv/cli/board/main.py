@@ -27,6 +27,12 @@ CertificatesOption = Annotated[
         metavar="DIR", help="Folder with certificates of theorems beside the shipped ones; all are checked. Repeatable."
     ),
 ]
+LeaguesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--league", metavar="FILE", help="Record or folder of a finished league (ccenv league) to be shown. Repeatable."
+    ),
+]
 
 
 @app.command()
@@ -59,6 +65,7 @@ def build(
         typer.Option(help="Folders with benchmark runs and verifications instead of the board's database. Repeatable."),
     ] = None,
     certificates: CertificatesOption = None,
+    leagues: LeaguesOption = None,
     out: Annotated[Path, out_option("Folder of the site.")] = RUNS / "board",
     board: BoardOption = HOME,
     database: DatabaseOption = None,
@@ -69,16 +76,17 @@ def build(
     Without --records it shows the board's database; where there is none yet, the runs below runs/.
 
     Example: ccenv board build --out runs/board
+    Example: ccenv board build --league runs/league/quick-0
     """
     from ccenv.leaderboard.site.build import build_site
     from ccenv.leaderboard.site.sources import from_folders, from_store
 
     home = home_of(board, database)
     if records or not home.exists():
-        result = build_site(from_folders(records or [RUNS]), out, certificates or ())
+        result = build_site(from_folders(records or [RUNS]), out, certificates or (), leagues or ())
     else:
         with home.open_existing() as store:
-            result = build_site(from_store(store), out, certificates or ())
+            result = build_site(from_store(store), out, certificates or (), leagues or ())
     if json:
         print_json(result)
     else:
@@ -92,6 +100,7 @@ def publish(
     *,
     records: Annotated[bool, typer.Option(help="The records beside the pages, so that everybody can audit the board.")] = True,
     certificates: CertificatesOption = None,
+    leagues: LeaguesOption = None,
     board: BoardOption = HOME,
     database: DatabaseOption = None,
     json: JsonOption = False,
@@ -106,7 +115,7 @@ def publish(
 
     home = home_of(board, database)
     with home.open_existing() as store, home.publishing():
-        result = bring(store, folder, records=records, certificates=certificates or ())
+        result = bring(store, folder, records=records, certificates=certificates or (), leagues=leagues or ())
     if json:
         print_json(result)
     else:

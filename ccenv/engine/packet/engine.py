@@ -37,6 +37,11 @@ MAX_EVENTS = 2e10  # of a run whose bound was not given: the better part of an h
 EVENTS_PER_PACKET = 8  # a run may take so many events per packet that its links can carry, plus one million
 
 
+def whole_segments(more_bytes: float, mss_bytes: float) -> int:
+    """Return how many whole segments hold so many bytes."""
+    return math.ceil(more_bytes / mss_bytes - 1e-9)
+
+
 class PacketEngine:
     """One run of a network.
 
@@ -179,7 +184,7 @@ class PacketEngine:
 
     def offer(self, flow: int, more_bytes: float) -> None:
         """Let a flow that has started, of workload ``asked``, send so much more, in whole segments, from the next tick on."""
-        self._flows["app_segments"][flow] += math.ceil(more_bytes / self.network.mss_of(flow) - 1e-9)
+        self._flows["app_segments"][flow] += whole_segments(more_bytes, self.network.mss_of(flow))
 
     @property
     def flow_log(self) -> np.ndarray:

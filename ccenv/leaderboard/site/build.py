@@ -16,6 +16,7 @@ from ccenv.errors import CcenvError, InputError, require_extra
 from ccenv.foreign import resolve_inside
 from ccenv.leaderboard.site import drawing, views
 from ccenv.leaderboard.site.board import Board, Finding, make_board
+from ccenv.leaderboard.site.leagues import PAGE, League, league_view, read_leagues
 from ccenv.leaderboard.site.sources import Records
 from ccenv.leaderboard.site.theorems import FOLDER, Certified
 from ccenv.version import VERSION
@@ -26,26 +27,31 @@ _STATIC = ("board.js", "style.css")
 _FOLDERS = ("entries", "suites", "traces", "submissions", FOLDER)
 
 
-def build_site(records: Records, out: FilePath, certificates: Sequence[FilePath] = ()) -> dict[str, Any]:
+def build_site(
+    records: Records, out: FilePath, certificates: Sequence[FilePath] = (), leagues: Sequence[FilePath] = ()
+) -> dict[str, Any]:
     """Build the site from records.
 
     Args:
         records: of a database or of folders.
         out: folder of the site; an older board there is replaced, anything else is not touched.
         certificates: folders of certificates beside the shipped ones. Those about a sender of the records are checked.
+        leagues: records of leagues, or folders of leagues.
 
     Returns:
-        dict: ``index`` (path of the page), numbers of suites, senders, adversaries, verifications and theorems.
+        dict: ``index`` (path of the page), numbers of suites, senders, adversaries, verifications, theorems and
+            leagues.
 
     Raises:
         MissingExtraError: without Jinja2.
-        InputError: for damaged records, a certificate that is refused, or an ``out`` that holds something else.
+        InputError: for damaged records, a certificate or a league that is refused, or an ``out`` that holds something else.
         CcenvError: if the site cannot be written.
     """
     require_extra("jinja2", "board")
     certified = Certified([one for folder in (shipped_folder(), *certificates) for one in stored(folder)])
+    played = read_leagues(list(leagues))
     board = make_board(records, certified)
-    _replace(out, _pages(board) | _copies(board))
+    _replace(out, _pages(board, played) | _copies(board) | {league.link: league.content for league in played})
     return {
         "index": out / "index.html",
         "suites": len(board.tables),
@@ -53,10 +59,11 @@ def build_site(records: Records, out: FilePath, certificates: Sequence[FilePath]
         "adversaries": len(board.damages),
         "verifications": len(records.verifications) + len(records.envelopes),
         "theorems": sum(len(entry.theorems) for entry in board.entries.values()),
+        "leagues": len(played),
     }
 
 
-def _pages(board: Board) -> dict[str, bytes]:
+def _pages(board: Board, leagues: Sequence[League]) -> dict[str, bytes]:
     """Return file name -> content of everything that is text."""
     import jinja2
 
@@ -75,7 +82,8 @@ def _pages(board: Board) -> dict[str, bytes]:
     }
     tables = [views.table_view(board, table) for table in board.tables]
     damages = views.damage_view(board)
-    shared = {"version": VERSION, "board": board, "tables": tables, "damages": damages}
+    views_of_leagues = [league_view(league) for league in leagues]
+    shared = {"version": VERSION, "board": board, "tables": tables, "damages": damages, "leagues": views_of_leagues}
 
     def page(template: str, root: str, **given: Any) -> bytes:
         return environment.get_template(template).render(shared, root=root, **given).encode()
@@ -85,6 +93,8 @@ def _pages(board: Board) -> dict[str, bytes]:
         "adversaries.html": page("adversaries.html", ""),
         "method.html": page("method.html", "", metrics=views.metrics_of(board)),
     }
+    if leagues:
+        pages[PAGE] = page(PAGE, "")
     for table in tables:
         pages[table["page"]] = page("suite.html", "../", table=table)
     for entry in board.entries.values():
@@ -93,7 +103,7 @@ def _pages(board: Board) -> dict[str, bytes]:
         pages[f"entries/{row['slug']}.html"] = page("adversary.html", "../", row=row)
     folder = resources.files("ccenv.leaderboard") / "static"
     pages |= {name: folder.joinpath(name).read_bytes() for name in _STATIC}
-    pages[DATA] = FORMAT.content(_data(board, damages))
+    pages[DATA] = FORMAT.content(_data(board, damages) | {"leagues": [league.to_dict() for league in leagues]})
     return pages
 
 

@@ -41,7 +41,12 @@ show: a sender that changed has a page of its own.</p></body></html>
 
 
 def publish(
-    store: BoardStore, folder: FilePath, *, records: bool = True, certificates: Sequence[FilePath] = ()
+    store: BoardStore,
+    folder: FilePath,
+    *,
+    records: bool = True,
+    certificates: Sequence[FilePath] = (),
+    leagues: Sequence[FilePath] = (),
 ) -> dict[str, Any]:
     """Bring a folder up to date with a board.
 
@@ -54,6 +59,7 @@ def publish(
         folder: to be served.
         records: put the export and its head beside the pages, so that everybody can audit the board.
         certificates: folders of certificates beside the shipped ones.
+        leagues: records of leagues, or folders of leagues.
 
     Returns:
         dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
@@ -68,7 +74,7 @@ def publish(
     before = _read_sums(folder / SUMS)
     with tempfile.TemporaryDirectory() as scratch:
         made = FilePath(scratch) / "site"
-        build_site(from_store(store), made, certificates)
+        build_site(from_store(store), made, certificates, leagues)
         if records:
             (made / "records").mkdir()
             export_board(store, made / RECORDS)

@@ -1,0 +1,143 @@
+"""Leagues on the board: recorded matrix, mixtures and exploitability, escaped, only from records that agree with themselves."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import synthetic
+
+from ccenv.cli.main import main
+from ccenv.errors import InputError
+from ccenv.leaderboard.site.build import build_site
+from ccenv.leaderboard.site.sources import Records
+from ccenv.league.record import read_record
+
+RECORDED = Path(__file__).parents[2] / "docs" / "data" / "league.json"
+CELL = re.compile(r'<td class="value m[0-7]" data-value="([^"]*)">([^<]*)</td>')
+
+
+@pytest.fixture(scope="module")
+def records() -> Records:
+    return synthetic(2)
+
+
+@pytest.fixture(scope="module")
+def site(records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("leagues") / "site"
+    assert build_site(records, out, leagues=[RECORDED])["leagues"] == 1
+    return out
+
+
+def recorded() -> dict[str, Any]:
+    return json.loads(RECORDED.read_text())
+
+
+def written(folder: Path, data: dict[str, Any]) -> Path:
+    file = folder / "league.json"
+    file.write_text(json.dumps(data))
+    return file
+
+
+def test_the_page_shows_every_payoff_with_its_players(site: Path) -> None:
+    data, text = recorded(), (site / "leagues.html").read_text()
+    cells = CELL.findall(text)
+    assert [float(value) for value, _ in cells] == [value for row in data["payoffs"] for value in row]
+    assert [shown for _, shown in cells] == [f"{value:.2f}" for row in data["payoffs"] for value in row]
+    for name in (*data["senders"], *data["networks"]):
+        assert name in text
+    shades = {int(shade) for shade in re.findall(r'class="value m([0-7])"', text)}
+    assert {0, 7} <= shades  # the scale is that of this matrix
+
+
+def test_the_page_shows_the_mixture_and_each_rounds_exploitability_with_its_interval(site: Path) -> None:
+    data, text = recorded(), (site / "leagues.html").read_text()
+    for one in data["rounds"]:
+        low, high = one["interval"]
+        assert f'<b>{one["exploitability"]:.3f}</b> <span class="by">{low:.3f} to {high:.3f}</span>' in text
+    for name, weight in data["sender_mixture"].items():
+        assert re.search(rf'data-value="{name}">{name}</th>\s*<td class="value" data-value="[^"]+">{weight:.2f}</td>', text)
+    assert f"{data['value']:.3f}" in text and f"{data['best']['guarantee']:.3f}" in text
+
+
+def test_the_record_is_a_download_that_reads_as_the_same_record(site: Path) -> None:
+    assert 'href="leagues/full-0.json" download' in (site / "leagues.html").read_text()
+    assert read_record(site / "leagues" / "full-0.json") == read_record(RECORDED)
+    (told,) = json.loads((site / "board.json").read_text())["leagues"]
+    assert told["record"] == "leagues/full-0.json" and told["value"] == recorded()["value"]
+    assert [one["exploitability"] for one in told["rounds"]] == recorded()["exploitability"]
+
+
+def test_a_board_without_leagues_says_nothing_of_them(records: Records, tmp_path: Path) -> None:
+    assert build_site(records, tmp_path / "site")["leagues"] == 0
+    assert not (tmp_path / "site" / "leagues.html").exists() and not (tmp_path / "site" / "leagues").exists()
+    assert "eague" not in (tmp_path / "site" / "index.html").read_text()
+    assert json.loads((tmp_path / "site" / "board.json").read_text())["leagues"] == []
+
+
+def test_two_builds_are_equal_and_a_league_that_is_left_out_goes(records: Records, site: Path, tmp_path: Path) -> None:
+    build_site(records, tmp_path / "site", leagues=[RECORDED])
+    page = (site / "leagues.html").read_bytes()
+    assert (tmp_path / "site" / "leagues.html").read_bytes() == page
+    build_site(records, tmp_path / "site")
+    assert not (tmp_path / "site" / "leagues.html").exists()
+
+
+def test_names_of_a_record_are_text_and_choose_no_file(records: Records, tmp_path: Path) -> None:
+    bad = "<script>alert(1)</script>../../x"
+    file = written(tmp_path, json.loads(json.dumps(recorded()).replace('"round-03"', json.dumps(bad))))
+    build_site(records, tmp_path / "site", leagues=[file])
+    text = (tmp_path / "site" / "leagues.html").read_text()
+    assert bad not in text and html.escape(bad) in text
+    assert "style=" not in text and len(re.findall("<script", text)) == 1
+    assert {p.name for p in tmp_path.iterdir()} == {"league.json", "site"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: d["payoffs"].pop(), "payoffs"),
+        (lambda d: d["payoffs"][2].append(0.5), "payoffs"),
+        (lambda d: d["payoffs"][0].__setitem__(0, "1.0"), "payoffs"),
+        (lambda d: d["senders"].__setitem__(1, d["senders"][0]), "named twice"),
+        (lambda d: d["sender_mixture"].update(start=0.2), "do not add up to 1"),
+        (lambda d: d["rounds"][4]["network_mixture"].update(nobody=0.0), "'nobody', who is not in the league"),
+        (lambda d: d.update(value=0.99), "value is 0.99"),
+        (lambda d: d["rounds"][9].update(exploitability=0.0), "what the two sides gain"),
+        (lambda d: d["rounds"][9].update(interval=[0.2, 0.1]), "interval"),
+        (lambda d: d["exploitability"].reverse(), "exploitability"),
+        (lambda d: d["rounds"].pop(3), "rounds"),
+        (lambda d: d.update(name="../../index"), "name"),
+        (lambda d: d.update(status="running"), "not finished"),
+        (lambda d: d.update(format="ccenv-board"), "not the record of a league"),
+        (lambda d: d.update(more=1), "unknown key 'more'"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_never_shown(
+    change: Callable[[dict[str, Any]], Any], said: str, records: Records, tmp_path: Path
+) -> None:
+    data = recorded()
+    change(data)
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        build_site(records, tmp_path / "site", leagues=[written(tmp_path, data)])
+    assert "\n" not in str(refused.value) and not (tmp_path / "site").exists()
+
+
+def test_the_command_takes_folders_of_leagues_and_refuses_one_twice(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "full-0"
+    folder.mkdir()
+    written(folder, recorded())
+    own = ["--records", str(made), "--out", str(tmp_path / "site")]
+    assert main(["board", "build", *own, "--league", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["leagues"] == 1
+    assert main(["board", "build", *own, "--league", str(folder), "--league", str(RECORDED)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["board", "build", *own, "--league", str(tmp_path / "absent.json")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "absent.json" in said
+    assert (tmp_path / "site" / "leagues.html").exists()  # the board that was there stays
