@@ -112,6 +112,20 @@ def test_the_page_of_adversaries_shows_its_record(tmp_path):
     assert [line.split(" | ")[1] for line in told.splitlines()[2:4]] == ["deep†", "deep"]
 
 
+def test_the_page_of_adversaries_shows_what_longer_searches_gain(tmp_path):
+    page, files = DOCS / "adversaries.md", [DOCS / "data" / name for name in ("attacks.json", "hidden-attacks.json")]
+    copy = tmp_path / "page.md"
+    copy.write_bytes(page.read_bytes())
+    attacks_page.write_hidden(*files, copy)
+    assert copy.read_text() == page.read_text(), "stale: ccenv.attack.page.write_hidden makes the table"
+    panel, hidden = (json.loads(file.read_text()) for file in files)
+    assert all(row["legal"] and row["seed"] != 0 and row["budget_flow_steps"] == 200_000_000 for row in hidden)
+    told = attacks_page.hidden_table(panel, [hidden[0] | {"worst_utilisation": hidden[0]["worst_utilisation"] - 0.5}])
+    assert told.splitlines()[-1].startswith("| 1 | 0 (0%) | .")
+    with pytest.raises(InputError, match="the panel has not attacked it"):
+        attacks_page.hidden_table(panel, [hidden[0] | {"sender": "nobody"}])
+
+
 def test_the_page_shows_the_attacks_on_paths_that_nobody_trained_on(tmp_path):
     page, file = DOCS / "learning.md", DOCS / "data" / "unseen-paths.json"
     copy = tmp_path / "page.md"

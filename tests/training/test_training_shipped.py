@@ -33,7 +33,7 @@ def test_every_shipped_config_is_trained_with_its_seeds(monkeypatch: pytest.Monk
     runs = shipped_runs()
     assert {name for name, _ in runs} == set(shipped_names(CONFIGS, ".yaml"))
     assert [seed for name, seed in runs if name == "ppo_sender"] == [0, 1, 2, 3, 4]
-    assert [name for name, _ in runs][2:6] == ["rllib_company", "rllib_duel", "rllib_flows", "rllib_flows"]
+    assert [name for name, _ in runs][2:6] == ["rllib_company", "rllib_duel", "rllib_duel", "rllib_duel"]
 
 
 def test_what_is_done_is_not_done_again_and_other_code_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from ccenv.training.records.record import add_entry, check_record, entry_of
 from ccenv.training.records.zoo import record_zoo
 from ccenv.workers import Workers
 
-SEEDS: dict[str, int] = {"ppo_sender": 5, "rllib_duel": 1}
+SEEDS: dict[str, int] = {"ppo_sender": 5}
 DEFAULT_SEEDS = 3
 ENTRY = "entry.json"
 DEFAULT_FOLDER = FilePath("runs") / "shipped"
