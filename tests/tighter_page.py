@@ -34,7 +34,7 @@ WATCHED = ("external", "cc_qdel", "cc_probe_drain", "learned_nominal_u78")
 SCORED = (
     *("cc_qdel", "cc_probe_drain", "cc_probe_fast", "cc_probe_qdel"),
     *("learned_nominal_u54", "learned_nominal_u70", "learned_nominal_u78"),
-    *("learned_contract_u80", "learned_contract_u77_timeouts", "learned_nominal", "learned_fair"),
+    *("learned_contract_u80", "learned_contract_u77_timeouts", "learned_nominal"),
 )
 
 
@@ -124,7 +124,7 @@ def gap(n: int = PATHS, steps_per_rtt: int = 1, seed: int = 11) -> list[dict[str
 
 def scores(n_paths: int = 1024) -> list[dict[str, Any]]:
     """Return each sender's score in the common world, with the rules of ``artefact`` and with the tighter ones."""
-    keys = ("score", "utilisation", "queue_bdp", "loss_rate")
+    keys = ("score", "utilisation", "queue_bdp", "loss")
     found = []
     for name in SCORED:
         for preset in ("artefact", "tighter"):
@@ -161,7 +161,7 @@ def score_table(record: Mapping[str, Any]) -> str:
                 "tighter": f"{new['score']:.4f}",
                 "utilisation": f"{old['utilisation']:.4f}, {new['utilisation']:.4f}",
                 "queue (BDP)": f"{old['queue_bdp']:.3f}, {new['queue_bdp']:.3f}",
-                "loss": f"{old['loss_rate']:.4f}, {new['loss_rate']:.4f}",
+                "loss": f"{old['loss']:.4f}, {new['loss']:.4f}",
             }
             for old, new in pairs
         ]
