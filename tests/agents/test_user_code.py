@@ -89,7 +89,7 @@ def test_compiled_functions_that_loop_late_end_with_their_process(tmp_path: Path
     )
     begin = time.monotonic()
     compare([write(tmp_path, COMPILED), "reno"], rate="12mbps", duration="4s", limit="600s")
-    enough_s = 2 + math.ceil(2 * (time.monotonic() - begin))  # of this machine, also where it does other things
+    enough_s = min(60, 2 + math.ceil(2 * (time.monotonic() - begin)))  # of this machine, also where it does other things
     found = compare([write(tmp_path, late), "reno"], rate="12mbps", duration="4s", limit=f"{enough_s}s")
     assert f"no result after {enough_s} s" in found.rows[0].error
     assert found.rows[1].error == ""
