@@ -87,5 +87,5 @@ def test_the_page_shows_the_record(tmp_path: Path) -> None:
     write_table(RECORD, copy)
     assert copy.read_text() == page.read_text(), "stale: ccenv.training.records.self_play.write_table makes the table"
     data = FORMAT.read(RECORD)
-    assert sorted(run["seed"] for run in data["runs"]) == [0, 1]
+    assert sorted(run["seed"] for run in data["runs"]) == [0, 1, 2]
     assert (DOCS / "images" / "self-play.png").is_file() and "images/self-play.png" in page.read_text()
