@@ -144,13 +144,17 @@ def run_words(words: list[str]) -> int:
     return subprocess.run([sys.executable, *words[1:]], check=False).returncode
 
 
-if __name__ == "__main__":
-    page = Path(sys.argv[1])
+def run_here(page: Path, slow: bool) -> None:
+    """Run a page in the current folder, which must be empty."""
     if any(Path.cwd().iterdir()):
         sys.exit(f"{Path.cwd()} is not empty")
-    found = read_blocks(page.read_text(encoding="utf-8"), "--slow" in sys.argv[2:])
+    found = read_blocks(page.read_text(encoding="utf-8"), slow)
     sys.path.insert(0, str(Path.cwd()))
     if any(block.kind == "change" for block in found):
         make_changes(found)
         os.environ["PYTHONPATH"] = str(Path.cwd())
     run_page(str(page), found, run_words)
+
+
+if __name__ == "__main__":
+    run_here(Path(sys.argv[1]), "--slow" in sys.argv[2:])

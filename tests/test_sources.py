@@ -43,8 +43,12 @@ def prose(file: Path) -> str:
         return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     if file.suffix != ".py":
         return text
+    if not re.search(NAME, text):
+        return ""  # most files cite nothing, and to take code apart takes long
     nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, nodes)]
+    if not any("[" in line.partition("#")[2] for line in text.splitlines()):
+        return "\n".join(docstrings)
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return "\n".join(docstrings + [token.string for token in tokens if token.type == tokenize.COMMENT])
 

@@ -49,29 +49,35 @@ def relative(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
+def parsed(source: str, *words: str) -> list[ast.AST]:
+    """Return all nodes of a source in which one of the words stands, else none: to take a source apart takes long."""
+    return list(ast.walk(ast.parse(source))) if any(word in source for word in words) else []
+
+
 def bare_asserts(source: str) -> list[int]:
-    return [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    return [node.lineno for node in parsed(source, "assert") if isinstance(node, ast.Assert)]
 
 
 def prints(source: str) -> list[int]:
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = (node for node in parsed(source, "print") if isinstance(node, ast.Call))
     return [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"]
 
 
 def star_imports(source: str) -> list[int]:
-    imports = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom))
+    imports = (node for node in parsed(source, "import *") if isinstance(node, ast.ImportFrom))
     return [node.lineno for node in imports if any(alias.name == "*" for alias in node.names)]
 
 
 def evaluations(source: str) -> list[int]:
     """Lines that would run text or foreign bytes as code."""
-    tree = ast.parse(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    found = [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"}]
-    for node in ast.walk(tree):
+    functions, modules = ("eval", "exec"), ("pickle", "dill", "shelve", "marshal")
+    nodes = parsed(source, *functions, *modules)
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    found = [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id in functions]
+    for node in nodes:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
-            found += [node.lineno for name in names if name.split(".")[0] in {"pickle", "dill", "shelve", "marshal"}]
+            found += [node.lineno for name in names if name.split(".")[0] in modules]
     return found
 
 

@@ -26,7 +26,7 @@ from ccenv.certificates.laws import Path
 from ccenv.certificates.proofs import ProofChecker
 from ccenv.certificates.reading import LAWS_VERSION, Certificate, QueryData
 from ccenv.certificates.reason import follows
-from ccenv.certificates.statement import assumptions, figures, number, sentence, times_to_converge
+from ccenv.certificates.statement import assumptions, figures, number, sentence, subject, times_to_converge
 from ccenv.errors import InputError
 
 Decide = Callable[..., str]
@@ -145,7 +145,7 @@ def check(
     try:
         reading = read_theorem(data, before)
         _check_reasoning(reading, certificate, report)  # also whether ranks and states can be put into words
-        _check_words(certificate, data, program.name, before, report)
+        _check_words(certificate, data, subject(program.name, program.is_contract), before, report)
         _check_queries(reading, program, certificate, report, decide, limit_s, progress)
     except (InputError, KeyError) as error:
         report.refuse("theorem", str(error))
@@ -187,12 +187,12 @@ def own_query(reading: Reading, lemma: Lemma, conclusion: Read, program: program
     return Own(names, facts, f"(not {on_trace(conclusion, path, timed=timed)})")
 
 
-def _check_words(certificate: Certificate, data: dict[str, Any], name: str, before: Any, report: Report) -> None:
+def _check_words(certificate: Certificate, data: dict[str, Any], about: str, before: Any, report: Report) -> None:
     if data["past"] == "history" and before is None:
         report.refuse("assumptions", "the theorem's past is 'history', but the certificate does not say what was sent before")
     if data["past"] == "sound" and before is not None:
         report.refuse("assumptions", "the theorem's past is 'sound', but the certificate limits what was sent before")
-    meant = sentence(data, name, certificate.settles)
+    meant = sentence(data, about, certificate.settles)
     if certificate.statement != meant:
         report.refuse("statement", f"the sentence is not what the data mean, which is: {meant}")
     if certificate.figures != figures(data) or certificate.converges != times_to_converge(data, certificate.settles):

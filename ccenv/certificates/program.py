@@ -59,6 +59,11 @@ class Program:
         """Yield the leaves."""
         yield from _leaves(self.rule)
 
+    @property
+    def is_contract(self) -> bool:
+        """Whether a leaf leaves a choice."""
+        return any(leaf.low != leaf.high for leaf in self.leaves())
+
     def inputs(self) -> frozenset[str]:
         """Return what the program reads."""
         return frozenset(_inputs(self.rule))
@@ -185,7 +190,7 @@ def sends(program: Program, path: Path) -> Iterator[str]:
         if holds > 1:
             low, high = (f"(ite (> held_{t - 1} 0.0) rate_{t - 1} {end})" for end in (low, high))
             yield f"(= held_{t} (ite (> held_{t - 1} 0.0) (- held_{t - 1} 1.0) (- {_hold(program.rule, path, t - 1)} 1.0)))"
-        if any(leaf.low != leaf.high for leaf in program.leaves()):
+        if program.is_contract:
             yield f"(>= rate_{t} {low})"
             yield f"(<= rate_{t} {high})"
         else:

@@ -149,12 +149,17 @@ def _words(data: Any, theorem: Mapping[str, Any]) -> str:
     return _words(theorem["states"][data], theorem) if data in theorem["states"] else str(data)
 
 
+def subject(sender: str, is_contract: bool) -> str:
+    """Return whom a theorem is about: a program, or all that stay inside a contract's intervals."""
+    return f"whoever chooses inside the contract {sender}" if is_contract else sender
+
+
 def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool]) -> str:
     """Return the theorem in one sentence.
 
     Args:
         theorem: its data.
-        sender: name of the program.
+        sender: whom it is about, as :func:`subject` says.
         settles: claim -> whether its exceptions come first.
     """
     numbers, parts = numbers_of(theorem), []

@@ -155,8 +155,8 @@ class EnvSettings(StrictModel):
         episode_rtts: length of an episode in smallest Rm.
         staggered: let the first episode of each environment end at a random time, so that a batch does not reset all at once.
         loss_detection: ``"acks"`` or ``"oracle"`` (``CurveEngine``).
-        beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``, or ``"untold"``: those of
-            ``artefact``, and senders estimate Rm and D (docs/beliefs.md).
+        beliefs: preset of the beliefs: time-outs as in ``"artefact"``, ``"paper"`` or ``"no_timeout"``, ``"untold"``: those of
+            ``artefact``, and senders estimate Rm and D; ``"tighter"``: those of ``artefact`` with more rules (docs/beliefs.md).
         threads: threads for large batches; results do not depend on it.
         step_info: let the info of every step hold its reward terms (``step_utilisation``, ...) and ``time_s``, the path's time.
     """

@@ -106,6 +106,7 @@ def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
     assert copa.method == copa.adversary
 
 
+@pytest.mark.slow  # 20 s of the solver; a cold start is also part of the rows above
 def test_the_solver_finds_early_windows_that_no_search_finds():
     """cc_probe_drain from an empty path: by Rm 15 a still window uses less than the .75 that searches find after the warm-up."""
     path = make_path(link_rate_mbps=6, rtt_ms=40, jitter_ms=40, buffer_bdp=6)

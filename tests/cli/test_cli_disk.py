@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+from ccenv.cli.main import main
 
 
-def on_full_disk(folder: Path, limit: int, command: str) -> tuple[int, str]:
-    """Run a command where no file may grow beyond a limit; return its exit code and stderr."""
-    arguments = [sys.executable, str(HERE / "full_disk.py"), str(limit), *command.split()]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder, check=False)
-    return done.returncode, done.stderr
+@contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then a write fails, as one on a full disk does
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +39,13 @@ def on_full_disk(folder: Path, limit: int, command: str) -> tuple[int, str]:
         (0, "synth quick --out out", "/.lock: cannot be locked and written (File too large)"),
     ],
 )
-def test_a_full_disk_is_one_line(tmp_path: Path, limit: int, command: str, says: str) -> None:
-    code, err = on_full_disk(tmp_path, limit, command)
+def test_a_full_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: int, command: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with full_disk(limit):
+        code = main(command.split())
+    err = capsys.readouterr().err
     assert (code, err.count("\n")) == (2, 1), err
     assert err.startswith("ccenv: error: ")
     assert says in err
@@ -43,8 +56,6 @@ def test_a_full_disk_is_one_line(tmp_path: Path, limit: int, command: str, says:
     "command", ["bench run quick --out", "attack reno --out", "train quick_sender --out", "board submit reno --board"]
 )
 def test_a_folder_that_cannot_be_made_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from ccenv.cli.main import main
-
     assert main([*command.split(), "/proc/none/out"]) == 2  # there nobody can make a folder, whatever rights they have
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -52,8 +63,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(command: str, capsys: pytest.C
 
 
 def test_a_refusal_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from ccenv.cli.main import main
-
     def refused(_: Path) -> None:
         raise OSError(30, "Read-only file system", "some/file")
 

@@ -135,6 +135,7 @@ def test_an_odd_unit_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
+    monkeypatch.setattr("ccenv.cli.progress.EVERY_S", 15.0)
     monkeypatch.setattr("ccenv.cli.progress.time.monotonic", lambda: now[0])
     show = progress_lines("suite quick")
     for done in range(101):

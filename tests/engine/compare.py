@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 from oracles.curve import ReferenceCurveEngine
 
 from ccenv.engine.curve.engine import CurveEngine
@@ -91,7 +92,7 @@ def take_over_decisions(engine, reference):
         if reference.k <= f.start:
             continue
         rate, cwnd = float(engine.flow("rate_Bps")[0, i]), float(engine.flow("cwnd_bytes")[0, i])
-        if not (np.isclose(rate, f.rate, rtol=1e-9) and np.isclose(cwnd, f.cwnd, rtol=1e-9)):
+        if not all(math.isclose(*pair, rel_tol=1e-9, abs_tol=1e-8) for pair in ((rate, f.rate), (cwnd, f.cwnd))):
             flips += 1
             f.rate, f.cwnd = rate, cwnd
             f.next_decision = int(engine.flow("decision_step")[0, i])
@@ -113,7 +114,7 @@ def take_over_decisions(engine, reference):
 def close(got, want, what, scale):
     """Compare to 1e-9 of the value or of ``scale``."""
     got, want = float(got), float(want)
-    if np.isinf(want) or np.isinf(got):
+    if math.isinf(want) or math.isinf(got):
         assert got == want, f"{what}: {got} against {want}"
     else:
         assert abs(got - want) <= 1e-9 * max(abs(want), scale), f"{what}: {got} against {want}"

@@ -10,6 +10,7 @@ from random_setup import random_setup
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
+from ccenv.engine.compiled.beliefs import belief_settings
 from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.laws import check_trace
@@ -21,9 +22,11 @@ from ccenv.network.sender import ExternalSender, PolicySender
 TIED = {107, 115, 310}
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_single_flow_closed_loop(block):
-    for trial in range(80 * block, 80 * (block + 1)):
+@pytest.mark.parametrize(
+    ("first", "last"), [(0, 20), (20, 40), (40, 60), (60, 80), pytest.param(80, 320, marks=pytest.mark.slow)]
+)
+def test_single_flow_closed_loop(first, last):
+    for trial in range(first, last):
         if trial in TIED:
             continue
         path, run = random_setup(trial, n_flows=1)
@@ -31,9 +34,15 @@ def test_single_flow_closed_loop(block):
         assert check_trace(engine.trace(0)) == [], f"trial {trial}"
 
 
+def test_tighter_beliefs_in_closed_loop():
+    for trial in range(3000, 3012):
+        path, run = random_setup(trial, n_flows=1)
+        run_both(path, steps=100, beliefs=belief_settings("tighter"), **run)
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_several_flows_open_loop(block):
-    for trial in range(1000 + 25 * block, 1000 + 25 * (block + 1)):
+    for trial in range(1000 + 12 * block, 1000 + 12 * (block + 1)):
         path, run = random_setup(trial)
         rng = np.random.default_rng(trial)
         K = run.pop("K")

@@ -1,13 +1,13 @@
-"""Run one command of ccenv within so much more memory than it has after its imports: python bounded.py MIB ARGUMENT ..."""
+"""Run one command of ccenv within so much more memory than it has after its imports."""
 
 from __future__ import annotations
 
 import resource
-import sys
 from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
+    """Run what follows the number of MiB; return its exit code."""
     from ccenv.cli import main as cli
     from ccenv.cli.main import main as run
 
@@ -22,7 +22,3 @@ def main(arguments: list[str]) -> int:
     most = pages * resource.getpagesize() + (int(arguments[0]) << 20)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     return run(arguments[1:])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import lzma
-import subprocess
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import bounded
 import numpy as np
 import pytest
 from hostile_files import aliases, lying, members, npy, packed
+from own_process import run_apart
 
-BOUNDED = Path(__file__).parent / "bounded.py"
 MIB = 1 << 20
 
 
@@ -84,16 +83,20 @@ def test_a_hostile_file_is_refused_within_its_bound_of_memory(name: str, tmp_pat
     file, make, command, mib, said = BOMBS[name]
     (tmp_path / file).write_bytes(make())
     more = ["--board", "board"] if command == "board import" else []
-    arguments = [sys.executable, str(BOUNDED), str(mib), *command.split(), str(tmp_path / file), *more]
-    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    arguments = [str(mib), *command.split(), str(tmp_path / file), *more]
+    done = run_apart(bounded.main, arguments, folder=tmp_path, limit_s=600)
     assert done.returncode == 2, done.stderr[-500:]
     assert done.stderr.startswith("ccenv: error: ") and done.stderr.count("\n") == 1
     assert said in done.stderr
 
 
+def takes_256_mib() -> int:
+    from ccenv.cli import main as cli
+
+    cli.main = lambda _: len(bytearray(1 << 28))  # type: ignore[assignment]
+    return bounded.main(["64", "show"])
+
+
 def test_the_bound_of_memory_holds(tmp_path: Path) -> None:
-    code = "import bounded, ccenv.cli.main as m; m.main = lambda a: len(bytearray(1 << 28)); bounded.main(['64', 'show'])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=120, cwd=BOUNDED.parent
-    )
+    done = run_apart(takes_256_mib, folder=tmp_path, limit_s=600)
     assert "MemoryError" in done.stderr

@@ -243,13 +243,13 @@ def test_serving(store: BoardStore, tmp_path: Path) -> None:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
-        with urllib.request.urlopen(f"{address}/index.html", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address}/index.html", timeout=60) as answer:
             assert b"Which sender holds up?" in answer.read()
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
         for path in ("/../board/board.db", "/%2e%2e/board/board.db", "/entries/"):
             with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(address + path, timeout=10)
+                urllib.request.urlopen(address + path, timeout=60)
         with pytest.raises(CcenvError, match="cannot be used"):
             make_server(tmp_path / "site", server.server_address[1])
         server.shutdown()

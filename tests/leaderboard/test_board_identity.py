@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="the extra board is not installed")
 
 from forging import Forgery
+from own_process import ready_processes
 from submission_folders import make_good
 
 from ccenv.errors import CcenvError, InputError
@@ -116,7 +116,7 @@ def test_two_processes_share_neither_a_name_nor_a_player(
 ) -> None:
     with Home(tmp_path / "board").open() as store:
         submit_reviewed(store, Home(tmp_path / "board"), "reno")
-    context = multiprocessing.get_context("spawn")
+    context = ready_processes()
     gate, said = context.Barrier(2), context.Queue()
     processes = []
     for number, (spec, name) in enumerate((first, second)):
@@ -124,7 +124,7 @@ def test_two_processes_share_neither_a_name_nor_a_player(
         arguments = (str(tmp_path / "board"), str(tmp_path / str(number)), gate, said)
         processes.append(context.Process(target=hand_in, args=arguments))
         processes[-1].start()
-    answers = [said.get(timeout=120) for _ in processes]
+    answers = [said.get(timeout=600) for _ in processes]
     for process in processes:
         process.join()
     (number,) = [answer for answer in answers if isinstance(answer, int)]

@@ -279,7 +279,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.dictionaries(st.text(max_size=8).filter(lambda key: key != "files"), PLAIN, max_size=4))
 def test_any_record_comes_back(content: dict[str, Any]) -> None:
     with BoardStore("sqlite://") as store:

@@ -157,7 +157,7 @@ def long_run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     (tmp_path / "long.yaml").write_text(json.dumps(data), encoding="utf-8")
     process = subprocess.Popen([*COMMAND, "long.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert wait_for(lambda: children_of(process.pid), 60), "no worker was started"
+        assert wait_for(lambda: children_of(process.pid), 300), "no worker was started"
         time.sleep(1.0)
         yield process, children_of(process.pid)[0]
     finally:
@@ -169,13 +169,13 @@ def long_run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_nothing_is_left(tmp_path: Path, long_run: tuple[subprocess.Popen[str], int], number: int) -> None:
     process, worker = long_run
-    assert wait_for(lambda: children_of(worker), 30), "nothing keeps the core awake"
+    assert wait_for(lambda: children_of(worker), 120), "nothing keeps the core awake"
     helpers = children_of(worker)
     process.send_signal(number)
-    assert wait_for(lambda: process.poll() is not None, 5)
+    assert wait_for(lambda: process.poll() is not None, 60)
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    assert wait_for(lambda: not alive(worker), 5), "the worker is left, and its namespaces with it"
-    assert wait_for(lambda: not any(alive(helper) for helper in helpers), 5), "what keeps the core awake is left"
+    assert wait_for(lambda: not alive(worker), 60), "the worker is left, and its namespaces with it"
+    assert wait_for(lambda: not any(alive(helper) for helper in helpers), 60), "what keeps the core awake is left"
     assert [file.name for file in tmp_path.iterdir()] == ["long.yaml"]
 
 
@@ -236,5 +236,5 @@ def test_a_loaded_program_goes_with_its_process(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert wait_for(lambda: name not in available(), 5)
+    assert wait_for(lambda: name not in available(), 60)
     assert list(tmp_path.iterdir()) == []

@@ -71,8 +71,10 @@ class ReferenceBeliefs:
         """
         n = len(S) - 1
         self.ends.append(n)
-        self.C_L = max(self.C_L, self._lower(S, n, self.timeout_step))
+        self.C_L = max(self.C_L, self._any_lower(E, L, S, n, self.timeout_step))
         self.C_U = min(self.C_U, self._upper(E, L, S, n, self.timeout_step))
+        if self.settings.tighter:
+            self.C_U = min(self.C_U, self._tighter_upper(E, L, S, n, self.timeout_step))
         first = self.ends[-2] + 1 if len(self.ends) > 1 else n
         for x in range(first - self.jitter_steps, n - self.jitter_steps + 1):
             self.C_L_lambda = max(self.C_L_lambda, self._lambda(E, L, S, x, self.timeout_step))
@@ -84,7 +86,7 @@ class ReferenceBeliefs:
 
     def _time_out(self, E: list[Any], L: list[Any], S: list[Any], n: int, due: bool) -> None:
         since = self.timeout_step
-        fresh = max([self._lower(S, t, since) for t in self.ends if t > since] + [self._floor])
+        fresh = max([self._any_lower(E, L, S, t, since) for t in self.ends if t > since] + [self._floor])
         tight, expand = self.settings.tight_ratio, self.settings.expand_ratio
         lower, upper, changed = timed_out.py_func(self.C_L, self.C_U, *self.period_bounds, fresh, self._floor, tight, expand)
         self.C_L, self.C_U = lower, upper
@@ -102,6 +104,31 @@ class ReferenceBeliefs:
         inv_dt = 1 / self.dt_s
         one = inv_dt / inv_dt  # a fraction where the history is made of fractions
         return max(((S[n] - S[n - j]) * (one / (j + self.jitter_steps)) for j in self._lags(n, since)), default=0) * inv_dt
+
+    def _any_lower(self, E: list[Any], L: list[Any], S: list[Any], n: int, since: int) -> float:
+        bounds = [self._lower(S, n, since)]
+        if self.settings.tighter and self.loss_proves:
+            oldest = n - min(self.window_steps, n - since)
+            inv_dt = 1 / self.dt_s
+            one = inv_dt / inv_dt
+            bounds += [(E[n] - E[a]) * (one / (n - a)) * inv_dt for a in range(oldest + 1, n) if self._lost(L, a)]
+        return max(bounds)
+
+    def _tighter_upper(self, E: list[Any], L: list[Any], S: list[Any], n: int, since: int) -> float:
+        """Each window (x, end] begins at x, or at an earlier step if tokens were wasted in none between: the loosest counts."""
+        inv_dt = 1 / self.dt_s
+        one = inv_dt / inv_dt
+        oldest, end = n - min(self.window_steps, n - since), n - self.jitter_steps
+        found = [math.inf]
+        for x in range(oldest, end):
+            if not all(self.is_utilised(E, L, S, y) for y in range(x + 1, end + 1)):
+                continue
+            for first in range(oldest, x + 1):
+                later = [(S[n] - E[y]) * (one / (end - y)) for y in range(first + 1, x + 1)]
+                found.append(max([(S[n] - S[first]) * (one / (end - first)), *later]) * inv_dt)
+            if self.loss_proves and self._lost(L, end):
+                found.append((E[end] - E[x]) * (one / (end - x)) * inv_dt)
+        return min(found)
 
     def _upper(self, E: list[Any], L: list[Any], S: list[Any], n: int, since: int) -> float:
         best: float = math.inf

@@ -28,7 +28,7 @@ def test_what_does_not_come_back_is_ended(function) -> None:
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match=r"f has not come back within 0\.3 s") as caught, limited("f", 0.3):
         function()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60
     assert "spin" in [frame.name for frame in caught.traceback]
 
 
@@ -65,5 +65,5 @@ def test_threads_have_clocks_of_their_own() -> None:
     thread = threading.Thread(target=run)
     with limited("main", 30):
         thread.start()
-        thread.join(10)
+        thread.join(60)
     assert ended == ["thread has not come back within 0.3 s"]

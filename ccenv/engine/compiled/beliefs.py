@@ -16,6 +16,7 @@ to hold (tests/test_beliefs.py shows that C_L_lambda then exceeds C), as in the 
 
 With several flows each computes its beliefs as if alone, and nothing is guaranteed.
 Beliefs read the loss curve with one Rm of delay, as in the SMT models, whatever the transport's loss detection is.
+The *tighter* rules read what was sent, too, and that a step that loses bytes ends with a full buffer (docs/beliefs.md).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class BeliefSettings:
         rtt_known: the sender knows Rm; otherwise it uses the smallest RTT seen ([CCmatic] App. B.1).
         jitter_known: the sender knows D; otherwise, and then it knows no Rm either, it takes D to be at most the smallest RTT
             seen, goes by that RTT in all that it does, and by UNKNOWN_RTT_S before the first sample.
+        tighter: C_L and C_U also follow from what was sent and lost; the sender must know Rm and D.
     """
 
     tight_ratio: float = 2.0
@@ -57,11 +59,16 @@ class BeliefSettings:
     window_rtts: int = 10
     rtt_known: bool = True
     jitter_known: bool = True
+    tighter: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges, and that a sender that is told Rm is told D."""
         if self.rtt_known and not self.jitter_known:
             raise InputError(f"belief settings {self}: a sender that must estimate D must estimate Rm; set rtt_known=False")
+        if self.tighter and not self.rtt_known:
+            raise InputError(
+                f"belief settings {self}: the tighter rules compare what was sent with what arrived; set rtt_known=True"
+            )
         if self.tight_ratio < 1 or self.expand_ratio < 1 or self.period_rtts <= 0 or self.window_rtts < 2:
             raise InputError(
                 f"belief settings {self}: tight_ratio and expand_ratio must be >= 1, period_rtts > 0, window_rtts >= 2"
@@ -73,11 +80,12 @@ PRESETS = {
     "paper": BeliefSettings(tight_ratio=1.1, expand_ratio=2.0),
     "no_timeout": BeliefSettings(period_rtts=math.inf),
     "untold": BeliefSettings(rtt_known=False, jitter_known=False),
+    "tighter": BeliefSettings(tighter=True),
 }
 
 
 def belief_settings(preset: str) -> BeliefSettings:
-    """Return a preset: ``artefact`` (default, the published code's constants), ``paper``, ``no_timeout`` or ``untold``."""
+    """Return a preset by its name: ``artefact`` is the default, with the published code's constants."""
     if preset not in PRESETS:
         raise unknown_name("belief preset", preset, PRESETS)
     return PRESETS[preset]
@@ -121,15 +129,15 @@ SETTINGS_DTYPE = np.dtype(
         ("window_rtts", "<i8"),
         ("rtt_known", "<i8"),
         ("jitter_known", "<i8"),
+        ("tighter", "<i8"),
     ]
 )
 
 
 def settings_record(settings: BeliefSettings) -> np.ndarray:
     """Return the settings as a record array of length 1."""
-    s = settings
-    row = (s.tight_ratio, s.expand_ratio, s.period_rtts, s.window_rtts, int(s.rtt_known), int(s.jitter_known))
-    return np.array([row], dtype=SETTINGS_DTYPE)
+    values = [getattr(settings, name) for name in SETTINGS_DTYPE.names or ()]
+    return np.array([tuple(values)], dtype=SETTINGS_DTYPE)
 
 
 @njit(cache=True, error_model="numpy")
@@ -149,6 +157,44 @@ def scan_upper(ring, newest, first_lag, last_lag, served, reciprocals, jitter_st
     offset = RECIPROCALS + jitter_steps - newest
     for n in range(newest - last_lag, newest - first_lag + 1):
         best = fast_min(best, (served - load(ring, n)) * load(reciprocals, n + offset))
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def lower_from_losses(rings, n, oldest, reciprocals):
+    """Return max over lossy steps a in (oldest, n) of (E(n) - E(a)) / (n - a), 0 if there is none."""
+    ring, mask, e_at, l_at = rings.ring, rings.mask, rings.e_at, rings.l_at
+    best, before = 0.0, load(ring, at(l_at, oldest, mask))
+    if load(ring, at(l_at, n - 1, mask)) <= before:
+        return best
+    entered = load(ring, at(e_at, n, mask))
+    for a in range(oldest + 1, n):
+        lost = load(ring, at(l_at, a, mask))
+        if lost > before:
+            best = max(best, (entered - load(ring, at(e_at, a, mask))) * load(reciprocals, RECIPROCALS - (n - a)))
+        before = lost
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def upper_from_sent(rings, end, oldest, used_since, served, loss_proves, reciprocals):
+    """Return the tighter bound on C from above of the windows (x, end], used_since <= x < end, a huge number if there is none.
+
+    All steps in (used_since, end] were utilised, steps before ``oldest`` do not count, and ``served`` is S(end + D).
+    """
+    ring, mask, s_at, e_at, l_at = rings.ring, rings.mask, rings.s_at, rings.e_at, rings.l_at
+    full = loss_proves and load(ring, at(l_at, end, mask)) > load(ring, at(l_at, end - 1, mask))
+    entered = load(ring, at(e_at, end, mask))
+    best = chain = 1e300
+    for x in range(oldest, end):
+        inverse = load(reciprocals, RECIPROCALS - (end - x))
+        sent = load(ring, at(e_at, x, mask))
+        # Either a token was wasted in step x, and then E(x) <= G(x), or the window that begins a step before is unwasted, too.
+        chain = min((served - load(ring, at(s_at, x, mask))) * inverse, max((served - sent) * inverse, chain))
+        if x >= used_since:
+            best = min(best, chain)
+            if full:
+                best = min(best, (entered - sent) * inverse)
     return best
 
 
@@ -303,6 +349,8 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
     # C_L: windows that end at n and start at or after the newest time-out.
     oldest_lag = min(window, n - fl.timeout_step)
     bound = scan_lower(ring, newest, 1, oldest_lag, served, reciprocals, jitter) * inv_dt
+    if settings.tighter == 1 and loss_proves:
+        bound = max(bound, lower_from_losses(rings, n, n - oldest_lag, reciprocals) * inv_dt)
     fl.fresh_C_L_Bps = max(fl.fresh_C_L_Bps, bound)
     fl.C_L_Bps = max(fl.C_L_Bps, bound)
 
@@ -312,6 +360,10 @@ def update_beliefs(fl, rings, n, dt_s, inv_dt, mss_bytes, tie_bytes, loss_proves
         if longest > loose:
             bound = scan_upper(ring, newest, loose + 1, longest, served, reciprocals, loose) * inv_dt
             fl.C_U_Bps = min(fl.C_U_Bps, bound)
+        if settings.tighter == 1:
+            since = max(n - oldest_lag, n - judge - fl.utilised_run_steps)
+            bound = upper_from_sent(rings, n - judge, n - oldest_lag, since, served, loss_proves, reciprocals)
+            fl.C_U_Bps = min(fl.C_U_Bps, bound * inv_dt)
 
     # Queueing delay of the newest acknowledged byte.
     delay_steps = max(0.0, fl.rtt_now_steps - fl.lag_steps - rtt_extra)

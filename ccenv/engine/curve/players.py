@@ -260,7 +260,8 @@ def _stack_recorded(players: list[Adversary], width: int) -> tuple[np.ndarray, b
     if len(periodic) > 1 or (periodic == {True} and len(lengths) > 1):
         raise InputError("recorded adversaries of one batch must agree on being periodic, periodic ones on their length")
     if len({id(p) for p in recorded}) == 1:
-        return np.ascontiguousarray(recorded[0].moves[None], dtype=np.float64), periodic.pop()
+        # A copy: for an array that may not be written to, the kernel would be compiled a second time.
+        return np.array(recorded[0].moves[None], dtype=np.float64, order="C"), periodic.pop()
     stacked = np.ones((len(players), max(lengths), width))
     for row, one in zip(stacked, players, strict=True):
         if isinstance(one, RecordedAdversary):

@@ -64,7 +64,7 @@ def play_networks(which, arrays, core, game, networks, memory, discrete, key):  
                         game.boxes[env, place, 0] = number
                     else:
                         a.monitors[env, r * per_row + place].asked = number
-            advance(one, a, core.until_s, MAX_EVENTS)
+            advance(one, a, core.until_s, np.int64(MAX_EVENTS))  # not its literal value, for which it would be compiled anew
             observe(a, one, core)
             core.elapsed[env] += 1
             over = core.elapsed[env] >= core.lengths[env] or not core.decides[env].any()

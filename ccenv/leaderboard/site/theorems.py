@@ -10,10 +10,14 @@ from ccenv.certificates.library import Stored
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.network.identity import sender_hash
-from ccenv.network.sender import ProgramSender
-from ccenv.programs import parse_program
+from ccenv.network.sender import ContractSender, ProgramSender
+from ccenv.programs import Program, parse_program
+from ccenv.registry import load_target
 
 FOLDER = "certificates"
+
+# Looked up at run time: the core does not import agents.
+_MAKE_SENDER = "ccenv.agents:make_sender"
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,22 @@ class Certified:
 
 
 def _hashes(stored: Stored) -> set[str]:
-    """Return the hashes that a sender of the certificate's program has; a contract plays nothing by itself and has none."""
+    """Return the hashes that a sender of the certificate's program has."""
+    name = stored.certificate.theorem.sender
     try:
-        sender = ProgramSender(stored.certificate.theorem.sender, parse_program(stored.certificate.program))
+        program = parse_program(stored.certificate.program)
+        sender = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
     except CcenvError:
         return set()
-    return {sender_hash(sender), canonical_hash(sender)}
+    return set() if sender is None else {sender_hash(sender), canonical_hash(sender)}
+
+
+def _chooser(name: str, contract: Program) -> ContractSender | None:
+    """Return the registered agent of a name, if it chooses inside this very contract: by itself a contract plays nothing."""
+    if not name.isidentifier():  # no file that a certificate names is read
+        return None
+    sender = load_target(_MAKE_SENDER)(name)
+    return sender if isinstance(sender, ContractSender) and sender.program == contract else None
 
 
 def _shown(stored: Stored, name: str) -> Theorem:

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.certificates.reading import FORMAT, LAWS_VERSION
-from ccenv.certificates.statement import assumptions, figures, sentence, times_to_converge
+from ccenv.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
 from ccenv.errors import CcenvError
 from ccenv.programs import to_data
 from ccenv.smt.solver.store import query_hash
@@ -52,7 +52,7 @@ def certificate_of(proof: Proof) -> dict[str, Any]:
         "theorem": data,
         "program": to_data(loaded.program),
         "sent_before": None if limit is None else [str(limit[0]), str(limit[1])],
-        "statement": sentence(data, loaded.program.name, settles),
+        "statement": sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles),
         "figures": figures(data),
         "assumptions": assumptions(data, limit),
         "converges": times_to_converge(data, settles),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.certificates.statement import assumptions, figures, sentence, times_to_converge
+from ccenv.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
 from ccenv.errors import CcenvError
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.theorems.certificate import data_of, settles_of, write_certificate
@@ -37,7 +37,7 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     data, settles = data_of(loaded), settles_of(proof)
     proved = proof.verdict == "verified"
     numbers = figures(data) if proved else dict.fromkeys(figures(data))
-    what = sentence(data, loaded.program.name, settles)
+    what = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
     return {
         "verdict": proof.verdict,
         "statement": what if proved else f"Not proved: {what}",

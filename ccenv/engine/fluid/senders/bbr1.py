@@ -13,7 +13,7 @@ PERIOD_PHASES = 8.0
 PROBE_RTT_PACKETS = 4.0
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def pulse(t_s: float, phase: float, tau_min_s: float, sharpness: float) -> float:
     """Return 1 in the given phase of the period and 0 outside, with smooth flanks.
 
@@ -22,7 +22,7 @@ def pulse(t_s: float, phase: float, tau_min_s: float, sharpness: float) -> float
     return sigmoid(sharpness * (t_s - phase * tau_min_s)) * sigmoid(sharpness * ((phase + 1.0) * tau_min_s - t_s))
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def step_bbr1(flow: Any, cfg: Any) -> float:
     """Advance one BBRv1 flow by a step and return its sending rate in bytes/s.
 

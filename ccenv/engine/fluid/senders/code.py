@@ -18,7 +18,7 @@ from ccenv.engine.fluid.senders.laws import sigmoid
 FULL_GAIN = 499.0 / 400.0  # inflight that ends the probing, in estimated BDP (print: 5/4)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def step_cubic_code(flow: Any, cfg: Any) -> float:
     """Advance one CUBIC flow by a step and return its sending rate in bytes/s.
 
@@ -36,7 +36,7 @@ def step_cubic_code(flow: Any, cfg: Any) -> float:
     return flow.cwnd_bytes / flow.tau_s
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def step_bbr2_code(flow: Any, cfg: Any) -> float:
     """Advance one BBRv2 flow by a step and return its sending rate in bytes/s.
 
@@ -82,7 +82,7 @@ def step_bbr2_code(flow: Any, cfg: Any) -> float:
     return rate
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _update_bounds(flow: Any, cfg: Any, cruising: bool, past_first_rtt: bool, excess: bool) -> None:
     if cruising:
         if excess:

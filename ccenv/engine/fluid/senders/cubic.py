@@ -8,7 +8,7 @@ from typing import Any
 from numba import njit
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def cubic_window_packets(since_loss_s: float, w_max_packets: float, c: float, b: float) -> float:
     """Return CUBIC's window in packets.
 
@@ -24,7 +24,7 @@ def cubic_window_packets(since_loss_s: float, w_max_packets: float, c: float, b:
     return c * offset * offset * offset + w_max_packets
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def step_cubic(flow: Any, cfg: Any) -> float:
     """Advance one CUBIC flow by a step and return its sending rate in bytes/s.
 

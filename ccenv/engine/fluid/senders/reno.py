@@ -8,7 +8,7 @@ from typing import Any
 from numba import njit
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def step_reno(flow: Any, cfg: Any) -> float:
     """Advance one Reno flow by a step and return its sending rate in bytes/s.
 

@@ -281,8 +281,13 @@ def begin_networks(which, arrays, tables, beginnings, memory, form, log_s):
         a.views[0].mss_bytes = mss_bytes
         a.views[0].n_flows = run.n_flows
         a.views[0].seed = run.seed
-        memory.box_words[b] = tables.box_words
-        memory.policies[b] = tables.policies
+        # Element by element: for whole arrays Numba compiles a message about shapes, a third of all here.
+        for row in range(tables.box_words.shape[0]):
+            for word in range(tables.box_words.shape[1]):
+                memory.box_words[b, row, word] = tables.box_words[row, word]
+        for row in range(tables.policies.shape[0]):
+            for byte in range(tables.policies.shape[1]):
+                memory.policies[b, row, byte] = tables.policies[row, byte]
         words = wire(a, tables, memory, b)
         most = max(most, words)
         if run.error == 0 and words > memory.rings.shape[1]:
