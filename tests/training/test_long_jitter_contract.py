@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccenv.adversaries import make_adversary
-from ccenv.agents import make_sender
+from ccenv.agents.learned.zoo import learned_robust_v2
 from ccenv.attack import attack
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.settings import EnvSettings
@@ -20,9 +20,9 @@ K = 8
 
 @pytest.fixture(scope="module")
 def senders() -> tuple[Sender, Sender]:
-    contract = load_program(resources.files("ccenv.configs.train") / "learned_robust_v3.json")
+    contract = load_program(str(resources.files("ccenv.configs.train") / "learned_robust_v3.json"))
     EnvSettings(contract=contract)  # no interval is empty
-    before = make_sender("learned_robust_v2")
+    before = learned_robust_v2()
     return before, ContractSender("learned_robust_v3", contract, "policy", before.policy)
 
 
