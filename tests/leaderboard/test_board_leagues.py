@@ -33,7 +33,8 @@ def site(records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recorded() -> dict[str, Any]:
-    return json.loads(RECORDED.read_text())
+    data: dict[str, Any] = json.loads(RECORDED.read_text())
+    return data
 
 
 def written(folder: Path, data: dict[str, Any]) -> Path:

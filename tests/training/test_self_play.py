@@ -13,6 +13,8 @@ from ccenv.agents import make_sender
 from ccenv.agents.learned import save_policy
 from ccenv.config import validate
 from ccenv.errors import InputError
+from ccenv.network.adversary import MlpAdversary
+from ccenv.network.sender import PolicySender
 from ccenv.training.config import load_data
 from ccenv.training.evaluation import evaluate_in_world
 from ccenv.training.records.self_play import FORMAT, draw_self_play, record_self_play, table, write_table
@@ -30,8 +32,10 @@ def finished(folder: Path, seed: int, **changes: object) -> Path:
     config = validate(RllibConfig, data | changes, where)
     sender, network = PLAYERS[seed]
     (folder / NETWORK).mkdir(parents=True)
-    save_policy(folder, make_sender(sender), {})
-    save_adversary(folder / NETWORK, make_adversary(network), {})
+    player, opponent = make_sender(sender), make_adversary(network)
+    assert isinstance(player, PolicySender) and isinstance(opponent, MlpAdversary)
+    save_policy(folder, player, {})
+    save_adversary(folder / NETWORK, opponent, {})
     (folder / CONFIG).write_text(yaml.safe_dump(config.model_dump(mode="json")))
     with (folder / PROGRESS).open("w", newline="") as file:
         rows = csv.writer(file)
@@ -87,5 +91,5 @@ def test_the_page_shows_the_record(tmp_path: Path) -> None:
     write_table(RECORD, copy)
     assert copy.read_text() == page.read_text(), "stale: ccenv.training.records.self_play.write_table makes the table"
     data = FORMAT.read(RECORD)
-    assert sorted(run["seed"] for run in data["runs"]) == [0, 1]
+    assert sorted(run["seed"] for run in data["runs"]) == [0, 1, 2]
     assert (DOCS / "images" / "self-play.png").is_file() and "images/self-play.png" in page.read_text()

@@ -72,7 +72,7 @@ def record_self_play(folders: Sequence[FilePath], file: FilePath) -> dict[str, A
     return data
 
 
-def _curve(file: FilePath, iterations: int) -> dict[str, list[float]]:
+def _curve(file: FilePath, iterations: int) -> dict[str, Any]:
     rows = list(csv.DictReader(io.StringIO(read_text(file, _MOST_BYTES))))
     try:
         curve = {"steps": [int(row["steps"]) for row in rows], "sender_return": [float(row["sender_return"]) for row in rows]}
