@@ -17,6 +17,7 @@ from ccenv.config import shipped_names
 from ccenv.errors import InputError, UnknownNameError
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.sources import Records
+from ccenv.leaderboard.site.theorems import Certified
 from ccenv.leaderboard.submission.canonical import canonical_hash
 
 QUICKEST = "cc_probe_drain"
@@ -63,6 +64,25 @@ def test_sentence_figures_and_certificate_stand_with_the_sender_that_they_are_ab
     assert told["certificate"] == name and told["utilisation"] == pytest.approx(1 / 3) and told["inflight_bdp"] is None
     assert main(["certificate", "check", str(site / name), "--json"]) == 0  # what is downloaded is what is checked
     assert json.loads(capsys.readouterr().out)["statement"] == told["statement"] == data["statement"]
+
+
+def test_a_theorem_of_a_contract_stands_with_the_agent_that_chooses_inside_it() -> None:
+    certified = Certified(stored(shipped_folder()))
+    agent = make_sender("learned_contract_u77_timeouts")
+    (theorem,) = certified.theorems(canonical_hash(agent), "agent")
+    assert "whoever chooses inside the contract learned_contract_u77_timeouts" in theorem.statement
+    assert certified.theorems(canonical_hash(make_sender("learned_contract_u80")), "other") == []
+
+
+@pytest.mark.parametrize(("field", "value"), [("sender", "learned_contract_u80"), ("sender", "small.json"), ("program", None)])
+def test_a_theorem_of_other_intervals_stands_with_nobody(field, value, tmp_path) -> None:
+    data = json.loads(read_stored(find("learned_contract_u77_timeouts")).content)
+    if field == "sender":
+        data["theorem"]["sender"] = value
+    else:
+        data["program"]["rule"]["else"]["then"]["rate"]["C_L"] = "2"
+    (file,) = stored(write(tmp_path / "own", data))
+    assert not Certified([file]).theorems(canonical_hash(make_sender("learned_contract_u77_timeouts")), "agent")
 
 
 def test_a_certificate_of_an_operator_is_shown_beside_the_shipped_one(records, tmp_path) -> None:

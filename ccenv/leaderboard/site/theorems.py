@@ -10,7 +10,7 @@ from ccenv.certificates.library import Stored
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.network.identity import sender_hash
-from ccenv.network.sender import ContractSender, ProgramSender
+from ccenv.network.sender import ContractSender, ProgramSender, Sender
 from ccenv.programs import Program, parse_program
 from ccenv.registry import load_target
 
@@ -80,7 +80,7 @@ def _hashes(stored: Stored) -> set[str]:
     name = stored.certificate.theorem.sender
     try:
         program = parse_program(stored.certificate.program)
-        sender = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
+        sender: Sender | None = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
     except CcenvError:
         return set()
     return set() if sender is None else {sender_hash(sender), canonical_hash(sender)}
