@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ccenv.agents import make_sender
+from ccenv.benchmarks.run.runner import as_suite
+from ccenv.errors import InputError
+from ccenv.foreign import read_json
+from ccenv.network.identity import sender_hash
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "site"))
@@ -123,6 +129,27 @@ def test_the_tables_of_which_cca_are_those_of_the_recorded_board() -> None:
 
     _, _, rest = which_cca.PAGE.read_text(encoding="utf-8").partition(which_cca.PLACE.start)
     assert rest.strip().startswith(which_cca.tables()), "write them again: python docs/site/which_cca.py"
+
+
+def test_the_tables_of_company_are_those_of_a_run_of_todays_suite_and_senders() -> None:
+    import company
+
+    _, _, rest = company.PAGE.read_text(encoding="utf-8").partition(company.PLACE.start)
+    assert rest.strip().startswith(company.tables()), "write them again: python docs/site/company.py"
+    record, suite = read_json(company.RECORD), as_suite("company")
+    assert (record["suite_sha256"], list(record["agents"])) == (suite.sha256, list(suite.agents))
+    for player in record["players"]:
+        assert player["sha256"] == sender_hash(make_sender(player["spec"])), (
+            f"{player['label']} has changed: record it again"
+        )
+
+
+def test_a_run_that_is_not_whole_is_no_record() -> None:
+    import company
+
+    for run in ({}, {"suite": {"name": "quick"}, "complete": True}, {"suite": {"name": "company"}, "complete": False}):
+        with pytest.raises(InputError, match="not a finished run"):
+            company.record(run)
 
 
 def test_dead_links_are_found(tmp_path: Path) -> None:
