@@ -50,15 +50,17 @@ Cells = dict[tuple[str, str], list[dict[str, Any]]]
 
 
 def read_cells(suite: str) -> Cells:
-    """Return (sender, scenario) -> cells of a suite, from the recorded board."""
+    """Return (sender, scenario) -> cells of the sender's newest evaluation in a suite, from the recorded board."""
     export = read_export(BOARD)
-    found: Cells = defaultdict(list)
+    found: Cells = {}
     for row in export.rows:
         content = parse_json(row["content"], "a record")
         if row["kind"] == "evaluation" and content["manifest"]["suite"]["name"] == suite:
             lines = export.files[content["files"]["cells.jsonl"]].decode().splitlines()
+            newest: Cells = defaultdict(list)
             for cell in (parse_json(line, "a cell") for line in lines):
-                found[cell["agent"], cell["scenario"]].append(cell)
+                newest[cell["agent"], cell["scenario"]].append(cell)
+            found |= newest
     return found
 
 
