@@ -160,7 +160,8 @@ def hidden_table(panel: Sequence[dict[str, Any]], hidden: Sequence[dict[str, Any
         )
     below = sum(gain < HIDDEN_GAIN for gain in gains)
     share = {"rows": str(len(rows)), f"gain below {_short(HIDDEN_GAIN)}": f"{below} ({below / max(1, len(rows)):.0%})"}
-    return markdown(rows) + "\n\n" + markdown([share | {"largest gain": _signed(max(gains, default=0.0))}])
+    share["largest gain"] = _signed(max(gains, default=0.0))
+    return markdown(rows) + "\n\n" + markdown([share])
 
 
 def write_hidden(panel: FilePath | str, hidden: FilePath | str, page: FilePath | str) -> None:

@@ -17,11 +17,13 @@ from forging import Forgery
 from own_process import ready_processes
 from submission_folders import make_good
 
+from ccenv.agents import make_sender
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.audit.run import audit
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import DATABASE
 from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.submission.identity import check_reserved
 from ccenv.leaderboard.submission.lookalike import folded
 from ccenv.leaderboard.submission.pack import Authorship, pack
 from ccenv.leaderboard.submission.reader import read_submission
@@ -182,3 +184,14 @@ def test_hostile_programs_with_a_branch_written_twice_are_one_player(tmp_path: P
 
     one, other = (ProgramSender("x", parse_program(json.dumps(d).encode(), "x")) for d in (data, twice))
     assert canonical_hash(one) == canonical_hash(other)
+
+
+OWN = ("learned_fair", "learned_nominal", "learned_contract_u77_timeouts", "uniform", "network_nominal")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_ccenv_registers_keeps_its_name_when_its_weights_are_on_the_grid(name: str, tmp_path: Path) -> None:
+    submission, _ = pack(name, Authorship("ccenv", "MIT", "quick/1"), tmp_path / "own")
+    check_reserved(submission.document.name, submission.document.author, submission.player)
+    with pytest.raises(InputError, match=f"the name '{name}' is kept"):
+        check_reserved(name, "ccenv", make_sender("cc_probe_fast"))

@@ -9,6 +9,7 @@ from typing import Any
 from ccenv.certificates.library import Stored
 from ccenv.errors import CcenvError
 from ccenv.leaderboard.submission.canonical import canonical_hash
+from ccenv.leaderboard.submission.weights import on_grid
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ContractSender, ProgramSender, Sender
 from ccenv.programs import Program, parse_program
@@ -76,14 +77,14 @@ class Certified:
 
 
 def _hashes(stored: Stored) -> set[str]:
-    """Return the hashes that a sender of the certificate's program has."""
+    """Return the hashes that a sender of the certificate's program has, as registered and as submitted."""
     name = stored.certificate.theorem.sender
     try:
         program = parse_program(stored.certificate.program)
         sender: Sender | None = _chooser(name, program) if program.is_contract else ProgramSender(name, program)
     except CcenvError:
         return set()
-    return set() if sender is None else {sender_hash(sender), canonical_hash(sender)}
+    return set() if sender is None else {sender_hash(sender), canonical_hash(sender), canonical_hash(on_grid(sender))}
 
 
 def _chooser(name: str, contract: Program) -> ContractSender | None:

@@ -12,6 +12,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.errors import CcenvError, InputError
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.lookalike import folded
+from ccenv.leaderboard.submission.weights import on_grid
 from ccenv.network.adversary import Adversary
 from ccenv.network.sender import Sender
 
@@ -26,9 +27,9 @@ def registered() -> dict[str, str]:
 
 @cache
 def registered_hash(name: str) -> str | None:
-    """Return the canonical hash of a registered player, None for one that only an environment can drive."""
+    """Return the canonical hash of a registered player, weights on the grid; None for one that only an environment can drive."""
     try:
-        return canonical_hash(make_sender(name) if name in AGENTS else make_adversary(name))
+        return canonical_hash(on_grid(make_sender(name) if name in AGENTS else make_adversary(name)))
     except CcenvError:
         return None
 

@@ -13,9 +13,9 @@ from ccenv.engine.compiled.observation import N_OBSERVATION
 from ccenv.errors import InputError
 from ccenv.foreign import STRANGER, parse_json
 from ccenv.leaderboard.submission.document import Architecture, NetworkMoves
-from ccenv.network.adversary import MlpAdversary
+from ccenv.network.adversary import Adversary, MlpAdversary
 from ccenv.network.learned import Network, layer_shapes, network_of
-from ccenv.network.sender import PolicySender
+from ccenv.network.sender import ContractSender, PolicySender, Sender
 from ccenv.network.tensors import read_tensors
 
 MAX_HEADER_BYTES = 4_096
@@ -29,6 +29,31 @@ _LENGTH_BYTES = 8
 def quantised(array: np.ndarray) -> np.ndarray:
     """Return the nearest multiples of 1/GRID, halves to even; applied twice it changes nothing more."""
     return np.asarray(np.round(array * GRID) / GRID)
+
+
+def on_grid(player: Sender | Adversary) -> Sender | Adversary:
+    """Return a player with its weights on the grid, as a submission of it is played; one without weights as it is."""
+    if isinstance(player, ContractSender) and player.policy is not None:
+        return replace(player, policy=_policy_on_grid(player.policy))
+    if isinstance(player, PolicySender):
+        return _policy_on_grid(player)
+    if isinstance(player, MlpAdversary):
+        return replace(player, weights=_all_on_grid(player.weights), biases=_all_on_grid(player.biases))
+    return player
+
+
+def _policy_on_grid(policy: PolicySender) -> PolicySender:
+    return replace(
+        policy,
+        weights=_all_on_grid(policy.weights),
+        biases=_all_on_grid(policy.biases),
+        hidden_weights=_all_on_grid(policy.hidden_weights),
+        hidden_biases=_all_on_grid(policy.hidden_biases),
+    )
+
+
+def _all_on_grid(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return tuple(quantised(array) for array in arrays)
 
 
 def read_policy(content: bytes, architecture: Architecture, name: str, where: str) -> PolicySender:
