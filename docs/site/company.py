@@ -18,7 +18,7 @@ from ccenv.page_tables import Place, markdown
 DOCS = Path(__file__).parents[1]
 RECORD, PAGE = DOCS / "data" / "company.json", DOCS / "company.md"
 PLACE = Place("<!-- table of the recorded suite: python docs/site/company.py -->")
-KEPT = ("suite_sha256", "code_sha256", "n_cells", "players", "agents", "versions", "machine", "finished_at")
+KEPT = ("suite_sha256", "code_sha256", "n_cells", "versions", "machine", "finished_at")
 BUFFERS = (("05", ".5"), ("1", "1"), ("4", "4"))
 
 
@@ -73,16 +73,19 @@ def record(run: dict[str, Any]) -> dict[str, Any]:
     """
     if run.get("suite", {}).get("name") != "company" or not run.get("complete"):
         raise InputError("not a finished run of the suite company; print one: ccenv bench run company --json")
-    return {name: run[name] for name in KEPT}
+    hashes = {player["label"]: player["sha256"] for player in run["players"]}
+    senders = {name: {"sha256": hashes[name], "numbers": numbers} for name, numbers in run["agents"].items()}
+    return {**{name: run[name] for name in KEPT}, "senders": senders}
 
 
 def tables() -> str:
     """Return all tables of the page, from the record."""
-    agents = read_json(RECORD)["agents"]
+    senders = read_json(RECORD)["senders"]
     parts = []
     for columns in TABLES:
         rows = []
-        for name, numbers in agents.items():
+        for name, sender in senders.items():
+            numbers = sender["numbers"]
             texts = {head: "" if numbers[key] is None else f"{numbers[key]:.2f}" for key, head in columns.items()}
             rows.append({"sender": f"`{name}`", **texts})
         parts.append(markdown(rows))
