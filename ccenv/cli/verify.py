@@ -253,11 +253,15 @@ def fairness(
 ) -> int:
     """Prove how far apart flows of one sender can end on a ccac link, or find a trace that drives them further.
 
+    Programs that read C_L_lambda or q_U have no encoding for several flows; of those a late start is played in the engine.
+
     Example: ccenv verify fairness aimd --at-most 32 --T 6
     """
+    from ccenv.attack.emulation.late_start import late_start_outcome
     from ccenv.smt.claims.ask import fraction
-    from ccenv.smt.claims.fairness import QUERIES, program_query
+    from ccenv.smt.claims.fairness import BELIEFS_OF_ONE, QUERIES, program_query
     from ccenv.smt.claims.report import decide_claim
+    from ccenv.smt.network.setting import Setting
     from ccenv.smt.senders.catalog import program_of
     from ccenv.smt.senders.program import ProgramSmtSender
     from ccenv.workers import Workers
@@ -271,7 +275,10 @@ def fairness(
     if sender in QUERIES:
         query = QUERIES[sender](ratio, samples or FAIRNESS_SAMPLES, flows)
     else:
-        query = program_query(ProgramSmtSender(program_of(sender)), ratio, samples or FAIRNESS_SAMPLES, flows)
+        encoded = ProgramSmtSender(program_of(sender))
+        if encoded.needs(Setting()).bounds & BELIEFS_OF_ONE:
+            return _tell(*late_start_outcome(sender, ratio, flows, out), json)
+        query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows)
     with Workers(jobs, backend) as workers:
         outcome = decide_claim("fairness", [query], _verifier(limits, workers, json), out)
     outcome.bound = float(ratio) if outcome.verdict == "verified" else None

@@ -7,7 +7,10 @@ from fractions import Fraction
 
 import pytest
 
+from ccenv.attack.emulation import late_start
 from ccenv.cli.main import main
+from ccenv.network.laws import check_trace
+from ccenv.network.trace import load_trace
 from ccenv.programs import parse_program
 from ccenv.smt.claims.fairness import program_query
 from ccenv.smt.claims.verifier import Verifier
@@ -52,3 +55,36 @@ def test_fairness_of_a_program_on_the_command_line(tmp_path, monkeypatch, capsys
     assert data["replay"]["engine"] == "reproduced"
     assert main(["verify", "fairness", "reno", "--json"]) == 2
     assert "is no belief program" in capsys.readouterr().err
+
+
+def test_programs_without_an_encoding_are_played_from_a_late_start(tmp_path, capsys) -> None:
+    """cc_probe_slow: newcomers stay at one segment per Rm for ever; the cycle lies in a legal run, which goes on with it."""
+    arguments = ["verify", "fairness", "cc_probe_slow", "--flows", "3", "--json", "--out", str(tmp_path)]
+    assert main(arguments) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert (data["verdict"], data["flows"], data["model"], data["bound"]) == ("refuted", 3, "cbr_delay", None)
+    cycle, found = data["evidence"]["cycle_rtts"], data["evidence"]["found_ratio"]
+    trace = load_trace(data["trace"])
+    assert check_trace(trace) == []
+    steps, K = cycle * trace.header.steps_per_rtt, trace.header.steps_per_rtt
+    got = trace.S[-1] - trace.S[-1 - steps]
+    assert got.max() / got.min() == pytest.approx(found) and found > 10
+    assert got.min() == pytest.approx(cycle * trace.header.path.mss_bytes)
+    before = trace.S[-1 - steps] - trace.S[-1 - 2 * steps]
+    assert before == pytest.approx(got)
+    assert trace.beliefs["C_L_lambda"][-1 - steps :: K, 1].max() == trace.beliefs["C_L_lambda"][-1, 1]
+
+
+def test_a_late_start_without_a_cycle_is_unknown(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(late_start, "late_start", lambda *_: None)
+    assert main(["verify", "fairness", "cc_probe_slow", "--json", "--out", str(tmp_path)]) == 3
+    data = json.loads(capsys.readouterr().out)
+    assert data["verdict"] == "unknown" and "have no encoding" in data["reason"] and not list(tmp_path.iterdir())
+    assert late_start.late_start_outcome
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(["--flows", "17"], "17 flows"), (["--at-most", "2000"], "ratio is 2000")])
+def test_late_starts_have_limits(arguments, message, tmp_path, capsys) -> None:
+    assert main(["verify", "fairness", "cc_probe_slow", *arguments, "--out", str(tmp_path)]) == 2
+    shown = capsys.readouterr().err.strip()
+    assert message in shown and "\n" not in shown

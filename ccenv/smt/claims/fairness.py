@@ -20,6 +20,9 @@ from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, implies, sam
 MIXES = (Fraction(1), Fraction(4), Fraction(1, 4))
 """Ratios of the bytes that the other flows and the first one sent in a step at which exact FIFO is linear."""
 
+BELIEFS_OF_ONE = frozenset({"C_L_lambda", "q_U"})
+"""Beliefs that mean nothing for a share of a link: programs that read them have no encoding for several flows."""
+
 
 def aimd_query(ratio: Fraction, samples: int = 11, flows: int = 2) -> Query:
     """Ask whether AIMD flows with equal windows can end with windows further apart than a ratio, at 1 BDP of buffer.

@@ -143,7 +143,7 @@ def write_counterexample(query: Query, result: Result, folder: FilePath, name: s
     notes = f"violates: {query.claim.text} (T = {setting.samples}); sample 0 is row {setting.past_steps}"
     trace = as_trace(result.view, query.sender.name, notes)
     stem = "-".join([query.sender.name, setting.model, name, f"T{setting.samples}", result.evidence["sha256"][:8]])
-    file = _save(trace, folder, stem)
+    file = save_counterexample(trace, folder, stem)
     window = (query.sender.needs(setting) | query.claim.needs).probe_window
     replay = {"exact": "reproduced in rational numbers"} | run_in_engine(trace, result.view, result.values, query.sender, window)
     return file, replay | reach.to_dict()
@@ -167,7 +167,7 @@ def write_flow_counterexample(
         view = confirm(query, encoding, fluid)
     trace = as_trace(view, query.sender.name, f"violates: {query.claim.text}")
     digest = query_hash(encoding.smtlib(violation))
-    file = _save(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
+    file = save_counterexample(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
     replay: dict[str, Any] = {"exact": "laws and every sender reproduced in rational numbers"}
     if fluid.status != "sat":
         return file, replay | {"engine": "not run: found only where bytes sent in one step are served in any order"}
@@ -177,7 +177,8 @@ def write_flow_counterexample(
     return file, replay | {"engine_sender": who}
 
 
-def _save(trace: Trace, folder: FilePath, stem: str) -> str:
+def save_counterexample(trace: Trace, folder: FilePath, stem: str) -> str:
+    """Write a trace into a folder, which is made where it is missing; return the file. Raises CcenvError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
