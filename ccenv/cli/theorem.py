@@ -31,6 +31,10 @@ def theorem(
     cell: Annotated[
         list[str] | None, typer.Option(metavar="K:D", help="Of the table only this grid, e.g. 2:1/2 (D in Rm). Repeatable.")
     ] = None,
+    constants: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=X", help="With --grid or --cell: another value of a constant. Repeatable."),
+    ] = None,
     lasso: Annotated[
         int | None, typer.Option(metavar="N", help="Look for N traces that join, return to their state and break a claim.")
     ] = None,
@@ -66,10 +70,12 @@ def theorem(
         raise InputError("--grid and --lasso ask different questions: give one of them")
     if bound and lasso is None:
         raise InputError("--bound goes with --lasso")
+    if constants and not (grid or cell):
+        raise InputError("--set goes with --grid or --cell: a certificate has the theorem's own constants")
     if lasso is not None:
         return _lasso(_bounded(loaded, bound or ()), prover, out, lasso, json)
     if grid or cell:
-        return _grid(loaded, prover, out, _cells(cell or ()), json)
+        return _grid(_with_constants(loaded, constants or ()), prover, out, _cells(cell or ()), json)
     data = tell(prover.prove(loaded), out)
     if json:
         print_json(data)
@@ -101,19 +107,40 @@ def _cells(asked: Sequence[str]) -> list[tuple[int, Fraction]]:
     return found
 
 
+def _with_constants(loaded: LoadedTheorem, given: Sequence[str]) -> LoadedTheorem:
+    """Return a theorem with the constants that a user gives."""
+    from ccenv.errors import InputError
+    from ccenv.smt.theorems.theorem import with_constants
+
+    values = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not value:
+            raise InputError(f"--set is {text!r}; it must be NAME=X, such as f=1/2")
+        values[name] = value
+    return with_constants(loaded, values) if values else loaded
+
+
 def _grid(loaded: LoadedTheorem, prover: Prover, out: Path, cells: Sequence[tuple[int, Fraction]], json: bool) -> int:
     """Decide a theorem on each grid and print the table. Returns the exit code."""
-    from ccenv.smt.theorems.grid import decide, on_grid
+    from ccenv.smt.theorems.grid import decide, divisor, on_grid
     from ccenv.smt.theorems.report import tell_cell
     from ccenv.version import VERSION
 
     there = [on_grid(loaded, steps, jitter) for steps, jitter in cells]  # all of them are read before the first is decided
-    told = [tell_cell(decide(one, prover), out) for one in there]
+    told = []
+    for one, (steps, jitter) in zip(there, cells, strict=True):
+        coarse = divisor(steps, jitter)
+        coarser = None if coarse is None else on_grid(loaded, coarse, jitter)
+        told.append(tell_cell(decide(one, prover, coarser), out))
     verdicts = {claim["verdict"] for cell in told for claim in cell["claims"].values()}
     verdict = "counterexample" if "counterexample" in verdicts else "unknown" if "unknown" in verdicts else "carries over"
     if json:
         about = {"theorem": loaded.theorem.name, "sender": loaded.program.name, "verdict": verdict}
-        print_json(about | {"time_limit_s": prover.time_limit_s, "cells": told, "ccenv_version": VERSION})
+        constants = {name: str(value) for name, value in loaded.theorem.constants.items()}
+        print_json(
+            {**about, "constants": constants} | {"time_limit_s": prover.time_limit_s, "cells": told, "ccenv_version": VERSION}
+        )
     else:
         names = [claim.name for claim in loaded.claims]
         rows = [

@@ -176,6 +176,30 @@ def test_the_command_says_for_each_claim_what_became_of_it(capsys) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--set", "f=1/2"], "--set goes with"),
+        (["--cell", "2:1", "--set", "f"], "NAME=X"),
+        (["--cell", "2:1", "--set", "h=1"], "constant of small"),
+        (["--cell", "2:1", "--set", "f=x"], "not a number"),
+    ],
+)
+def test_constants_that_are_none_are_refused_in_one_line(given, said, capsys) -> None:
+    assert main(["verify", "theorem", str(SMALL), *given]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("f", "every_k"), [("3/10", True), ("99/100", False)])
+def test_a_claim_carries_over_to_every_k_with_some_constants_and_not_with_others(f, every_k, capsys) -> None:
+    main(["verify", "theorem", str(SMALL), "--cell", "2:1", "--time-limit", "30", "--set", f"f={f}", "--json"])
+    data = json.loads(capsys.readouterr().out)
+    claim = data["cells"][0]["claims"]["utilisation"]
+    assert data["constants"]["f"] == f and claim["bound"] == float(Fraction(f))
+    assert claim["every_k"] is every_k and (claim["verdict"] == "carries over") is every_k
+
+
+@pytest.mark.parametrize(
     ("cell", "said"),
     [("1:1/2", "no sample"), ("0:1", "K must be"), ("2:9", "D 0 to"), ("2", "K:D"), ("two:1", "K"), ("2:x", "D")],
 )
@@ -185,24 +209,29 @@ def test_grids_that_are_none_are_refused_in_one_line(cell, said, capsys) -> None
     assert said in error and error.count("\n") == 1
 
 
-def test_the_page_has_the_table_of_the_record() -> None:
-    _, start, rest = grid_page.PAGE.read_text(encoding="utf-8").partition(grid_page.PLACE.start)
-    assert start and rest.partition(END)[0].strip() == grid_page.table(json.loads(grid_page.RECORD.read_text(encoding="utf-8")))
+@pytest.mark.parametrize(("place", "made"), [(grid_page.PLACE, grid_page.table), (grid_page.OTHERS, grid_page.others)])
+def test_the_page_has_the_tables_of_the_record(place, made) -> None:
+    _, start, rest = grid_page.PAGE.read_text(encoding="utf-8").partition(place.start)
+    assert start and rest.partition(END)[0].strip() == made(json.loads(grid_page.RECORD.read_text(encoding="utf-8")))
 
 
 def test_the_record_keeps_cells_and_takes_newer_ones() -> None:
-    claims = {
-        "utilisation": {"bound": 0.5, "verdict": "unknown", "lacks": [{"lemma": "pays", "verdict": "unknown", "trace": "x"}]}
-    }
+    lack = {"lemma": "pays", "verdict": "unknown", "trace": "x"}
+    claims = {"utilisation": {"bound": 0.5, "verdict": "unknown", "every_k": False, "lacks": [lack]}}
     cell = {"steps_per_rtt": 2, "jitter_rtts": 0.5, "claims": claims, "lemmas": [], "seconds": 1.0}
-    report = {"theorem": "a", "sender": "a", "time_limit_s": 5.0, "cells": [cell]}
+    report = {"theorem": "cc_qdel", "sender": "a", "time_limit_s": 5.0, "cells": [cell], "constants": {"f": "3/4"}}
     first = grid_page.merged({}, [report])
-    assert grid_page.told(first["theorems"][0]["cells"][0]) == "unknown: utilisation (pays)"
-    assert "trace" not in first["theorems"][0]["cells"][0]["claims"]["utilisation"]["lacks"][0]
-    better = {"utilisation": {"bound": 0.5, "verdict": "carries over", "lacks": []}}
-    other = {**cell, "steps_per_rtt": 1, "jitter_rtts": 2.0}
-    second = grid_page.merged(first, [{**report, "cells": [{**cell, "claims": better}, other]}])
-    assert [grid_page.told(one) for one in second["theorems"][0]["cells"]] == ["unknown: utilisation (pays)", "all"]
+    (kept,) = first["theorems"][0]["cells"]
+    assert grid_page.told({2: kept}) == "utilisation: K = 2 unknown (pays), K = 4 not asked"
+    assert "trace" not in kept["claims"]["utilisation"]["lacks"][0]
+    better = {"utilisation": {"bound": 0.5, "verdict": "carries over", "every_k": True, "lacks": []}}
+    other = {**cell, "steps_per_rtt": 4, "claims": better}
+    second = grid_page.merged(first, [{**report, "cells": [other]}])
+    assert grid_page.told({c["steps_per_rtt"]: c for c in second["theorems"][0]["cells"]}) == "every K: all"
+    third = grid_page.merged(second, [{**report, "cells": [other], "constants": {"f": "1/2"}}])
+    assert third["theorems"] == second["theorems"]
+    assert third["other_constants"][0]["command"] == "ccenv verify theorem cc_qdel --cell 4:1/2 --set f=1/2 --json"
+    assert "| a | 0.5 Rm | 0.5 | not claimed | not claimed | f = 1/2 |" in grid_page.others(third)
 
 
 def test_a_setting_of_another_grid_has_whole_steps() -> None:

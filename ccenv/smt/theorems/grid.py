@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 from ccenv.errors import InputError
+from ccenv.smt.solver.solvers import Answer
 from ccenv.smt.theorems.compose import KEPT, implications, primed
+from ccenv.smt.theorems.hints import LIMIT_S, WAYS, Hint
 from ccenv.smt.theorems.language import Comparison, Joined, Node, conjuncts
 from ccenv.smt.theorems.prove import Decided, Prover
-from ccenv.smt.theorems.queries import lemma_queries
+from ccenv.smt.theorems.queries import LemmaQuery, all_lemmas, lemma_queries, queries_of
+from ccenv.smt.theorems.sampled import can_be_sampled
+from ccenv.smt.theorems.sampled import prove as prove_sampled
 from ccenv.smt.theorems.theorem import HISTORY, LoadedTheorem, ReadClaim, ReadLemma, ReadRank
 
 BYTES = frozenset({"queue", "queue'", "inflight", "inflight'", "peak_inflight", "peak_queue"})
@@ -24,6 +29,7 @@ BYTES = frozenset({"queue", "queue'", "inflight", "inflight'", "peak_inflight", 
 
 STEPS_PER_RTT = (1, 2, 4)
 JITTERS = (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(2))
+NOT_NEEDED = "not asked in full: each claim that needs it has a counterexample"
 Carried = Literal["carries over", "counterexample", "unknown"]
 
 
@@ -34,10 +40,12 @@ class ClaimOnGrid:
     Attributes:
         verdict: ``carries over``; ``counterexample``: a lemma that the claim needs is refuted; ``unknown``: one is undecided.
         lemmas: that the claim lacks, with their parts.
+        every_k: whether it carries over to every grid with this D.
     """
 
     verdict: Carried
     lemmas: tuple[Decided, ...] = ()
+    every_k: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,22 +105,77 @@ def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> Load
     )
 
 
-def decide(loaded: LoadedTheorem, prover: Prover) -> Cell:
+def decide(loaded: LoadedTheorem, prover: Prover, coarser: LoadedTheorem | None = None) -> Cell:
     """Decide every lemma of a theorem on its grid, and what the lemmas that hold make of the claims.
+
+    A lemma is first asked for every K at once (:mod:`ccenv.smt.theorems.sampled`), then a counterexample is looked for near one
+    of a coarser grid. What is open after that is asked in full, if a claim depends on it that has no counterexample yet.
 
     Args:
         loaded: as :func:`on_grid` returns it.
         prover: with limits and store.
+        coarser: the same theorem with a divisor of its K and with its D, or None.
     """
-    decided = [prover.decide(asked) for asked in lemma_queries(loaded)]
+    asked = [(lemma, query) for lemma in all_lemmas(loaded) for query in queries_of(loaded, lemma)]
+    decided = [_first(loaded, lemma, query, prover, coarser) for lemma, query in asked]
+    queries = [query for _, query in asked]
+    _in_full(loaded, queries, decided, prover)
     lacking = [one for one in decided if one.verdict != "verified"]
     if lacking:
         for lemma in _invariant_alone(loaded, lacking, prover):
-            asked = next(iter(lemma_queries(replace(loaded, lemmas=(lemma,)))))
-            decided.append(prover.decide(asked))
+            (query,) = queries_of(loaded, lemma)
+            one = _first(loaded, lemma, query, prover, None)
+            decided.append(one if one.verdict != "unknown" else prover.decide(query))
             if decided[-1].verdict == "verified":
                 loaded = replace(loaded, lemmas=(*loaded.lemmas, lemma))
-    return Cell(loaded, tuple(decided), {claim.name: _carried(loaded, claim, lacking, prover) for claim in loaded.claims})
+        _in_full(loaded, queries, decided, prover)  # with the invariant kept a claim may need fewer refuted lemmas
+        lacking = [one for one in decided[: len(asked)] if one.verdict != "verified"]
+    claims = {claim.name: _carried(loaded, claim, lacking, prover) for claim in loaded.claims}
+    alone = [one for one in decided if not one.every_k]
+    for claim in loaded.claims:
+        if claims[claim.name].verdict == "carries over" and _follows(loaded, claim, alone, prover):
+            claims[claim.name] = ClaimOnGrid("carries over", every_k=True)
+    return Cell(loaded, tuple(decided), claims)
+
+
+def divisor(steps_per_rtt: int, jitter: Fraction) -> int | None:
+    """Return the smallest smaller K that divides a K and has samples at D, the theorem's own grid aside, or None."""
+    own = 1 if jitter == 1 else 0  # the theorem's own grid has no counterexample
+    fits = (k for k in range(1 + own, steps_per_rtt) if steps_per_rtt % k == 0 and has_samples(k, jitter))
+    return next(fits, None)
+
+
+def _first(loaded: LoadedTheorem, lemma: ReadLemma, asked: LemmaQuery, prover: Prover, coarser: LoadedTheorem | None) -> Decided:
+    """Decide a query in one of the cheap ways; ``unknown`` if none of them does."""
+    steps, hints, reason = loaded.setting.steps_per_rtt, [], NOT_NEEDED
+    if can_be_sampled(loaded):
+        one = prove_sampled(loaded, lemma, asked, prover)
+        if one.verdict == "verified":
+            return one
+        hints, reason = [Hint(one.answer.model, steps)], f"{one.reason}; {NOT_NEEDED}"
+    if coarser is not None:
+        there = next(query for query in lemma_queries(coarser) if (query.lemma, query.part) == (asked.lemma, asked.part))
+        hints.insert(0, Hint(prover.decide(there).answer.model, steps // coarser.setting.steps_per_rtt))
+    for hint in hints:
+        for curves in WAYS if hint.values else ():
+            found = prover.search(asked, partial(hint.demands, curves=curves), LIMIT_S)
+            if found is not None:
+                return found
+    return Decided(asked.lemma, asked.part, "unknown", "", Answer("unknown", 0.0, ""), reason=reason)
+
+
+def _in_full(loaded: LoadedTheorem, queries: list[LemmaQuery], decided: list[Decided], prover: Prover) -> None:
+    """Ask what is open in full, in place, if a claim depends on it that has no counterexample yet."""
+    for place, query in enumerate(queries):
+        if decided[place].reason.endswith(NOT_NEEDED) and _matters(loaded, decided[: len(queries)], decided[place], prover):
+            decided[place] = prover.decide(query)
+
+
+def _matters(loaded: LoadedTheorem, decided: list[Decided], one: Decided, prover: Prover) -> bool:
+    """Return whether a claim needs a lemma and has no counterexample yet."""
+    lacking = [other for other in decided if other.verdict != "verified"]
+    states = [_carried(loaded, claim, lacking, prover) for claim in loaded.claims]
+    return any(state.verdict == "unknown" and one in state.lemmas for state in states)
 
 
 def _invariant_alone(loaded: LoadedTheorem, lacking: list[Decided], prover: Prover) -> list[ReadLemma]:

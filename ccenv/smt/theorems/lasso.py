@@ -68,7 +68,7 @@ class Lasso:
         needs = self.query.sender.needs(self.query.setting) | self.query.claim.needs
         views = []
         for number in range(len(self.views)):
-            own = Answer(answer.status, 0.0, answer.solver, "", _own(answer.model, number))
+            own = Answer(answer.status, 0.0, answer.solver, "", own_values(answer.model, number))
             values = complete_values(self.encoding, own)
             views.append(replay(self.query.setting, values, bounds, needs.probe_window, self.query.sender.decider()))
         told = all_of([*_joined(views), negate(_good(self.claim, self.loaded, views))])
@@ -100,7 +100,7 @@ def lasso(loaded: LoadedTheorem, claim: ReadClaim, periods: int = 1) -> Lasso:
     premise = Property(name, text, lambda v: True, needs, lambda v: on_trace(allowed, v))
     query = Query(name, loaded.setting, loaded.sender, premise)
     encoding = query.encoding()
-    copies = [_Copy(encoding, number) for number in range(periods)]
+    copies = [Copy(encoding, number) for number in range(periods)]
     views = tuple(copy.of(encoding.view) for copy in copies)
     formulas = [copy.of(formula) for copy in copies for formula in encoding.formulas()]
     formulas += [premise.premise(views[0]), *_joined(views), negate(_good(claim, loaded, views))]
@@ -150,7 +150,7 @@ def _sum(views: tuple[View, ...] | list[View], name: str) -> Term:
     return sum((feature(v, name, 0) for v in views[1:]), start=feature(views[0], name, 0))
 
 
-class _Copy:
+class Copy:
     """Names a trace's variables anew, those aside that all traces share; the first trace keeps its names."""
 
     def __init__(self, encoding: Encoding, number: int) -> None:
@@ -179,7 +179,7 @@ def _name(name: str, number: int) -> str:
     return f"trace{number}_{name}" if number else name
 
 
-def _own(model: Mapping[str, Any], number: int) -> dict[str, Fraction | bool]:
+def own_values(model: Mapping[str, Any], number: int) -> dict[str, Fraction | bool]:
     """Return the values of one trace's variables under their plain names."""
     prefix = _name("", number)
     own = {name.removeprefix(prefix): value for name, value in model.items() if name.startswith(prefix)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from ccenv.smt.claims.verifier import Verdict, confirm, replayed
+from ccenv.smt.network.encode import Encoding
 from ccenv.smt.network.view import View
 from ccenv.smt.solver.algebra import Formula, negate
 from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
@@ -34,6 +35,7 @@ class Decided:
         reason: for ``unknown``.
         view: the counterexample in exact numbers, for ``refuted``.
         views: of a lasso all its traces, the first one included.
+        every_k: whether it is proved of every grid with this D, and not of one alone.
     """
 
     lemma: str
@@ -46,6 +48,7 @@ class Decided:
     reason: str = ""
     view: View | None = None
     views: tuple[View, ...] = ()
+    every_k: bool = False
 
 
 @dataclass
@@ -155,7 +158,7 @@ class Prover:
         for claim in loaded.claims:
             question = lasso(loaded, claim, periods)
             text = question.text()
-            answer = self._ask(text, "z3", question.name)
+            answer = self.ask(text, "z3", question.name)
             views = tuple(question.confirm(answer)) if answer.status == "sat" else ()
             verdict = _VERDICTS.get(answer.status, "unknown")
             yield Decided(claim.name, 1, verdict, text, answer, reason=answer.reason, view=next(iter(views), None), views=views)
@@ -169,7 +172,7 @@ class Prover:
         formulas = [on_states(fact, of.__getitem__) for fact in step.facts]
         formulas.append(negate(on_states(step.goal, of.__getitem__)))
         text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
-        answer = self._ask(text, "z3", step.name)
+        answer = self.ask(text, "z3", step.name)
         verdict = _VERDICTS.get(answer.status, "unknown")
         witness = {name: str(answer.model.get(name, 0)) for name in of} if answer.status == "sat" else {}
         return Step(step.name, verdict, text, answer, witness)
@@ -179,17 +182,17 @@ class Prover:
         query = asked.query
         encoding = query.encoding()
         violation = query.claim.violation(encoding.view)
-        text = encoding.smtlib(*_written(violation))
-        answer = self._ask(text, "z3", query.name)
+        text = encoding.smtlib(*written(violation))
+        answer = self.ask(text, "z3", query.name)
         if answer.status == "unknown":
-            second = self._ask(text, "yices", query.name)
+            second = self.ask(text, "yices", query.name)
             if second.status != "unsat":
                 return Decided(asked.lemma, asked.part, "unknown", text, answer, reason=answer.reason)
             answer = second
         if answer.status == "sat":
             return Decided(asked.lemma, asked.part, "refuted", text, answer, view=confirm(query, encoding, answer))
-        twin = encoding.smtlib(*_written(query.claim.premise(encoding.view)))
-        twin_answer = self._ask(twin, "z3", f"{query.name}, satisfiable twin")
+        twin = encoding.smtlib(*written(query.claim.premise(encoding.view)))
+        twin_answer = self.ask(twin, "z3", f"{query.name}, satisfiable twin")
         if twin_answer.status != "sat":
             reason = "the network with the premise alone is not satisfiable: the lemma would hold of nothing"
             if twin_answer.status == "unknown":
@@ -198,7 +201,27 @@ class Prover:
         replayed(query, encoding, twin_answer)
         return Decided(asked.lemma, asked.part, "verified", text, answer, twin, twin_answer)
 
-    def _ask(self, text: str, solver: str, name: str) -> Answer:
+    def search(self, asked: LemmaQuery, hint: Callable[[Encoding], Sequence[Formula]], limit_s: float) -> Decided | None:
+        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time.
+
+        Args:
+            asked: a query of a lemma.
+            hint: what is demanded of the trace besides, from the query's encoding.
+            limit_s: for the solver.
+        """
+        encoding = asked.query.encoding()
+        violation = written(asked.query.claim.violation(encoding.view))
+        name = f"{asked.query.name}, from a hint"
+        answer = replace(self, time_limit_s=min(limit_s, self.time_limit_s)).ask(
+            encoding.smtlib(*violation, *hint(encoding)), "z3", name
+        )
+        if answer.status != "sat":
+            return None
+        view = confirm(asked.query, encoding, answer)
+        return Decided(asked.lemma, asked.part, "refuted", encoding.smtlib(*violation), answer, view=view)
+
+    def ask(self, text: str, solver: str, name: str) -> Answer:
+        """Return the stored answer to a query, or the solver's."""
         known = self.store.load(text, version_of(solver)) if self.store is not None and self.reuse else None
         if known is not None:
             return known
@@ -209,7 +232,7 @@ class Prover:
         return answer
 
 
-def _written(formula: Formula) -> list[Formula]:
+def written(formula: Formula) -> list[Formula]:
     """Return a formula as solver terms; nothing where it is trivially true."""
     import z3
 

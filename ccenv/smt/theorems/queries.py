@@ -49,8 +49,13 @@ def lemma_queries(loaded: LoadedTheorem) -> Iterator[LemmaQuery]:
     that does not read C_L or C_U there is asked without.
     """
     for lemma in all_lemmas(loaded):
-        for part, conclusion in enumerate(lemma.conclusions, start=1):
-            yield LemmaQuery(lemma.name, part, _query(loaded, lemma, part, conclusion))
+        yield from queries_of(loaded, lemma)
+
+
+def queries_of(loaded: LoadedTheorem, lemma: ReadLemma) -> Iterator[LemmaQuery]:
+    """Yield the queries of one lemma."""
+    for part, conclusion in enumerate(lemma.conclusions, start=1):
+        yield LemmaQuery(lemma.name, part, _query(loaded, lemma, part, conclusion))
 
 
 def _query(loaded: LoadedTheorem, lemma: ReadLemma, part: int, conclusion: Node) -> Query:

@@ -90,8 +90,8 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
         folder: where the traces go.
 
     Returns:
-        dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict`` and ``lacks`` (lemmas, each with its verdict
-            and trace or reason), ``lemmas`` and ``seconds``.
+        dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
+            grid with this D) and ``lacks`` (lemmas, each with its verdict and trace or reason), ``lemmas`` and ``seconds``.
 
     Raises:
         CcenvError: if the folder cannot be written.
@@ -107,18 +107,28 @@ def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
     for claim in loaded.claims:
         carried = cell.claims[claim.name]
         lacks = [
-            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)}
+            {"lemma": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": _hash(one)}
             | ({"trace": str(files[one.lemma, one.part])} if one.view is not None else {"reason": one.reason})
             for one in carried.lemmas
         ]
-        claims[claim.name] = {"bound": float(claim.bound), "verdict": carried.verdict, "lacks": lacks}
+        claims[claim.name] = {
+            "bound": float(claim.bound), "verdict": carried.verdict, "every_k": carried.every_k, "lacks": lacks,
+        }  # fmt: skip
     return {
         "steps_per_rtt": loaded.setting.steps_per_rtt,
         "jitter_rtts": float(loaded.setting.jitter),
         "claims": claims,
-        "lemmas": [{"name": one.lemma, "part": one.part, "verdict": one.verdict, "sha256": hash_of(one)} for one in cell.decided],
+        "lemmas": [
+            {"name": one.lemma, "part": one.part, "verdict": one.verdict, "every_k": one.every_k, "sha256": _hash(one)}
+            for one in cell.decided
+        ],
         "seconds": round(cell.seconds, 3),
     }
+
+
+def _hash(one: Decided) -> str | None:
+    """Return the hash of a query, or None where none was asked."""
+    return hash_of(one) if one.text else None
 
 
 def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:

@@ -205,6 +205,21 @@ def load_theorem(name: str) -> LoadedTheorem:
     return read_theorem(theorem, program_of(spec), file.name)
 
 
+def with_constants(loaded: LoadedTheorem, values: Mapping[str, str]) -> LoadedTheorem:
+    """Return a theorem with other values of some of its constants.
+
+    Raises:
+        UnknownNameError: for a constant that it has not.
+        InputError: for a value that is no number, or that its formulas cannot have.
+    """
+    theorem = loaded.theorem
+    for name in values:
+        if name not in theorem.constants:
+            raise unknown_name(f"constant of {theorem.name}", name, theorem.constants)
+    constants = {**theorem.constants, **values}
+    return read_theorem(theorem.model_copy(update={"constants": constants}), loaded.program, theorem.name)
+
+
 def read_theorem(theorem: Theorem, program: Program, where: str) -> LoadedTheorem:
     """Read the formulas of a theorem. Raises InputError as :func:`load_theorem` does."""
     numbers = {"rtts": Fraction(theorem.T - 1)}
