@@ -16,7 +16,15 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from ccenv.attack.catalog import PANEL
-from ccenv.attack.cold_start import ENDS_RTTS, ColdStart, worst_cold_start
+from ccenv.attack.cold_start import (
+    ENDS_RTTS,
+    ColdStart,
+    Questions,
+    Window,
+    converged_window,
+    still_window,
+    worst_cold_start,
+)
 from ccenv.attack.run import DEFAULT_RTTS, AttackResult, attack
 from ccenv.attack.windows import (
     ANY_WINDOW,
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
     from ccenv.smt.claims.verifier import Query
     from ccenv.smt.network.encode import SmtSender
     from ccenv.smt.network.setting import Setting
+    from ccenv.smt.solver.algebra import Formula
 
 BUFFERS_BDP = {"large": 6.0, "small": 0.5, "infinite": math.inf}  # of the proofs, with D = Rm
 # 20 segments per Rm: proofs hold for more than 5, and senders that add converge in the warm-up.
@@ -52,11 +61,12 @@ ONLY_ON_CBR_DELAY = frozenset({"C_L_lambda", "q_U"})  # beliefs that hold withou
 
 @dataclass(frozen=True)
 class _Lemma:
-    """A lemma about a steady state: suite, name, and the premise that its constants make."""
+    """A lemma about a steady state: suite, name, and the premise that its constants make, also as a formula."""
 
     suite: str
     name: str
     premise: Callable[[Mapping[str, Fraction]], Premise]
+    encoded: Callable[[Mapping[str, Fraction]], Callable[[Window], Formula]] | None = None
 
 
 LEMMAS = {
@@ -64,6 +74,7 @@ LEMMAS = {
         "cc_qdel",
         "F.7 utilisation",
         lambda c: converged(float(c["C_L_low"]), float(c["C_U_high"]), float(c["queue_high"])),
+        lambda c: converged_window(c["C_L_low"], c["C_U_high"], c["queue_high"]),
     ),
     "cc_probe_slow": _Lemma(
         "cc_probe_slow_paper", "S.6 utilisation", lambda c: probed(float(c["lambda_low"]), float(c["q_U_high"]))
@@ -90,13 +101,17 @@ class GapRow:
         cold_start: the worst of those windows in a run that the solver made up from a cold start, measured in the engine; None:
             none, or nobody asked.
         cold_ratio: the lower of searched and cold_start over bound.
-        cold_none_below: the solver shows that no run uses less in a window that ends at one of ``cold_ends_rtts``; None: open.
-        cold_ends_rtts: ends of the windows that the solver looked at, in Rm.
+        cold_bound: utilisation that the solver proves of those windows in every run from a cold start on this path, wherever they
+            lie; None: not asked, or nothing proved.
+        cold_bound_ratio: the lower of searched and cold_start over cold_bound.
+        cold_none_below: the solver shows that no run uses less in a window that ends at one of ``cold_ends_rtts``; None: not
+            asked.
+        cold_ends_rtts: ends of the windows that the solver looked for from a cold start, in Rm.
         refuted: utilisation just above the bound, for which the solver has a counterexample, or None.
         free_start: utilisation of that counterexample in the engine: from the solver's own state, the sender deciding; None where
             there is none, or the engine does not reproduce it.
         found_in_any_window: the worst of all windows, whatever the premise.
-        holds: found is not below bound.
+        holds: found is not below bound, and nothing found from a cold start below cold_bound.
         legal: all traces, the counterexample's too, were accepted by the independent checker.
         flow_steps: of the searches.
         seconds: of proof and searches.
@@ -115,6 +130,8 @@ class GapRow:
     adversary: str
     cold_start: float | None
     cold_ratio: float | None
+    cold_bound: float | None
+    cold_bound_ratio: float | None
     cold_none_below: float | None
     cold_ends_rtts: tuple[int, ...]
     refuted: float | None
@@ -167,7 +184,8 @@ def adversary_gap(
         budget_flow_steps: per row.
         seed: of searches and solver.
         time_limit_s: per solver call; of the cold-start queries at most COLD_LIMIT_S.
-        cold_ends_rtts: round trips at which the windows end that the solver looks for from a cold start.
+        cold_ends_rtts: round trips at which the windows end that the solver looks for from a cold start; none: nor is a bound of
+            such runs proved.
         report: called with the number of finished and of all senders.
 
     Raises:
@@ -202,9 +220,10 @@ def adversary_gap(
                 claim=bound.claim,
             )
             cold = None
-            if bound.from_cold and bound.proved is not None:
-                least = Fraction(min(result.worst_utilisation, 1.0)).limit_denominator(1024)
-                cold = worst_cold_start(result.scene, spec, buffer, least, min(time_limit_s, COLD_LIMIT_S), seed, cold_ends_rtts)
+            if cold_ends_rtts and bound.claim.encoded is not None and bound.proved is not None:
+                ask = Questions(result.scene, bound.claim.encoded, spec, buffer, min(time_limit_s, COLD_LIMIT_S), seed)
+                most = Fraction(min(result.worst_utilisation, 1.0)).limit_denominator(1024)
+                cold = worst_cold_start(ask, Fraction(bound.proved).limit_denominator(1024), most, cold_ends_rtts)
             rows.append(_row(result, buffer, bound, cold, time.perf_counter() - begin))
         if report is not None:
             report(done + 1, len(players))
@@ -267,7 +286,8 @@ def _envelope(spec: str, model: str, buffer: str, samples: int, seed: int, time_
 
         bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
         needed = BELIEF_BOUNDS | sender.needs(setting).bounds
-        claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress")
+        encoded = None if needed & ONLY_ON_CBR_DELAY else still_window(needed)  # their time-outs are not encoded
+        claim = Claim(samples, still(needed), f"T = {samples}, beliefs true and still, no progress", encoded=encoded)
         replayed, legal = _replayed(bracket.evidence.get(str(bracket.refuted)))
     return _Bound(claim, _number(bracket.proved), _number(bracket.refuted), replayed, legal, from_cold=True)
 
@@ -303,8 +323,10 @@ def _steady(lemma: _Lemma, seed: int, time_limit_s: float) -> _Bound:
         outcome = run_lemma(run, lemma.name).to_dict()
         bisection = outcome.get("bisection", {})
         replayed, legal = _replayed(bisection.get("refuted_by"))
-    premise = lemma.premise(constants_of(suite, suite.default_setting, suite.default_T))
-    claim = Claim(suite.default_T, premise, f"T = {suite.default_T}, steady state of lemma {lemma.name}")
+    constants = constants_of(suite, suite.default_setting, suite.default_T)
+    encoded = None if lemma.encoded is None else lemma.encoded(constants)
+    text = f"T = {suite.default_T}, steady state of lemma {lemma.name}"
+    claim = Claim(suite.default_T, lemma.premise(constants), text, encoded=encoded)
     proved = outcome["bound"] if outcome["verdict"] == "verified" else None
     return _Bound(claim, proved, bisection.get("refuted"), replayed, legal)
 
@@ -334,7 +356,10 @@ def _row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | Non
     reached = {name: value for name, value in methods.items() if value is not None}
     method = min(reached, key=lambda name: reached[name], default=None)
     found = None if method is None else reached[method]
-    cold_found = [value for name, value in reached.items() if name != FREE_START]
+    worst_cold = min((value for name, value in reached.items() if name != FREE_START), default=None)
+    cold_bound = None if cold is None else cold.bound
+    kept = [(found, proved), (worst_cold, cold_bound)]
+    holds = all(value >= least - ROUND_OFF for value, least in kept if value is not None and least is not None)
     return GapRow(
         sender=result.sender,
         model=result.scene.model,
@@ -348,13 +373,15 @@ def _row(result: AttackResult, buffer: str, bound: _Bound, cold: ColdStart | Non
         searched=searched,
         adversary=result.worst_adversary,
         cold_start=cold_start,
-        cold_ratio=_ratio(min(cold_found, default=None), proved),
+        cold_ratio=_ratio(worst_cold, proved),
+        cold_bound=cold_bound,
+        cold_bound_ratio=_ratio(worst_cold, cold_bound),
         cold_none_below=None if cold is None else cold.none_below,
         cold_ends_rtts=() if cold is None else cold.ends_rtts,
         refuted=bound.refuted,
         free_start=bound.replayed,
         found_in_any_window=min(_any_window(result, name) for name in result.by_adversary),
-        holds=None if proved is None or found is None else found >= proved - ROUND_OFF,
+        holds=None if proved is None or found is None else holds,
         legal=result.legal and bound.legal and (cold is None or cold.legal),
         flow_steps=sum(finding.flow_steps for finding in result.by_adversary.values()),
         seconds=round(seconds, 1),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -184,12 +185,14 @@ class Claim:
         premise: whether a window counts, given the samples and T - 1: (rows - T + 1, B).
         text: in one line.
         settle: samples at the start of a window that utilisation does not count; T includes them.
+        encoded: the premise as a formula about a window of the solver (``ccenv.attack.cold_start``), where there is one.
     """
 
     samples: int
     premise: Premise
     text: str
     settle: int = 0
+    encoded: Callable[..., Any] | None = None
 
     def worst(self, s: Samples) -> np.ndarray:
         """Return the smallest utilisation of the windows that count, (B,); at least NO_WINDOW where none does.

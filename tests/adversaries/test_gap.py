@@ -1,6 +1,7 @@
 """Found against proved: the windows are those of the proofs, and a search never finds less than the solver proves."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,13 +9,20 @@ import pytest
 
 from ccenv.agents import make_sender
 from ccenv.attack import attack
-from ccenv.attack.cold_start import worst_cold_start
+from ccenv.attack.cold_start import Questions, Window, still_window, worst_cold_start
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.gap import adversary_gap, gap_path
 from ccenv.attack.windows import ANY_WINDOW, NO_WINDOW, Claim, Samples, always, converged, probed, samples_of, still
 from ccenv.cli.main import main
+from ccenv.errors import InputError
 from ccenv.network.adversary import RecordedAdversary
-from ccenv.network.path import make_path
+from ccenv.network.laws import check_trace
+from ccenv.smt.network.encode import Needs
+from ccenv.smt.network.export import as_trace
+from ccenv.smt.network.moves import as_adversary
+from ccenv.smt.network.setting import Setting
+from ccenv.smt.senders.catalog import smt_sender
+from ccenv.smt.theorems.periods import periods
 
 pytest.importorskip("z3")
 
@@ -88,7 +96,7 @@ def test_samples_of_a_batch_equal_those_of_its_trace():
 
 
 def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
-    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5, cold_ends_rtts=[9])
+    rows = adversary_gap(["cc_qdel", "copa"], budget_flow_steps=300_000, samples=5, cold_ends_rtts=[])
     envelope, steady, copa = rows
     assert steady.bound == pytest.approx(0.835)
     assert steady.refuted == pytest.approx(0.84)
@@ -106,15 +114,63 @@ def test_searches_stay_above_what_is_proved_and_below_kind(tmp_path):
     assert copa.method == copa.adversary
 
 
-@pytest.mark.slow  # 20 s of the solver; a cold start is also part of the rows above
-def test_the_solver_finds_early_windows_that_no_search_finds():
-    """cc_probe_drain from an empty path: by Rm 15 a still window uses less than the .75 that searches find after the warm-up."""
-    path = make_path(link_rate_mbps=6, rtt_ms=40, jitter_ms=40, buffer_bdp=6)
-    claim = Claim(7, still(frozenset({"C_L", "C_U"})), "still")
-    scene = Scene(make_sender("cc_probe_drain"), path, "ccac", "smt", 1, claim=claim)
-    found = worst_cold_start(scene, "cc_probe_drain", "large", Fraction(7, 10), 60, 0, ends_rtts=[15])
+BELIEFS = frozenset({"C_L", "C_U"})
+
+
+def questions(name, samples=7):
+    claim = Claim(samples, still(BELIEFS), "still")
+    scene = Scene(make_sender(name), gap_path("large"), "ccac", "smt", 1, claim=claim)
+    return Questions(scene, still_window(BELIEFS), name, "large", 60, 0)
+
+
+def test_a_cold_run_of_the_solver_is_one_of_the_engine_beyond_a_time_out():
+    """cc_probe_drain's beliefs time out at Rm 10; the solver's window from Rm 11 on is the engine's, number by number."""
+    ask = questions("cc_probe_drain")
+    answer, run = ask.ask("cold", 17, Fraction(3, 4))
+    assert answer.status == "sat"
+    exact = run.replayed(answer)
+    window = Window(exact, 11, 6)
+    trace = Game(replace(ask.scene, warmup_rtts=0, window_rtts=17)).trace(
+        as_adversary(as_trace(exact.as_one(), "cc_probe_drain"))
+    )
+    assert not check_trace(trace)
+    bdp_bytes = trace.header.path.bdp_bytes
+    assert (trace.S[17, 0] - trace.S[11, 0]) / bdp_bytes == pytest.approx(float(window.delivered), rel=1e-9)
+    for name in sorted(BELIEFS):
+        solver = [float(value) for value in window.series(name)]
+        assert trace.beliefs[name][11:18, 0] / trace.header.path.link_rate_Bps == pytest.approx(solver, rel=1e-9)
+    assert float(window.delivered) < 0.75 * 5
+
+
+def test_runs_that_the_engine_plays_are_runs_of_the_solver():
+    """A window that the engine measured in a random run exists for the solver too, so its bounds speak about it."""
+    ask = questions("cc_probe_drain")
+    game = Game(replace(ask.scene, warmup_rtts=0, window_rtts=25))
+    draw = np.random.default_rng(5)
+    moves = draw.choice([0.0, 1.0], (400, game.n_steps, 4))
+    lowest = {}
+    for end in (13, 17):
+        windows = Game(replace(ask.scene, warmup_rtts=end - 6, window_rtts=6))
+        lowest[end] = min(windows.play(moves[:, : windows.n_steps]))
+    assert min(lowest.values()) < NO_WINDOW
+    for end, used in lowest.items():
+        if used < NO_WINDOW:
+            answer, _ = ask.ask("cold", end, Fraction(used).limit_denominator(10**6) + Fraction(1, 10**4))
+            assert answer.status == "sat"
+
+
+@pytest.mark.slow  # two minutes of the solver
+def test_what_is_found_from_a_cold_start_and_what_is_proved_of_such_runs():
+    found = worst_cold_start(questions("cc_probe_drain"), Fraction(1, 2), Fraction(7, 10), [15, 17])
     assert found.legal
-    assert 0.5 <= found.utilisation < 0.7
+    assert 0.5 <= found.bound <= found.none_below <= found.utilisation < 0.7
+
+
+def test_time_outs_of_other_beliefs_are_not_encoded():
+    with pytest.raises(InputError, match="cc_probe_slow reads C_L_lambda, q_U, whose time-outs are not encoded"):
+        periods(Setting("cbr_delay"), smt_sender("cc_probe_slow"), Needs(), 12)
+    with pytest.raises(InputError, match="a run of 81 Rm"):
+        periods(Setting("ccac"), smt_sender("cc_qdel"), Needs(), 81)
 
 
 def test_command_line(capsys, tmp_path):
