@@ -1,0 +1,42 @@
+"""The program that is left of learned_fair: what it is fitted to is what a program reads, and the record is of the program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccenv.distill.records import company
+from ccenv.distill.template import build, ladder
+from ccenv.distill.tree import predict
+from ccenv.network.sender import ProgramSender
+from ccenv.programs import load_program, to_data
+
+DATA = Path(__file__).parents[2] / "docs" / "data"
+RECORD = json.loads((DATA / company.RECORD).read_text())
+
+
+@pytest.mark.parametrize(("flows", "network"), [(1, "uniform"), (2, "batch"), (3, "kind")])
+def test_samples_are_what_a_program_reads_and_does(flows: int, network: str) -> None:
+    """A program that is played sends what its own tree says of the samples of the run."""
+    template, numbers = ladder(3)
+    sender = ProgramSender("x", build(template, numbers, "x"))
+    path = company.drawn_path(np.random.default_rng(flows), flows)
+    samples = company.samples_of(company.played(sender, path, network, 80, 0))
+    expected = np.minimum(predict(template, numbers, samples.features), company.LARGEST_RATE)
+    np.testing.assert_allclose(samples.rate, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [company.IMITATION, company.LADDER])
+def test_the_record_is_of_the_programs_beside_it(name: str) -> None:
+    program = load_program(str(DATA / f"{name}.json"))
+    assert to_data(program) == RECORD["programs"][name]["program"]
+    assert set(RECORD["in_company"][name]) == set(RECORD["in_company"][company.TEACHER])
+
+
+def test_the_program_starves_as_recorded() -> None:
+    name = company.LADDER
+    assert company.starves(load_program(str(DATA / f"{name}.json")), 2) == RECORD["programs"][name]["fairness"]["2"]
+    assert RECORD["programs"][name]["fairness"]["2"]["verdict"] == "refuted"
