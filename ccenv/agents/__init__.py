@@ -127,6 +127,10 @@ for _name, _summary in (
     ("learned_contract_u80_firm", "policy by PPO inside a part of that contract, which attacks find less in"),
     ("learned_contract_u77_timeouts", "policy by PPO inside a contract whose lemmas hold with belief time-outs"),
     ("learned_robust_v2", "policy by PPO inside a contract, trained on drawn paths under attack (figures: docs/learning.md)"),
+    (
+        "learned_robust_v3",
+        "the same policy, with more in flight where D is above Rm: the sturdiest under attack",
+    ),
 ):
     AGENTS.add(_name, _ZOO + _name, tags=("contract",), summary=_summary)
 

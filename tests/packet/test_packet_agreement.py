@@ -48,6 +48,7 @@ QUEUE = {
     ("learned_contract_u80_firm", "48 Mbit/s"): 0.2,  # 20.3 against 17.3 packets
     ("learned_contract_u77_timeouts", "48 Mbit/s"): 0.15,  # 16.8 against 19.5 packets
     ("learned_robust_v2", "48 Mbit/s"): 0.12,  # 30.6 against 27.8 packets
+    ("learned_robust_v3", "48 Mbit/s"): 0.12,  # the same
     ("learned_robust", "12 Mbit/s"): 0.26,
     ("learned_robust", "4 BDP"): 0.26,
     ("learned_robust_d4", "12 Mbit/s"): 0.35,

@@ -1,29 +1,27 @@
 """The contract of learned_robust_v3: that of learned_robust_v2 up to D = Rm, more in flight where D is known to be larger."""
 
-from importlib import resources
-
 import numpy as np
 import pytest
 
 from ccenv.adversaries import make_adversary
-from ccenv.agents.learned.zoo import learned_robust_v2
+from ccenv.agents.learned.zoo import learned_robust_v2, learned_robust_v3
 from ccenv.attack import attack
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.envs.settings import EnvSettings
+from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.network.path import make_path
-from ccenv.network.sender import ContractSender, Sender
+from ccenv.network.sender import Sender
 from ccenv.network.trace import Trace
-from ccenv.programs import load_program
 
 K = 8
 
 
 @pytest.fixture(scope="module")
 def senders() -> tuple[Sender, Sender]:
-    contract = load_program(str(resources.files("ccenv.configs.train") / "learned_robust_v3.json"))
-    EnvSettings(contract=contract)  # no interval is empty
-    before = learned_robust_v2()
-    return before, ContractSender("learned_robust_v3", contract, "policy", before.policy)
+    before, after = learned_robust_v2(), learned_robust_v3()
+    EnvSettings(contract=after.program)  # no interval is empty
+    assert canonical_hash(before.policy) == canonical_hash(after.policy)
+    return before, after
 
 
 def played(sender: Sender, jitter_rtts: float, adversary: str, buffer_bdp: float = 4) -> Trace:

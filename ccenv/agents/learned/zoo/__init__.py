@@ -71,6 +71,11 @@ def learned_robust_v2() -> ContractSender:
     return inside_contract("learned_robust_v2")
 
 
+def learned_robust_v3() -> ContractSender:
+    """Build the same policy in a contract with one more case: where D is known to be above Rm more is in flight."""
+    return inside_contract("learned_robust_v3")
+
+
 def learned_contract_u80_low_delay() -> ContractSender:
     """Build the policy that pays for delay inside the same contract."""
     return inside_contract("learned_contract_u80_low_delay")
