@@ -14,7 +14,7 @@ from ccenv.smt.network.view import View, known
 from ccenv.smt.replay.exact import replay
 from ccenv.smt.senders.program import program_decider
 from ccenv.synth.prove import BOUNDS
-from ccenv.synth.query.records import LARGEST, MOST_SAMPLES, PAST, TRACE
+from ccenv.synth.query.records import LARGEST, MOST_SAMPLES, PAST, TRACE, windows_code
 
 
 def trace_of_view(view: View) -> np.ndarray | None:
@@ -49,6 +49,7 @@ def trace_of_view(view: View) -> np.ndarray | None:
         out["probes"], out["C_L_lambda"], out["q_U"] = 1, whole(view.C_L_lambda[0]), whole(view.q_U[0])
         out["late_kept"] = setting.beliefs.lambda_delay == "kept"
         out["first_late"] = bool(view.first_late[0][slack])
+    out["windows"] = windows_code(setting.beliefs)
     held = _held(view)
     out["hold"] = held
     past = [whole(x) for x in view.E_before]
@@ -92,7 +93,7 @@ def view_of_trace(trace: np.ndarray, setting: Setting, program: Program, curves:
         ReplayError: if simulator and replayer disagree.
     """
     n, link = setting.samples, int(trace["link"])
-    G, E, S, delays, _, _, lower, upper, late, _, probed, queue = curves
+    G, E, S, delays, _, _, lower, upper, late, _, probed, queue, _ = curves
 
     def part(x: Any) -> Fraction:
         return Fraction(int(x), link)

@@ -110,11 +110,14 @@ class Run:
         self.show(view, rate)
         view.sent.append(rate * self.setting.step)
         view.lost.append(view.E[t - 1] + view.sent[t] - view.E[t])
-        lower, upper = max(view.C_L[-1], *lower_window_rates(view, t)), min(view.C_U[-1], *self.upper_rates(t), Fraction(99))
+        lower, upper = max(view.C_L[-1], *self.lower_rates(t)), min(view.C_U[-1], *self.upper_rates(t), Fraction(99))
         if t == self.setting.samples - 1:
             lower, upper = self.time_out(lower, upper)
         view.C_L.append(lower)
         view.C_U.append(upper)
+
+    def lower_rates(self, t: int) -> list[Fraction]:
+        return [rate for _, rate in lower_window_rates(self.view, t)]
 
     def upper_rates(self, t: int) -> Iterator[Fraction]:
         d, k = self.setting.jitter_steps, self.setting.steps_per_rtt
@@ -125,7 +128,7 @@ class Run:
 
     def time_out(self, lower: Fraction, upper: Fraction) -> tuple[Fraction, Fraction]:
         view, rule = self.view, self.setting.beliefs.timeout
-        again = max(rate for t in range(1, len(view.G)) for rate in lower_window_rates(view, t))
+        again = max(rate for t in range(1, len(view.G)) for rate in self.lower_rates(t))
         view.extra |= {"C_L_kept": [lower], "C_U_kept": [upper], "C_L_recomputed": [again]}
         lower_out, upper_out = timeouts(rule, view.C_L[0], view.C_U[0], lower, upper)
         after = again if lower_out else lower

@@ -7,9 +7,11 @@ from itertools import combinations
 
 import pytest
 
+from ccenv.errors import InputError
+from ccenv.smt.claims.claims import no_window_misleads
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query, Verifier
-from ccenv.smt.network.setting import HISTORY_STEPS, Setting
+from ccenv.smt.network.setting import HISTORY_STEPS, BeliefRules, Setting
 from ccenv.smt.network.view import View
 from ccenv.smt.senders.any import AnySender
 from ccenv.smt.solver.algebra import Formula, all_of, any_of, implies
@@ -63,6 +65,20 @@ def decide(claim: Callable[[View], Formula], model: str) -> str:
 @pytest.mark.parametrize("rule", [between_losses, until_a_loss, begins_with_what_was_sent])
 def test_each_rule_holds_on_every_legal_trace(rule, model) -> None:
     assert decide(rule, model) == "verified"
+
+
+@pytest.mark.parametrize("model", ["ideal", "cbr_delay", "ccac"])
+def test_the_encoding_of_the_rules_misleads_nobody(model) -> None:
+    setting = Setting(model, "arbitrary", SAMPLES, beliefs=BeliefRules(upper="exact", tighter=True))
+    claim = Property("windows", "", no_window_misleads)
+    assert Verifier(120).decide(Query("windows", setting, AnySender(), claim)).verdict == "verified"
+    premise = Property("windows", "", lambda v: all_of([no_window_misleads(v), v.E[3] - v.E[1] <= 2]))
+    assert Verifier(120).decide(Query("windows", setting, AnySender(), premise)).verdict == "refuted"
+
+
+def test_the_rules_are_encoded_where_they_hold() -> None:
+    with pytest.raises(InputError, match="exact windows of C_U and without time-outs"):
+        BeliefRules(tighter=True)
 
 
 BROKEN = {

@@ -44,7 +44,7 @@ def no_window_misleads(v: View) -> Formula:
     """No window inside the trace yields a wrong bound on C: consistent beliefs stay consistent without a time-out."""
     parts: list[Formula] = []
     for t in range(1, v.setting.samples):
-        parts += [rate <= 1 for rate in beliefs.lower_window_rates(v, t)]
+        parts += [implies(counts, rate <= 1) for counts, rate in beliefs.lower_window_rates(v, t)]
         parts += [implies(counts, rate >= 1) for counts, rate in beliefs.upper_window_rates(v, t)]
     return all_of(parts)
 

@@ -20,10 +20,20 @@ def delivered_windows(v: View, t: int) -> Iterator[tuple[int, Term]]:
         yield t - start, v.S[t] - v.S[start]
 
 
-def lower_window_rates(v: View, t: int) -> list[Term]:
-    """Return the lower bounds on C from the windows that end at t: delivered / (length + D) (5.2)."""
+def lower_window_rates(v: View, t: int) -> list[tuple[Formula, Term]]:
+    """Return (whether the window counts, lower bound on C) for the windows that end at t: delivered / (length + D) (5.2).
+
+    With the tighter rules also sent / length, in windows that begin with a step that lost bytes and end with the newest step of
+    which losses are known.
+    """
     k, d = v.setting.steps_per_rtt, v.setting.jitter_steps
-    return [delivered * Fraction(k, length + d) for length, delivered in delivered_windows(v, t)]
+    rates: list[tuple[Formula, Term]] = [
+        (True, delivered * Fraction(k, length + d)) for length, delivered in delivered_windows(v, t)
+    ]
+    if v.setting.beliefs.tighter and v.setting.has_loss:
+        end = t - k
+        rates += [(v.step_lost(a), (v.E[end] - v.E[a]) * Fraction(k, end - a)) for a in range(end)]
+    return rates
 
 
 def upper_window_rates(v: View, t: int) -> list[tuple[Formula, Term]]:
@@ -33,7 +43,42 @@ def upper_window_rates(v: View, t: int) -> list[tuple[Formula, Term]]:
     for length, delivered in delivered_windows(v, t):
         if length > d:
             rates.append((_window_utilised(v, t - length, t), delivered * Fraction(k, length - d)))
+    if v.setting.beliefs.tighter:
+        rates += _upper_rates_of_sent(v, t)
     return rates
+
+
+def _upper_rates_of_sent(v: View, t: int) -> Iterator[tuple[Formula, Term]]:
+    """Yield (whether it counts, upper bound on C) of what was sent: windows (x, t - D], and those that end with a lost byte."""
+    k, end = v.setting.steps_per_rtt, t - v.setting.jitter_steps
+    known_end = t - max(v.setting.jitter_steps, k)
+    for x in range(end):
+        if x > 0:
+            yield _window_utilised(v, x, t), sent_windows(v, t)[x]
+    if not v.setting.has_loss:
+        return
+    for x in range(known_end):
+        used = all_of(v.step_utilised(y) for y in range(x + 1, known_end + 1))
+        yield all_of([v.step_lost(known_end), used]), (v.E[known_end] - v.E[x]) * Fraction(k, known_end - x)
+
+
+def sent_windows(v: View, t: int) -> list[Term]:
+    """Return what bounds C from above if the steps of (x, t - D] were used, for x = 0 to t - D - 1: V(x) of docs/beliefs.md."""
+    return v.extra[f"sent_windows_{t}"]
+
+
+def windows_of_sent(v: View) -> Iterator[Formula]:
+    """V(x) = min(s(x), max(e(x), V(x-1))): a token was wasted in step x, and E(x) <= G(x), or none since the window before."""
+    k, d = v.setting.steps_per_rtt, v.setting.jitter_steps
+    for t in range(d + 1, v.setting.samples):
+        windows = sent_windows(v, t)
+        for x in range(t - d):
+            rate = Fraction(k, t - d - x)
+            delivered = (v.S[t] - v.S[x]) * rate
+            if x:
+                yield windows[x] == smaller(delivered, larger((v.S[t] - v.E[x]) * rate, windows[x - 1]))
+            else:
+                yield windows[x] == delivered
 
 
 def step_shows_use(v: View, t: int) -> Formula:
@@ -79,7 +124,7 @@ def lower_bound(v: View) -> Iterator[Formula]:
     lower = known(v.C_L, "C_L")
     for t in range(1, v.setting.samples):
         grown = _grown(v, t, "C_L")
-        yield from _is_maximum(grown, [(True, lower[t - 1]), *((True, r) for r in lower_window_rates(v, t))])
+        yield from _is_maximum(grown, [(True, lower[t - 1]), *lower_window_rates(v, t)])
 
 
 def upper_bound(v: View) -> Iterator[Formula]:
@@ -99,7 +144,7 @@ def timeout(v: View) -> Iterator[Formula]:
     old_lower, old_upper = v.extra["C_L_kept"][0], v.extra["C_U_kept"][0]
     recomputed = v.extra["C_L_recomputed"][0]
     windows = [rate for t in range(1, v.setting.samples) for rate in lower_window_rates(v, t)]
-    yield from _is_maximum(recomputed, [(True, rate) for rate in windows])
+    yield from _is_maximum(recomputed, windows)
     lower_times_out, upper_times_out = timeouts(rule, lower[0], upper[0], old_lower, old_upper)
     last = v.last
     yield lower[last] == choose(lower_times_out, recomputed, old_lower)
@@ -165,8 +210,8 @@ def constant_bounds(v: View, window: int) -> Iterator[Formula]:
     """Yield what it means that no bound moves inside the trace (one scalar per bound); equal to the full rules in that case."""
     for t in range(1, v.setting.samples):
         if v.C_L is not None:
-            for rate in lower_window_rates(v, t):
-                yield rate <= v.C_L[0]
+            for counts, rate in lower_window_rates(v, t):
+                yield implies(counts, rate <= v.C_L[0])
         if v.C_U is not None:
             for counts, rate in upper_window_rates(v, t):
                 yield implies(counts, rate >= v.C_U[0])

@@ -194,6 +194,8 @@ def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"
         flow.sent = [None, *(make.real(name) for name in names)]
     _declare_losses(view, make)
     parts: list[tuple[str, Formula]] = list(laws.network(view))
+    if setting.beliefs.tighter:
+        parts += [("upper_bound", formula) for formula in beliefs.windows_of_sent(view)]
     for flow in view.each:
         parts += [("initial_bounds", f) for f in beliefs.initial_bounds(flow)]
         if bounds == "constant":
@@ -226,8 +228,10 @@ def _check_several(setting: Setting, wanted: Needs) -> None:
         raise CcenvError(f"several flows: {', '.join(sorted(wanted.bounds - own))} has no meaning for a share of a link")
     if setting.past_steps or setting.sent_before_at_most is not None or setting.delay_rule != "sound":
         raise CcenvError("several flows: what was sent before the trace is not known; delay_rule must be sound, past_steps 0")
-    if setting.loss_detection != "oracle" or setting.beliefs.timeout is not None:
-        raise CcenvError("several flows: losses are told by the oracle, and beliefs do not time out")
+    if setting.loss_detection != "oracle" or setting.beliefs.timeout is not None or setting.beliefs.tighter:
+        raise CcenvError(
+            "several flows: losses are told by the oracle, beliefs do not time out, and no rule reads what one flow sent"
+        )
 
 
 def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, constant: bool) -> View:
@@ -270,6 +274,9 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, co
     if setting.beliefs.timeout is not None and "C_L" in wanted.bounds and not constant:
         for name in ("C_L_kept", "C_U_kept", "C_L_recomputed"):
             view.extra[name] = [make.real(name)]
+    if setting.beliefs.tighter:
+        for t in range(setting.jitter_steps + 1, n):
+            view.extra[f"sent_windows_{t}"] = make.series(f"sent_windows_{t}", t - setting.jitter_steps)
     return view
 
 

@@ -65,12 +65,19 @@ class BeliefRules:
             arrives; ``seen``, only in the step that delivers it (the published code: no byte, no sign of a delay). Both are
             true bounds on C; ``seen`` counts more windows.
         timeout: belief time-out at the last sample, or None.
+        tighter: C_L and C_U also follow from what was sent and lost (docs/beliefs.md, Tighter rules).
     """
 
     upper: Literal["paper", "exact"] = "paper"
     lambda_extra_steps: int = 1
     lambda_delay: Literal["kept", "seen"] = "kept"
     timeout: TimeoutRule | None = None
+    tighter: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no encoding exists for."""
+        if self.tighter and (self.upper != "exact" or self.timeout is not None):
+            raise InputError("the tighter belief rules are encoded with the exact windows of C_U and without time-outs")
 
 
 @dataclass(frozen=True)

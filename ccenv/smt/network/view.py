@@ -125,9 +125,11 @@ class View:
         from ccenv.smt.solver.algebra import any_of
 
         waiting = self.enqueued(x) > self.S[x + self.setting.jitter_steps]
-        if not self.setting.has_loss:
-            return waiting
-        return any_of([waiting, self.lost[x] > 0 if x > 0 else self.lost_in_past(-x)])
+        return any_of([waiting, self.step_lost(x)]) if self.setting.has_loss else waiting
+
+    def step_lost(self, x: int) -> Formula:
+        """Return whether bytes were lost in the step that ended at sample x, those of the known past included."""
+        return self.lost[x] > 0 if x > 0 else self.lost_in_past(-x)
 
     def lost_in_past(self, k: int) -> Formula:
         """Return whether bytes were lost in the step that ended at sample -k."""

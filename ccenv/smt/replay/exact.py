@@ -131,6 +131,8 @@ def observe(run: Run, t: int) -> None:
 def update_beliefs(run: Run, t: int, probe_window: int) -> None:
     """Append the beliefs at sample t."""
     beliefs = run.beliefs
+    if run.setting.beliefs.tighter and t > run.d:
+        run.extra[f"sent_windows_{t}"] = _sent_windows(run, t)
     if "C_L" in beliefs:
         beliefs["C_L"].append(max([beliefs["C_L"][t - 1], *_delivery_rates(run, t)]))
     if "C_U" in beliefs:
@@ -148,7 +150,11 @@ def update_beliefs(run: Run, t: int, probe_window: int) -> None:
 
 
 def _delivery_rates(run: Run, t: int) -> list[Fraction]:
-    return [(run.S[t] - run.S[s]) / ((t - s + run.d) * run.setting.step) for s in range(t)]
+    rates = [(run.S[t] - run.S[s]) / ((t - s + run.d) * run.setting.step) for s in range(t)]
+    if run.setting.beliefs.tighter:
+        end = t - run.setting.steps_per_rtt
+        rates += [(run.E[end] - run.E[a]) / ((end - a) * run.setting.step) for a in range(end) if _step_lost(run, a)]
+    return rates
 
 
 def _utilised_rates(run: Run, t: int) -> list[Fraction]:
@@ -160,7 +166,31 @@ def _utilised_rates(run: Run, t: int) -> list[Fraction]:
             used = all(run.step_utilised(x) for x in range(s + 1, t - run.d + 1))
         if used:
             rates.append((run.S[t] - run.S[s]) / ((t - s - run.d) * run.setting.step))
+    return rates + _rates_of_sent(run, t) if run.setting.beliefs.tighter else rates
+
+
+def _sent_windows(run: Run, t: int) -> list[Fraction]:
+    """Return V(x) of docs/beliefs.md: for each first sample the largest of its window and of what was sent by those after it."""
+    end = t - run.d
+    of_sent = [(run.S[t] - run.E[y]) / ((end - y) * run.setting.step) for y in range(end)]
+    delivered = [(run.S[t] - run.S[y]) / ((end - y) * run.setting.step) for y in range(end)]
+    return [min(max([delivered[first], *of_sent[first + 1 : x + 1]]) for first in range(x + 1)) for x in range(end)]
+
+
+def _rates_of_sent(run: Run, t: int) -> list[Fraction]:
+    """Return the bounds on C from above of what was sent, in windows whose steps were all used."""
+    end = t - run.d
+    windows = run.extra.get(f"sent_windows_{t}", [])
+    rates = [windows[x] for x in range(1, end) if all(run.step_utilised(y) for y in range(x + 1, end + 1))]
+    newest = t - max(run.d, run.setting.steps_per_rtt)
+    for x in range(newest if newest > 0 and _step_lost(run, newest) else 0):
+        if all(run.step_utilised(y) for y in range(x + 1, newest + 1)):
+            rates.append((run.E[newest] - run.E[x]) / ((newest - x) * run.setting.step))
     return rates
+
+
+def _step_lost(run: Run, x: int) -> bool:
+    return run.setting.has_loss and (run.lost[x] > 0 if x > 0 else run.lost_in_past(-x))
 
 
 def _loss_counts(run: Run, x: int) -> bool:

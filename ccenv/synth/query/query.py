@@ -86,11 +86,14 @@ class BeliefSpec(StrictModel):
         start: consistent, or any: bounds may be wrong at the start, and must become consistent.
         lambda_delay: in windows of C_L_lambda a late first byte counts until another byte arrives (kept), or only in the step
             that delivers it (seen: the published code).
+        windows: paper: those of [CCmatic] s.5.1.1; exact: C_U by all windows in which no token can have been wasted;
+            tighter: these, and C_L and C_U also by what was sent and lost (docs/beliefs.md).
     """
 
     timeouts: Literal["none", "paper", "artefact"] = "none"
     start: Literal["consistent", "any"] = "consistent"
     lambda_delay: Literal["kept", "seen"] = "kept"
+    windows: Literal["paper", "exact", "tighter"] = "paper"
 
 
 class TemplateSpec(StrictModel):
@@ -172,6 +175,10 @@ class Query(StrictModel):
             raise ValueError("objectives.transient needs objectives.large_loss, e.g. '3 MSS'")
         if self.objectives.transient_buffer is not None and self.objectives.transient == "none":
             raise ValueError("objectives.transient_buffer needs objectives.transient, e.g. falls")
+        if self.beliefs.windows != "paper" and (self.flows == 2 or self.beliefs.timeouts != "none"):
+            raise ValueError(
+                f"beliefs.windows {self.beliefs.windows} is for one flow whose beliefs do not time out; it must be paper here"
+            )
         if self.beliefs.start == "any" and self.beliefs.timeouts == "none":
             raise ValueError("beliefs.start any needs beliefs.timeouts: without time-outs wrong bounds never become right")
         used = {name for group in (self.template.rate, *self.template.conditions) for name in group}
@@ -206,7 +213,12 @@ class Query(StrictModel):
             self.T,
             self.network.delay_rule,
             before,
-            BeliefRules(lambda_delay=self.beliefs.lambda_delay, timeout=timeout),
+            BeliefRules(
+                upper="paper" if self.beliefs.windows == "paper" else "exact",
+                lambda_delay=self.beliefs.lambda_delay,
+                timeout=timeout,
+                tighter=self.beliefs.windows == "tighter",
+            ),
         )
 
     def goals(self) -> Objectives:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ccenv.smt.network.setting import LONGEST_TRACE
+from ccenv.smt.network.setting import LONGEST_TRACE, BeliefRules
 
 MOST_SAMPLES = 16
 """Longest trace of a synthesis query; the repertoire and the integer scale are made for it."""
@@ -58,6 +58,10 @@ TRACE = np.dtype(
         ("probes", np.int64),  # 1: C_L_lambda and q_U are kept, too
         ("C_L_lambda", np.int64),
         ("q_U", np.int64),
+        (
+            "windows",
+            np.int64,
+        ),  # 0: those of [CCmatic] s.5.1.1; 1: exact ones of C_U; 2: these, and those of what was sent and lost
         ("late_kept", np.int64),  # 1: a late first byte counts until another byte arrives; 0: in the step that delivers it
         ("first_late", np.int64),  # the first byte delivered by sample 0 had waited beyond what jitter explains
         ("E_before", np.int64, (PAST,)),
@@ -103,6 +107,13 @@ GOAL = np.dtype(
     ],
     align=True,
 )
+
+
+def windows_code(rules: BeliefRules) -> int:
+    """Return which windows bound C, as TRACE says it."""
+    if rules.upper == "paper":
+        return 0
+    return 2 if rules.tighter else 1
 
 
 def twice(value: Fraction) -> int:

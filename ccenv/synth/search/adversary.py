@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ccenv.smt.network.setting import Setting
-from ccenv.synth.query.records import GRAIN, LINK, MOST_SAMPLES, PAST, SHARES, TRACE
+from ccenv.synth.query.records import GRAIN, LINK, MOST_SAMPLES, PAST, SHARES, TRACE, windows_code
 
 _ALPHAS = (11, 12, 14, 16, 20, 40, 80, 200, 800, 4000)
 """2*C*Rm/MSS."""
@@ -65,6 +65,7 @@ def repertoire(setting: Setting, count: int, rng: np.random.Generator, moving: f
     at_brim = (beta >= 0) & (out["E"] == out["G"] + beta)
     out["lost"] = at_brim & (rng.random(count) < 0.6)
     out["seen"] = (beta >= 0) & (rng.random(count) < 0.3)
+    out["windows"] = windows_code(setting.beliefs)
     out["late_kept"] = setting.beliefs.lambda_delay == "kept"
     if probes:
         _probes(out, rng)

@@ -13,7 +13,7 @@ from numba import njit
 from ccenv.synth.query.records import GRAIN, MOST_SAMPLES, MOST_SENT, PAST, SHARES
 from ccenv.synth.query.timeouts import repaired, shrinks, time_out
 
-CURVES = 12
+CURVES = 13
 """Rows that ``simulate`` fills."""
 
 SURVIVES, MISSED, LARGE_LOSS, ILLEGAL, MISLED = 0, 1, 2, 3, 4
@@ -93,6 +93,64 @@ def _delay(trace, t: int, E, S, before: int) -> int:
     return min(max(trace.delay_at[t], t), most)
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def _lowered(bound: int, numerator: int, denominator: int) -> int:
+    """Return the smaller of a bound and a fraction, or -1 if that is no integer; -1 stays."""
+    if numerator >= bound * denominator:
+        return bound
+    return numerator // denominator if numerator % denominator == 0 else -1
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _first_used(end: int, D: int, E, S, losses) -> int:
+    """Return the first sample from which on no step up to ``end`` can have wasted a token."""
+    for x in range(end, 0, -1):
+        if E[x] <= S[x + D] and losses[x] == 0:
+            return x
+    return 0
+
+
+@njit(cache=True, error_model="numpy")
+def _exact_upper(t: int, D: int, E, S, losses, bound: int) -> int:
+    end = t - D
+    for s in range(_first_used(end, D, E, S, losses), end):
+        bound = _lowered(bound, S[t] - S[s], end - s)
+    return bound
+
+
+@njit(cache=True, error_model="numpy")
+def _lower_of_sent(t: int, E, losses, bound: int) -> int:
+    """Return C_L after what entered the queue since steps that lost bytes (docs/beliefs.md), -1 if it is no integer."""
+    end = t - 1
+    for a in range(end):
+        if losses[a] == 1 and E[end] - E[a] > bound * (end - a):
+            if (E[end] - E[a]) % (end - a) != 0:
+                return -1
+            bound = (E[end] - E[a]) // (end - a)
+    return bound
+
+
+@njit(cache=True, error_model="numpy")
+def _upper_of_sent(t: int, D: int, E, S, losses, bound: int) -> int:
+    """Return C_U after windows of what was sent (docs/beliefs.md), -1 if it is no integer."""
+    end = t - D
+    used = _first_used(end, D, E, S, losses)
+    above, steps = S[t] - S[0], max(1, end)  # V(x) as a fraction
+    for x in range(1, end):
+        sent, delivered, length = S[t] - E[x], S[t] - S[x], end - x
+        if sent * steps > above * length:
+            above, steps = sent, length
+        if delivered * steps < above * length:
+            above, steps = delivered, length
+        if x >= used:
+            bound = _lowered(bound, above, steps)
+    newest = t - max(D, 1)
+    if newest > 0 and losses[newest] == 1:
+        for x in range(_first_used(newest, D, E, S, losses), newest):
+            bound = _lowered(bound, E[newest] - E[x], newest - x)
+    return bound
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
 def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
     """Run one candidate on one trace.
@@ -106,7 +164,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
         rates: RATE records.
         curves: (CURVES, MOST_SAMPLES) int64, filled: tokens admitted, bytes that entered, bytes delivered, whole steps that the
             newest byte waited, 1 where the link was surely used, the rate in (t-1, t], C_L, C_U; with ``probes`` also 1 where the
-            first byte waited too long, 1 where a loss became known, C_L_lambda, q_U.
+            first byte waited too long, 1 where a loss became known, C_L_lambda, q_U; at last 1 where bytes were lost.
 
     Returns:
         int: SURVIVES, MISSED, LARGE_LOSS or ILLEGAL.
@@ -117,10 +175,10 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
     )  # fmt: skip
     C_L, C_U = trace.C_L, trace.C_U
     lower[0], upper[0] = C_L, C_U
-    late, warned = curves[8], curves[9]
+    late, warned, losses = curves[8], curves[9], curves[12]
     probed, q_U = trace.C_L_lambda, trace.q_U
     curves[10, 0], curves[11, 0] = probed, q_U
-    late[0], warned[0] = trace.first_late, trace.seen
+    late[0], warned[0], losses[0] = trace.first_late, trace.seen, trace.lost
     G[0], E[0], S[0], delays[0], spent[0] = trace.G, trace.E, 0, trace.delay, alpha
     lost_before, lossy, lost_total, most_lost, most_inflight = trace.lost, 0, 0, 0, 0
     moved = False
@@ -142,7 +200,9 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
             for s in range(t):
                 high = min(high, S[s] + C_L * (t - s + D))
             for s in range(t - 1, -1, -1):
-                if s < t - 1 and shows[s + 1] == 0:
+                if s < t - 1 and trace.windows == 0 and shows[s + 1] == 0:
+                    break
+                if s < t - D - 1 and trace.windows > 0 and E[s + 1] <= S[s + 1 + D] and losses[s + 1] == 0:
                     break
                 low = max(low, S[s] + C_U * (t - s - D))
         if low > high:
@@ -163,7 +223,7 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
             return ILLEGAL
         seen = lost_before if D > 0 else int(lost > 0)
         shows[t] = 1 if delays[t] > D or seen > 0 else 0
-        lost_before = int(lost > 0)
+        lost_before = losses[t] = int(lost > 0)
         for s in range(t - 1, -1, -1):
             delivered = S[t] - S[s]
             if delivered > C_L * (t - s + D):
@@ -171,14 +231,26 @@ def simulate(trace, goal, shape, row, conditions, rates, curves) -> int:
                     return ILLEGAL
                 C_L = delivered // (t - s + D)
                 moved = True
-        for s in range(t - 1, -1, -1):
-            if shows[s + 1] == 0:
-                break
-            if t - s > D and S[t] - S[s] < C_U * (t - s - D):
-                if (S[t] - S[s]) % (t - s - D) != 0:
-                    return ILLEGAL
-                C_U = (S[t] - S[s]) // (t - s - D)
-                moved = True
+        fallen = C_U
+        if trace.windows == 0:
+            for s in range(t - 1, -1, -1):
+                if shows[s + 1] == 0:
+                    break
+                if t - s > D:
+                    fallen = _lowered(fallen, S[t] - S[s], t - s - D)
+        else:
+            fallen = _exact_upper(t, D, E, S, losses, fallen)
+        if trace.windows == 2:
+            risen = _lower_of_sent(t, E, losses, C_L)
+            fallen = _upper_of_sent(t, D, E, S, losses, fallen)
+            if risen < 0:
+                return ILLEGAL
+            moved = moved or risen > C_L
+            C_L = risen
+        if fallen < 0:
+            return ILLEGAL
+        moved = moved or fallen < C_U
+        C_U = fallen
         lower[t], upper[t] = C_L, C_U
         if trace.probes == 1:
             slack = D + PROBE_SLACK
