@@ -18,10 +18,23 @@ Sexpr: TypeAlias = "str | list[Any]"
 Form: TypeAlias = tuple[Any, ...]
 Linear: TypeAlias = dict[Any, Fraction]  # atom (a name or an ("ite", ...) form) -> coefficient; the constant stands under 1
 
-TRUE: Form = ("true",)
-FALSE: Form = ("false",)
+
+class Kept(tuple[Any, ...]):
+    """A form that a reader keeps once: equal to itself alone, so that looking it up does not walk through its parts."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+
+
+TRUE: Form = Kept(("true",))
+FALSE: Form = Kept(("false",))
 MAX_DEPTH = 400
 MAX_TOKENS = 3_000_000
+MAX_WORK = 20_000_000
+"""Parts of sums and formulas that one reader joins; the queries of the largest shipped theorem take a twentieth."""
+
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _COMMAND = re.compile(r"\n(?=\((?:assert|declare-fun|check-sat)\b)")
 _NUMBER = re.compile(r"[0-9]{1,60}(\.[0-9]{1,20})?")
@@ -60,6 +73,7 @@ class Reader:
         self._negations: dict[int, Form] = {}
         self._read_before: dict[str, list[Form]] = {}
         self._sorts: dict[str, str] = {}
+        self._work = 0
 
     def assertions(self, text: str, where: str) -> list[Form]:
         """Return the forms of all assertions of a query.
@@ -110,10 +124,16 @@ class Reader:
         head, *rest = body
         if head == "let":
             inner = dict(names)
-            for name, value in rest[0]:
-                inner[name] = self._read(value, sorts, names, where)
+            if len(rest) != 2 or not isinstance(rest[0], list):
+                raise InputError(f"{where}: {str(body)[:60]!r} is no let")
+            self._spend(len(names), where)
+            for binding in rest[0]:
+                if not isinstance(binding, list) or len(binding) != 2 or not isinstance(binding[0], str):
+                    raise InputError(f"{where}: {str(binding)[:60]!r} binds no name")
+                inner[binding[0]] = self._read(binding[1], sorts, names, where)
             return self._read(rest[1], sorts, inner, where)
         parts = [self._read(part, sorts, names, where) for part in rest]
+        self._spend(sum(_size(part) for part in parts), where)
         known = _OPERATORS.get(head)
         if known is None or not parts:
             raise InputError(f"{where}: operator {head!r} has no place in a query")
@@ -121,6 +141,11 @@ class Reader:
             return known(self, parts)
         except (TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise InputError(f"{where}: {str(body)[:60]!r} mixes numbers and truth values, or is not linear") from None
+
+    def _spend(self, work: int, where: str) -> None:
+        self._work += 1 + work
+        if self._work > MAX_WORK:
+            raise InputError(f"{where}: the text takes too much work to be a query")
 
     def _word(self, word: str, sorts: Mapping[str, str], names: Mapping[str, Any], where: str) -> Any:
         if word in names:
@@ -134,8 +159,10 @@ class Reader:
         return self._kept(("is", word)) if sorts[word] == "Bool" else {word: Fraction(1)}
 
     def _kept(self, form: Form) -> Form:
-        known = self.forms.setdefault(form, form)
-        self._places.setdefault(id(known), len(self._places))
+        known = self.forms.get(form)
+        if known is None:
+            known = self.forms[form] = Kept(form)
+            self._places[id(known)] = len(self._places)
         return known
 
     def _place(self, form: Form) -> int:
@@ -229,6 +256,13 @@ class Reader:
         return (0, "", 0) if atom == 1 else (1, atom, 0) if isinstance(atom, str) else (2, "", self._place(atom))
 
 
+def _size(value: Any) -> int:
+    """Return how many parts joining or adding a value has to look at."""
+    return (
+        len(value[1]) if isinstance(value, tuple) and value[0] in ("and", "or") else len(value) if isinstance(value, dict) else 1
+    )
+
+
 def _reduced(terms: tuple[tuple[Any, Fraction], ...]) -> tuple[tuple[Any, Fraction], ...]:
     divisor = math.gcd(*(int(c) for _, c in terms))
     return tuple((atom, c / divisor) for atom, c in terms)
@@ -305,6 +339,13 @@ _OPERATORS: dict[str, Any] = {
     "*": lambda reader, parts: _times(parts),
     "/": lambda reader, parts: _over(parts),
 }
+
+
+def told(form: Form, deep: int = 4) -> str:
+    """Return a form for people, its inner parts cut short."""
+    if not isinstance(form, tuple):
+        return str(form)
+    return f"({' '.join(told(part, deep - 1) for part in form[:8])})" if deep else "..."
 
 
 def holds(form: Form, values: Mapping[str, Fraction | bool], done: dict[Form, Any]) -> bool:

@@ -17,11 +17,11 @@ from typing import Any
 
 from ccenv.certificates import beliefs, second
 from ccenv.certificates import program as programs
-from ccenv.certificates.canonical import Form, Reader, holds
+from ccenv.certificates.canonical import Form, Reader, holds, told
 from ccenv.certificates.claims import Read, on_trace, parts_of
 from ccenv.certificates.claims import beliefs as beliefs_in
 from ccenv.certificates.claims import features as features_in
-from ccenv.certificates.compose import Lemma, Reading, obligations, read_theorem, settling
+from ccenv.certificates.compose import Lemma, Reading, impossible, obligations, read_theorem, settling
 from ccenv.certificates.laws import Path
 from ccenv.certificates.proofs import ProofChecker
 from ccenv.certificates.reading import LAWS_VERSION, Certificate, QueryData
@@ -138,17 +138,24 @@ def check(
     data = certificate.theorem_data()
     try:
         program = programs.read_program(certificate.program, "program")
+        programs.require_intervals(program)
     except InputError as error:
         report.refuse("program", str(error))
         return report
     before = None if certificate.sent_before is None else _pair(certificate.sent_before, report)
     try:
         reading = read_theorem(data, before)
-        _check_reasoning(reading, certificate, report)  # also whether ranks and states can be put into words
+        if (wrong := impossible(reading, program.bounds())) is not None:
+            report.refuse("theorem", f"{wrong} is impossible: nothing is said")
+        _check_reasoning(reading, program, certificate, report)  # also whether ranks and states can be put into words
         _check_words(certificate, data, subject(program.name, program.is_contract), before, report)
         _check_queries(reading, program, certificate, report, decide, limit_s, progress)
-    except (InputError, KeyError) as error:
+    except InputError as error:
         report.refuse("theorem", str(error))
+    except RecursionError:
+        report.refuse("theorem", "a formula nests too deep")
+    except KeyError as error:
+        report.refuse("theorem", f"a name that nothing declares: {error}")
     report.trusted += _trusted(certificate, name)
     report.seconds = time.perf_counter() - began
     return report
@@ -201,8 +208,8 @@ def _check_words(certificate: Certificate, data: dict[str, Any], about: str, bef
         report.refuse("assumptions", "the assumptions are not those that the data make")
 
 
-def _check_reasoning(reading: Reading, certificate: Certificate, report: Report) -> None:
-    steps = {name: (facts, goal) for name, facts, goal in obligations(reading)}
+def _check_reasoning(reading: Reading, program: programs.Program, certificate: Certificate, report: Report) -> None:
+    steps = {name: (facts, goal) for name, facts, goal in obligations(reading, program.bounds())}
     told = {step.name: step.answer for step in certificate.composition}
     for name in steps.keys() ^ told.keys():
         report.refuse("composition", f"{name!r} is {'missing' if name in steps else 'no step of this theorem'}")
@@ -275,8 +282,8 @@ def _compare(name: str, own: Own, found: QueryData, reader: Reader, report: Repo
     strange = [form for form in asserted if id(form) not in known]
     if strange:
         report.refuse("meaning", f"{name}: the query assumes what nothing says: {_shown(strange[0])} ({len(strange)} such)")
-    told = {id(form) for form in asserted}
-    absent = [form for form in _flat(reader.assertions(own.text(own.denied), name)) if id(form) not in told]
+    said = {id(form) for form in asserted}
+    absent = [form for form in _flat(reader.assertions(own.text(own.denied), name)) if id(form) not in said]
     if absent:
         report.refuse("meaning", f"{name}: the query leaves out what it is about: {_shown(absent[0])} ({len(absent)} such)")
     values = _values(found.witness)
@@ -298,7 +305,7 @@ def _flat(forms: list[Form]) -> Iterator[Form]:
 
 
 def _shown(form: Form) -> str:
-    text = re.sub(r"Fraction\((-?\d+), (\d+)\)", r"\1/\2", repr(form))
+    text = told(form)
     return text if len(text) <= 160 else text[:157] + "..."
 
 

@@ -24,6 +24,8 @@ PEAKS = ("peak_inflight", "peak_queue", "peak_loss", "peak_sent")
 ALL = frozenset((*STATE, *(f"{name}'" for name in STATE), "MSS", "buffer", "served", "delivered", "lost", *GROWN, *PEAKS))
 BELIEFS = frozenset(("C_L", "C_U", "C_L_lambda", "q_U"))
 _WORDS = re.compile(r"[A-Za-z_]\w*'?|\d+(?:\.\d+)?(?:/\d+)?", re.ASCII)
+_TERM = re.compile(rf"\s*(?:{_WORDS.pattern})(?:\s*\*\s*(?:{_WORDS.pattern})|\s*(?=[A-Za-z_])(?:{_WORDS.pattern}))*\s*", re.ASCII)
+MAX_FACTORS = 8
 
 
 def read_formula(data: Any, where: str, numbers: Mapping[str, Fraction], states: Mapping[str, Any], depth: int = 0) -> Read:
@@ -50,6 +52,8 @@ def read_formula(data: Any, where: str, numbers: Mapping[str, Fraction], states:
     total = add(left, right, Fraction(-1))
     if any(total.get(name, Fraction(0)) < 0 for name in PEAKS):
         raise InputError(f"{where}: {shown(data)} bounds a peak from below")
+    if len(set(total) & set(PEAKS)) > 1:
+        raise InputError(f"{where}: {shown(data)} adds up peaks, which need not be at one time")
     return ("cmp", total, len(sides[1]) == 1)
 
 
@@ -63,7 +67,7 @@ def read_sum(text: str, where: str, numbers: Mapping[str, Fraction]) -> Sum:
         pieces = pieces[1:]
     for index, (sign, piece) in enumerate(pieces):
         words = _WORDS.findall(piece)
-        if not words or _WORDS.sub("", piece).replace("*", "").strip() or (index and not sign):
+        if not 0 < len(words) <= MAX_FACTORS or _TERM.fullmatch(piece) is None or (index and not sign):
             raise InputError(f"{where}: {shown(text)} is no sum of numbers times features")
         factor, name = Fraction(-1 if sign == "-" else 1), ""
         for word in words:

@@ -8,10 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 from ccenv.certificates.claims import BELIEFS, GROWN, Read, Sum, add, ended, ended_sum, features, parts_of, read_formula, read_sum
+from ccenv.certificates.claims import beliefs as beliefs_in
+from ccenv.certificates.reason import follows
 from ccenv.certificates.statement import number, numbers_of
 from ccenv.errors import InputError
 
 HISTORY = "history"
+PERIOD_RTTS = 10  # of beliefs, in the engine
+NOTHING: Read = ("any", ())
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
     def formula(part: Any, where: str) -> Read:
         return read_formula(part, where, numbers, data["states"])
 
+    if data["timeouts"] != "none" and data["T"] != PERIOD_RTTS + 1:
+        raise InputError(f"beliefs time out every {PERIOD_RTTS} Rm: T is {data['T']}, it must be {PERIOD_RTTS + 1}")
     invariant = formula(data["invariant"], "invariant")
     lemmas: dict[str, Lemma] = {}
     names = [lemma["name"] for lemma in data["lemmas"]]
@@ -155,8 +161,50 @@ def _laws_of(rank: Mapping[str, Any], numbers: Mapping[str, Fraction]) -> tuple[
     return moves, ("any", (_below(then, end), _below(then, now))), _below(now, end), False
 
 
-def obligations(reading: Reading) -> Iterator[tuple[str, list[Read], Read]]:
-    """Yield (name, facts, goal) of every step that the statement rests on."""
+def beginnings(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, Read]]:
+    """Yield, in words and as formulas, what every query of a lemma assumes of the beliefs at the start of its trace.
+
+    That q_U is no less than 0 it has by its rule.
+
+    Args:
+        reading: a theorem.
+        read: beliefs that the program reads.
+    """
+    held = set(read)
+    for lemma in reading.lemmas:
+        for formula in (lemma.premise, *lemma.granted, *lemma.conclusions):
+            held |= beliefs_in(formula)
+    if reading.data["timeouts"] != "none":
+        held |= {"C_L", "C_U"}
+    if "q_U" in held:
+        held.add("C_L_lambda")
+    if "C_L" in held:
+        yield "C_L is at least MSS/Rm", _below(_of("MSS"), _of("C_L"))
+    if {"C_L", "C_U"} <= held:
+        yield "C_L is at most C_U", _below(_of("C_L"), _of("C_U"))
+    if "C_L_lambda" in held:
+        yield "C_L_lambda is at least MSS/Rm", _below(_of("MSS"), _of("C_L_lambda"))
+
+
+def impossible(reading: Reading, read: frozenset[str]) -> str | None:
+    """Return what cannot be, so that a theorem is about nothing: the start, or a claim's ``when``; None if all can."""
+    queue, flying = _of("queue"), _of("inflight")
+    facts = [fact for fact in known_facts(reading) if fact[0] == "cmp"]
+    facts += [_below(_num(0), flying), _below(queue, flying), _below(flying, add(queue, _num(reading.jitter)))]
+    if reading.data["buffer"] != "infinite":
+        facts.append(_below(queue, _of("buffer")))
+    facts += [reading.start, *(part for _, part in beginnings(reading, read))]
+    if follows(facts, NOTHING):
+        return "the start"
+    for name, claim in reading.data["claims"].items():
+        when = read_formula(claim["when"], f"{name}: when", numbers_of(reading.data), reading.data["states"])
+        if follows([*facts, when], NOTHING):
+            return f"{name}: when, with the start,"
+    return None
+
+
+def obligations(reading: Reading, read: frozenset[str]) -> Iterator[tuple[str, list[Read], Read]]:
+    """Yield (name, facts, goal) of every step that the statement rests on; ``read`` are the beliefs that the program reads."""
     data, numbers, facts = reading.data, numbers_of(reading.data), known_facts(reading)
     plain = facts[: len(facts) - len([one for one in reading.lemmas if one.name != HISTORY])]
     for k, part in enumerate(parts_of(reading.invariant), start=1):
@@ -164,6 +212,8 @@ def obligations(reading: Reading) -> Iterator[tuple[str, list[Read], Read]]:
     facts = [*facts, reading.invariant]
     for k, part in enumerate(parts_of(reading.invariant), start=1):
         yield f"the invariant is kept ({k})", facts, ended(part)
+    for text, allowed in beginnings(reading, read):
+        yield f"a trace may begin at each cut: {text}", [*plain, reading.invariant], allowed
     for name, claim in data["claims"].items():
         told = [*facts, read_formula(claim["when"], f"{name}: when", numbers, data["states"])]
         if features(told[-1]) - {"MSS", "buffer"}:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ccenv.certificates.claims import Read, Sum, add
 from ccenv.certificates.laws import Path, conj, disj, most, num
+from ccenv.certificates.reason import follows
 from ccenv.errors import InputError
 from ccenv.foreign import fraction_of, shown
 
@@ -16,6 +18,10 @@ BYTES = ("q_U", "MSS")
 TIMES = ("qdel_L", "qdel_U", "Rm")
 FLAGS = ("utilised", "loss")
 MAX_DEPTH = 24
+FARTHEST_DELAY = 64
+"""Steps up to which conditions on times may tell delays apart."""
+
+_FEATURES = {name: name for name in RATES} | {"MSS/Rm": "MSS", "q_U/Rm": "q_U", "q_U": "q_U", "MSS": "MSS"}
 
 Expression = dict[str, Fraction]
 
@@ -130,6 +136,39 @@ def _expression(data: Any, where: str) -> Expression:
     return {name: fraction_of(value, f"{where}: {name}") for name, value in data.items()}
 
 
+def require_intervals(program: Program) -> None:
+    """Refuse a contract whose lower end is above the upper one for some beliefs: nothing can be sent there, and all holds."""
+    for leaf, conditions in _paths(program.rule, ()):
+        above = _difference(leaf.low, leaf.high)
+        if set(above) == {""}:
+            continue
+        facts = [("cmp", {_FEATURES[name]: Fraction(-1), "": Fraction(0)}, name != "q_U") for name in (*RATES, "q_U")]
+        if not follows(
+            [*facts, *conditions],
+            ("any", (("cmp", above, False), ("cmp", _difference(leaf.low, {"MSS/Rm": Fraction(1)}), False))),
+        ):
+            raise InputError(f"an interval of the contract {program.name} is empty for some beliefs")
+
+
+def _paths(rule: Rule, conditions: tuple[Read, ...]) -> Iterator[tuple[Leaf, tuple[Read, ...]]]:
+    """Yield the leaves, each with what its conditions say of bounds; those on times and flags say nothing here."""
+    if isinstance(rule, Leaf):
+        yield rule, conditions
+        return
+    told: tuple[Read, ...] = ()
+    if not isinstance(rule.condition, str) and not set(rule.condition) & set(TIMES):
+        told = (("cmp", _difference({}, rule.condition), True),)
+    yield from _paths(rule.then, (*conditions, *told))
+    yield from _paths(rule.otherwise, (*conditions, *(("not", one) for one in told)))
+
+
+def _difference(left: Expression, right: Expression) -> Sum:
+    total: Sum = {"": Fraction(0)}
+    for expression, times in ((left, Fraction(1)), (right, Fraction(-1))):
+        total = add(total, {_FEATURES[name]: value for name, value in expression.items()}, times)
+    return total
+
+
 def _leaves(rule: Rule) -> Iterator[Leaf]:
     if isinstance(rule, Leaf):
         yield rule
@@ -162,6 +201,8 @@ def _changes(condition: Expression, jitter: int) -> tuple[bool, dict[int, bool]]
     slope = weights[0] + weights[1]
     spread = abs(weights[0]) + abs(weights[1])
     far = jitter + 2 + (int(abs(weights[2] + spread) / abs(slope)) + 1 if slope else 0)
+    if far > FARTHEST_DELAY:
+        raise InputError(f"a condition on times tells delays of more than {FARTHEST_DELAY} Rm apart")
     return truth(0), {m: truth(m) for m in range(1, far + 1) if truth(m) != truth(m - 1)}
 
 

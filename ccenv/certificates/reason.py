@@ -6,13 +6,17 @@ Used for the composition of a theorem: its implications have a dozen numbers and
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import Any, TypeAlias
 
-from ccenv.certificates.claims import Read, Sum
+from ccenv.certificates.claims import Read
 from ccenv.errors import InputError
 
 MAX_STEPS = 200_000
 MAX_ROWS = 4_000
-Bound = tuple[Sum, bool]  # a sum that is at most (True: below) 0
+Terms: TypeAlias = tuple[tuple[str, int], ...]  # coprime whole coefficients
+Rows: TypeAlias = dict[Terms, tuple[Fraction, bool]]
+"""Terms -> (constant, strict): terms + constant is at most 0, or below 0. Of several the tightest."""
 
 
 def follows(facts: list[Read], goal: Read) -> bool:
@@ -21,50 +25,74 @@ def follows(facts: list[Read], goal: Read) -> bool:
     Raises:
         InputError: where the cases are too many to be decided here.
     """
-    return not _possible([*facts, ("not", goal)], [], [0])
+    return not _Search().possible([*facts, ("not", goal)], [], {})
 
 
-def _possible(open_parts: list[Read], known: list[Bound], steps: list[int]) -> bool:
-    """Return whether all parts and all known bounds can hold together."""
-    choices: list[list[Read]] = []
-    todo = list(open_parts)
-    known = list(known)
+class _Search:
+    """One search by cases; what was eliminated once is remembered."""
+
+    def __init__(self) -> None:
+        self._cases = 0
+        self._known: dict[frozenset[Any], bool] = {}
+
+    def possible(self, parts: list[Read], choices: list[list[Read]], rows: Rows) -> bool:
+        """Return whether all parts, one of each choice, and all rows can hold together."""
+        self._cases += 1
+        if self._cases > MAX_STEPS:
+            raise InputError("a composition has too many cases to be decided by elimination")
+        rows = dict(rows)
+        while True:
+            choices = [*choices, *_spread(parts, rows)]
+            if not self._feasible(rows):
+                return False
+            choices = [[part for part in choice if self._alone(part, rows)] for choice in choices]
+            if not all(choices):
+                return False
+            parts = [choice[0] for choice in choices if len(choice) == 1]
+            choices = [choice for choice in choices if len(choice) > 1 and not any(self._certain(part, rows) for part in choice)]
+            if not parts:
+                break
+        if not choices:
+            return True
+        first = min(choices, key=len)
+        rest = [choice for choice in choices if choice is not first]
+        return any(
+            self.possible([part, *(("not", other) for other in first[:place])], rest, rows) for place, part in enumerate(first)
+        )
+
+    def _alone(self, part: Read, rows: Rows) -> bool:
+        """Return whether one alternative agrees with the rows, as far as its plain comparisons tell."""
+        with_it = dict(rows)
+        _spread([part], with_it)
+        return self._feasible(with_it)
+
+    def _certain(self, part: Read, rows: Rows) -> bool:
+        """Return whether a plain comparison follows from the rows, so that a choice with it says nothing."""
+        return _inwards(part)[0] == "cmp" and not self._alone(("not", part), rows)
+
+    def _feasible(self, rows: Rows) -> bool:
+        key = frozenset(rows.items())
+        if key not in self._known:
+            self._known[key] = _feasible(rows)
+        return self._known[key]
+
+
+def _spread(parts: list[Read], rows: Rows) -> list[list[Read]]:
+    """Add the plain comparisons of a conjunction to the rows; return its disjunctions."""
+    choices, todo = [], list(parts)
     while todo:
         part = _inwards(todo.pop())
         if part[0] == "cmp":
-            known.append((part[1], part[2]))
+            total = part[1]
+            scale = math.lcm(*(value.denominator for value in total.values()))
+            _note(
+                rows, {name: int(value * scale) for name, value in total.items() if name}, int(total.get("", 0) * scale), part[2]
+            )
         elif part[0] == "all":
             todo += part[1]
         else:
             choices.append(list(part[1]))
-    steps[0] += 1
-    if steps[0] > MAX_STEPS:
-        raise InputError("a composition has too many cases to be decided by elimination")
-    if not _feasible(known):
-        return False
-    kept = []
-    for choice in choices:
-        live = [part for part in choice if _alone(part, known)]
-        if not live:
-            return False
-        kept.append(live)
-    if not kept:
-        return True
-    kept.sort(key=len)
-    rest: list[Read] = [("any", tuple(choice)) for choice in kept[1:]]
-    return any(_possible([part, *rest], known, steps) for part in kept[0])
-
-
-def _alone(part: Read, known: list[Bound]) -> bool:
-    """Return whether one alternative agrees with the known bounds, as far as its plain comparisons tell."""
-    bounds, todo = list(known), [part]
-    while todo:
-        piece = _inwards(todo.pop())
-        if piece[0] == "cmp":
-            bounds.append((piece[1], piece[2]))
-        elif piece[0] == "all":
-            todo += piece[1]
-    return _feasible(bounds)
+    return choices
 
 
 def _inwards(part: Read) -> Read:
@@ -79,20 +107,14 @@ def _inwards(part: Read) -> Read:
     return ("any" if inner[0] == "all" else "all", tuple(("not", one) for one in inner[1]))
 
 
-Row = tuple[tuple[tuple[str, int], ...], int]  # coprime whole coefficients, and the constant
-
-
-def _feasible(bounds: list[Bound]) -> bool:
+def _feasible(rows: Rows) -> bool:
     """Return whether linear bounds have a common solution: variables are eliminated one by one (Fourier, Motzkin)."""
-    rows: dict[Row, bool] = {}
-    for total, strict in bounds:
-        scale = math.lcm(*(value.denominator for value in total.values()))
-        _note(rows, {name: int(value * scale) for name, value in total.items() if name}, int(total.get("", 0) * scale), strict)
     while True:
-        if any(not terms and (constant > 0 or (strict and constant == 0)) for (terms, constant), strict in rows.items()):
+        constant, strict = rows.get((), (Fraction(-1), False))
+        if constant > 0 or (strict and constant == 0):
             return False
         signs: dict[str, list[int]] = {}
-        for terms, _ in rows:
+        for terms in rows:
             for name, value in terms:
                 signs.setdefault(name, [0, 0])[value > 0] += 1
         if not signs:
@@ -102,27 +124,26 @@ def _feasible(bounds: list[Bound]) -> bool:
             raise InputError("a composition is too large to be decided by elimination")
 
 
-def _note(rows: dict[Row, bool], terms: dict[str, int], constant: int, strict: bool) -> None:
-    """Add terms + constant <= 0 (or < 0) to the rows, unless it says nothing."""
-    kept = tuple(sorted((name, value) for name, value in terms.items() if value))
-    if not kept and (constant < 0 or (constant == 0 and not strict)):
-        return
-    divisor = math.gcd(constant, *(value for _, value in kept)) or 1
-    row = (tuple((name, value // divisor) for name, value in kept), constant // divisor)
-    rows[row] = rows.get(row, False) or strict
+def _note(rows: Rows, terms: dict[str, int], constant: Fraction | int, strict: bool) -> None:
+    """Add terms + constant <= 0 (or < 0) to the rows, unless they say more."""
+    kept = sorted((name, value) for name, value in terms.items() if value)
+    divisor = math.gcd(*(value for _, value in kept)) or 1
+    key, bound = tuple((name, value // divisor) for name, value in kept), (Fraction(constant, divisor), strict)
+    if key not in rows or rows[key] < bound:
+        rows[key] = bound
 
 
-def _without(name: str, rows: dict[Row, bool]) -> dict[Row, bool]:
-    above: list[tuple[int, dict[str, int], int, bool]] = []
-    under: list[tuple[int, dict[str, int], int, bool]] = []
-    kept: dict[Row, bool] = {}
-    for row, strict in rows.items():
-        terms = dict(row[0])
+def _without(name: str, rows: Rows) -> Rows:
+    above: list[tuple[int, dict[str, int], Fraction, bool]] = []
+    under: list[tuple[int, dict[str, int], Fraction, bool]] = []
+    kept: Rows = {}
+    for key, (constant, strict) in rows.items():
+        terms = dict(key)
         factor = terms.pop(name, 0)
         if factor == 0:
-            kept[row] = strict
+            kept[key] = (constant, strict)
         else:
-            (above if factor > 0 else under).append((abs(factor), terms, row[1], strict))
+            (above if factor > 0 else under).append((abs(factor), terms, constant, strict))
     for a, upper, first, open_above in above:
         for b, lower, second, open_under in under:
             total = {one: b * upper.get(one, 0) + a * lower.get(one, 0) for one in {*upper, *lower}}

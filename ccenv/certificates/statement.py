@@ -19,7 +19,8 @@ SHOWN_SEGMENTS = (10, 100, 1000)
 
 SENTENCE_SEGMENTS = 100
 BUFFERS = {"infinite": "an infinite buffer", "arbitrary": "any buffer", "large": "any buffer of at least 3 C (Rm + D)"}
-MOST_TRACES = 10**7
+MOST_TRACES = 10**5
+DIGITS = 4  # that a sentence shows of a number, rounded to the side on which it stays true
 
 
 def numbers_of(theorem: Mapping[str, Any]) -> dict[str, Fraction]:
@@ -40,6 +41,20 @@ def figures(theorem: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: float(number(claims[name]["bound"], numbers, name)) if name in claims else None for name in CLAIMS}
 
 
+def rounded(value: Fraction, *, up: bool) -> str:
+    """Return a number in DIGITS digits: the next one above or below where it has more."""
+    if value == 0:
+        return "0"
+    shift = DIGITS - 1 - math.floor(math.log10(abs(value)))
+    unit = Fraction(10) ** -shift
+    return f"{float((math.ceil if up else math.floor)(value / unit) * unit):.{DIGITS + 1}g}"
+
+
+def _steps(distance: str, step: Fraction) -> str:
+    """Return a distance over a step, in words that have one reading."""
+    return distance if step == 1 else f"({distance}) / ({step})"
+
+
 def traces_to_end(rank: Mapping[str, Any], numbers: Mapping[str, Fraction], segments: int, start: Fraction = Fraction(0)) -> int:
     """Return in how many traces a rank can move.
 
@@ -50,7 +65,7 @@ def traces_to_end(rank: Mapping[str, Any], numbers: Mapping[str, Fraction], segm
         start: where the quantity starts, for what falls by a number.
 
     Raises:
-        InputError: for more than ten million traces.
+        InputError: for more than MOST_TRACES traces.
     """
     until = number(rank["until"], numbers, "until")
     if rank.get("minus") is not None:
@@ -73,9 +88,11 @@ def _powers(factor: Fraction, span: Fraction) -> int:
     """Return the smallest n with factor**n >= span: by logarithms, then exactly."""
     if span <= 1:
         return 0
-    n = max(0, math.ceil((math.log(span.numerator) - math.log(span.denominator)) / math.log(factor)) - 2)
-    if n > MOST_TRACES:
-        return n
+    growth = math.log(factor)
+    n = math.log(span.numerator) - math.log(span.denominator)
+    if growth * MOST_TRACES <= n:
+        return MOST_TRACES + 1
+    n = max(0, math.ceil(n / growth) - 2)
     while factor.numerator**n * span.denominator < span.numerator * factor.denominator**n:
         n += 1
     return n
@@ -98,7 +115,8 @@ def times_to_converge(theorem: Mapping[str, Any], settles: Mapping[str, bool]) -
                 counts[g] += traces_to_end(rank, numbers, g)
             if rank.get("minus") is not None:
                 step = number(rank["minus"], numbers, "minus")
-                words.append(f"ceil(({rank['of']}(0) - {until}) / {step}), 0 if that is below 0")
+                distance = f"{rank['of']}(0) - {until}"
+                words.append(f"ceil({_steps(distance, step)}), 0 if that is below 0")
             elif rank.get("by_mss") is not None:
                 words.append(f"ceil(({until} g - 1) / {number(rank['by_mss'], numbers, 'by_mss')})")
             elif rank.get("times") is not None:
@@ -165,15 +183,16 @@ def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool
     numbers, parts = numbers_of(theorem), []
     buffer = BUFFERS.get(str(theorem["buffer"]), f"a buffer of {theorem['buffer']} C Rm")
     for name, claim in theorem["claims"].items():
-        value = float(number(claim["bound"], numbers, name))
+        value = number(claim["bound"], numbers, name)
+        least, most = rounded(value, up=False), rounded(value, up=True)
         low, high = (number(end, numbers, name) for end in claim["potential_range"])
         if name == "utilisation":
-            owed = float(high - low) + (0 if theorem["model"] == "ideal" else 1)
-            told = f"uses at least {value:.4g} of the link in the long run (in t Rm, at least {value:.4g} C t - {owed:.4g} C Rm)"
+            owed = rounded(high - low + (0 if theorem["model"] == "ideal" else 1), up=True)
+            told = f"uses at least {least} of the link in the long run (in t Rm, at least {least} C t - {owed} C Rm)"
         elif name == "inflight_bdp":
-            told = f"keeps at most {value:.4g} C (Rm + D) in flight"
+            told = f"keeps at most {most} C (Rm + D) in flight"
         else:
-            told = f"loses at most {value:.4g} C Rm per Rm in the long run"
+            told = f"loses at most {most} C Rm per Rm in the long run"
         told += f" where {_words(claim['when'], theorem)}" if claim["when"] else ""
         parts.append(told + _exceptions(theorem, name, numbers, settles))
     where = f"From any start with {_words(theorem['start'], theorem)}, on every {theorem['model']} network with {buffer}"
@@ -189,7 +208,8 @@ def _exceptions(theorem: Mapping[str, Any], name: str, numbers: Mapping[str, Fra
     for rank in ranks:
         if rank.get("minus") is not None:
             until, step = (number(rank[key], numbers, key) for key in ("until", "minus"))
-            counts.append(f"({rank['of']} at the start - {until}) / {step}")
+            distance = f"{rank['of']} at the start - {until}"
+            counts.append(f"ceil({_steps(distance, step)})")
         else:
             counts.append(str(traces_to_end(rank, numbers, SENTENCE_SEGMENTS)))
             grows |= rank.get("times") is not None or rank.get("by_mss") is not None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccenv.cli.options import seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from ccenv.certificates.check import Report
+    from ccenv.certificates.reading import Certificate
 
 app = typer.Typer(
     help="""Check certificates of theorems.
@@ -44,9 +48,7 @@ def check_command(
     from ccenv.certificates.check import check
     from ccenv.certificates.library import find, read_stored
     from ccenv.certificates.proofs import find_checker
-    from ccenv.errors import CcenvError, InputError
-    from ccenv.programs import parse_program
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.errors import InputError
 
     if not time_limit > 0:
         raise InputError(f"--time-limit is {time_limit}; it must be above 0 seconds")
@@ -57,15 +59,8 @@ def check_command(
     progress = None if json else lambda line: print_text(f"  {line}")
     second = solver if solve else None
     report = check(certificate, solver=second, proofs=checker, limit_s=time_limit, progress=progress or (lambda line: None))
-    sender = certificate.theorem.sender
-    if not sender.endswith(".json") and not report.refusals:
-        try:
-            registered = program_of(sender)
-        except CcenvError as error:
-            report.trusted.append(f"{sender}: no registered program to compare with ({error})")
-        else:
-            if parse_program(certificate.program) != registered:
-                report.refuse("program", f"the program is another one than the registered {sender!r}")
+    if not report.refusals:
+        _compare_with_registered(certificate, report)
     data = report.to_dict() | {"statement": certificate.statement, "file": str(path)}
     if json:
         print_json(data)
@@ -73,3 +68,24 @@ def check_command(
         print_text(certificate.statement)
         print_table(report.verdict, ["what", "text"], [*report.refusals, *(("trusted", line) for line in report.trusted)])
     return EXIT_CODES[report.verdict]
+
+
+def _compare_with_registered(certificate: Certificate, report: Report) -> None:
+    """Refuse a program under the name of another one that is registered; say so where no registered one has its name."""
+    from ccenv.agents import AGENTS
+    from ccenv.errors import CcenvError
+    from ccenv.programs import parse_program
+    from ccenv.smt.senders.catalog import program_of
+
+    named = str(certificate.program["name"])
+    names = {entry.name.lower(): entry.name for entry in AGENTS}
+    told = [name for name in dict.fromkeys((named, certificate.theorem.sender)) if name.lower() in names]
+    for name in told:
+        try:
+            same = parse_program(certificate.program) == program_of(names[name.lower()])
+        except CcenvError:
+            same = False
+        if not same or name not in names.values():
+            report.refuse("program", f"the program is another one than the registered {names[name.lower()]!r}")
+    if not told:
+        report.trusted.append(f"no registered program is called {named!r}: the sentence is about the program in the certificate")

@@ -82,7 +82,7 @@ def choice_outside(data: dict[str, Any]) -> None:
 FORGERIES: dict[str, tuple[str, Callable[..., Any]]] = {
     "wider interval": ("meaning", lambda d: leaf(d)[0].update(C_L="1")),
     "interval moved up": ("meaning", lambda d: (leaf(d)[0].update(C_L="5/2"), leaf(d)[1].update(C_L="3"))),
-    "one end for the other": ("meaning", lambda d: leaf(d).reverse()),
+    "one end for the other": ("program", lambda d: leaf(d).reverse()),
     "its lower end alone": ("meaning", point_program),
     "queries of another interval": ("meaning", narrower_queries),
     "choice that a query forbids": ("meaning", lambda d: asserted(d, "pays", "(>= rate_2 (* 2.0 C_L_1))")),

@@ -157,6 +157,8 @@ def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
         yield Implication(f"the start is covered ({k})", (*plain, loaded.start), part)
     for k, part in enumerate(conjuncts(loaded.invariant), start=1):
         yield Implication(f"{KEPT} ({k})", known, primed(part))
+    for text, allowed in beginnings(loaded):
+        yield Implication(f"a trace may begin at each cut: {text}", (*plain, loaded.invariant), allowed)
     for claim in loaded.claims:
         told = (*known, claim.when)
         for rank in claim.ranks:
@@ -170,6 +172,40 @@ def implications(loaded: LoadedTheorem) -> Iterator[Implication]:
             low, high = (number(value) for value in claim.potential_range)
             inside = both(at_most(low, claim.potential), at_most(claim.potential, high))
             yield Implication(f"{claim.name}: the potential is bounded", told, inside)
+
+
+def beginnings(loaded: LoadedTheorem) -> Iterator[tuple[str, Node]]:
+    """Yield, in words and as formulas, what every query of a lemma assumes of the beliefs at the start of its trace.
+
+    That q_U is no less than 0 it has by its rule.
+    """
+    nodes = (node for lemma in loaded.lemmas for node in (lemma.premise, *lemma.granted, *lemma.conclusions))
+    held = loaded.program.inputs().union(*(beliefs_in(node) for node in nodes))
+    if loaded.setting.beliefs.timeout is not None:
+        held |= {"C_L", "C_U"}
+    if "C_L" in held:
+        yield "C_L is at least MSS/Rm", at_most(feature("MSS"), feature("C_L"))
+    if {"C_L", "C_U"} <= held:
+        yield "C_L is at most C_U", at_most(feature("C_L"), feature("C_U"))
+    if held & {"C_L_lambda", "q_U", "q_U/Rm"}:
+        yield "C_L_lambda is at least MSS/Rm", at_most(feature("MSS"), feature("C_L_lambda"))
+
+
+def possibilities(loaded: LoadedTheorem) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """Yield what has to be possible, so that a theorem is not about nothing: the start, and each claim's ``when`` with it."""
+    jitter = number(loaded.setting.jitter)
+    held = [
+        at_most(number(0), feature("inflight")),
+        at_most(feature("queue"), feature("inflight")),
+        at_most(feature("inflight"), feature("queue").plus(jitter)),
+    ]
+    if loaded.setting.has_loss:
+        held.append(at_most(feature("queue"), feature("buffer")))
+    begin = (*plain_facts(loaded), *held, *(part for _, part in beginnings(loaded)), loaded.start)
+    yield "the start is possible", begin
+    for claim in loaded.claims:
+        if features_of(claim.when):
+            yield f"{claim.name}: its when is possible", (*begin, claim.when)
 
 
 def settling(loaded: LoadedTheorem, claim: ReadClaim) -> Implication:

@@ -17,6 +17,7 @@ from ccenv.foreign import fraction_of, shown
 
 MAX_CHARS = 400  # of one comparison
 MAX_DEPTH = 12  # of nested all, any and not
+MAX_FACTORS = 8  # of a term
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?|[-+*()])")
 _SIGN = re.compile(r"<=|>=|<|>")
 
@@ -131,9 +132,14 @@ def _comparison(text: str, where: str, constants: Mapping[str, Fraction]) -> Com
     if signs[0] in (">", ">="):
         left, right = right, left
     difference = left.plus(right, Fraction(-1))
-    for name, coefficient in difference.terms:
-        if name in PEAKS and coefficient < 0:
+    peaks = [(name, coefficient) for name, coefficient in difference.terms if name in PEAKS]
+    for name, coefficient in peaks:
+        if coefficient < 0:
             raise InputError(f"{where}: {text!r}: {name} can only be bounded from above")
+    if len(peaks) > 1:
+        raise InputError(
+            f"{where}: {text!r}: adds {peaks[0][0]} and {peaks[1][0]}, which need not be at one time; bound each alone"
+        )
     return Comparison(difference, signs[0] in ("<", ">"))
 
 
@@ -145,17 +151,25 @@ def _next(text: str, at: int, where: str) -> tuple[str, int]:
 
 
 def _term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> tuple[Linear, int]:
-    number, feature, seen = Fraction(1), None, False
+    number, feature, seen, joined, factors = Fraction(1), None, False, True, 0
     while at < len(text.rstrip()):
         token, after = _next(text, at, where)
         if token in ("+", "-"):
             break
         at = after
         if token == "*":
+            if joined:
+                raise InputError(f"{where}: {text!r}: a factor is missing before '*'")
+            joined = True
             continue
         if token in "()":
             raise InputError(f"{where}: {text!r}: brackets are not allowed")
-        seen = True
+        factors += 1
+        if factors > MAX_FACTORS or (seen and not joined and token[0].isdigit()):
+            raise InputError(
+                f"{where}: {text!r}: {token} follows a factor without '*', or is the {MAX_FACTORS + 1}th one of a term"
+            )
+        seen, joined = True, False
         if token[0].isdigit():
             number *= fraction_of(token, where)
         elif token in constants:
@@ -166,8 +180,8 @@ def _term(text: str, at: int, where: str, constants: Mapping[str, Fraction]) -> 
             raise InputError(f"{where}: {text!r} multiplies {feature} by {token}; only numbers may be factors")
         else:
             feature = token
-    if not seen:
-        raise InputError(f"{where}: {text!r}: a term is missing")
+    if joined:
+        raise InputError(f"{where}: {text!r}: a term is missing, or ends with '*'")
     if feature is None:
         return Linear((), number), at
     return Linear(((feature, number),) if number else (), Fraction(0)), at

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ccenv.smt.claims.verifier import Verdict, confirm, replayed
 from ccenv.smt.network.encode import Encoding
 from ccenv.smt.network.view import View
-from ccenv.smt.solver.algebra import Formula, negate
+from ccenv.smt.solver.algebra import Formula
 from ccenv.smt.solver.solvers import Answer, solve, to_smtlib, version_of
 from ccenv.smt.solver.store import Store, query_hash
-from ccenv.smt.theorems.compose import Implication, implications, settling, variables_of
+from ccenv.smt.theorems.compose import Implication, implications, possibilities, settling, variables_of
 from ccenv.smt.theorems.features import on_states
+from ccenv.smt.theorems.language import Joined, Node
 from ccenv.smt.theorems.lasso import lasso
 from ccenv.smt.theorems.queries import LemmaQuery, lemma_queries
 from ccenv.smt.theorems.theorem import LoadedTheorem
@@ -79,6 +80,7 @@ class Proof:
         lemmas: in order.
         steps: of the composition.
         settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
+        possible: that the theorem is about something: ``verified`` where the start, and each claim's ``when``, can be.
         lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.
     """
 
@@ -86,6 +88,7 @@ class Proof:
     lemmas: list[Decided]
     steps: list[Step]
     settles: dict[str, Step]
+    possible: list[Step] = field(default_factory=list)
     lassos: list[Decided] = field(default_factory=list)
 
     @property
@@ -97,14 +100,14 @@ class Proof:
         """
         if any(one.verdict == "refuted" for one in self.lassos):
             return "refuted"
-        parts = [*(one.verdict for one in self.lemmas), *(one.verdict for one in self.steps)]
+        parts = [one.verdict for some in (self.lemmas, self.steps, self.possible) for one in some]
         return "verified" if all(verdict == "verified" for verdict in parts) else "unknown"
 
     @property
     def seconds(self) -> float:
         """Solver time."""
         answers = [one.answer for one in (*self.lemmas, *self.lassos)]
-        answers += [one.answer for one in (*self.steps, *self.settles.values())]
+        answers += [one.answer for one in (*self.steps, *self.possible, *self.settles.values())]
         answers += [one.twin_answer for one in self.lemmas if one.twin_answer is not None]
         return sum(answer.seconds for answer in answers)
 
@@ -133,15 +136,16 @@ class Prover:
         Raises:
             ReplayError: if the exact replayer does not reproduce a solver's trace (a bug, not a verdict).
         """
+        possible = [self.can_be(name, facts) for name, facts in possibilities(loaded)]
         steps = [self.imply(step) for step in implications(loaded)]
         lemmas: list[Decided] = []
-        if all(step.verdict == "verified" for step in steps):
+        if all(step.verdict == "verified" for step in (*possible, *steps)):
             for asked in lemma_queries(loaded):
                 lemmas.append(self.decide(asked))
                 if lemmas[-1].verdict != "verified":
                     break
         settles = {claim.name: self.imply(settling(loaded, claim)) for claim in loaded.claims if claim.ranks}
-        proof = Proof(loaded, lemmas, steps, settles)
+        proof = Proof(loaded, lemmas, steps, settles, possible)
         if proof.verdict != "verified":
             proof.lassos = list(self.lassos(loaded))
         return proof
@@ -165,17 +169,22 @@ class Prover:
 
     def imply(self, step: Implication) -> Step:
         """Decide an implication of the composition."""
+        return self._of_states(step.name, (*step.facts, Joined("not", (step.goal,))), _VERDICTS)
+
+    def can_be(self, name: str, facts: tuple[Node, ...]) -> Step:
+        """Decide whether facts about a state can hold together: ``verified`` if they can."""
+        return self._of_states(name, facts, {"sat": "verified", "unsat": "refuted"})
+
+    def _of_states(self, name: str, nodes: tuple[Node, ...], verdicts: Mapping[str, Verdict]) -> Step:
         import z3
 
-        nodes = (*step.facts, step.goal)
-        of = {name: z3.Real(name) for name in variables_of(nodes)}
-        formulas = [on_states(fact, of.__getitem__) for fact in step.facts]
-        formulas.append(negate(on_states(step.goal, of.__getitem__)))
+        of = {one: z3.Real(one) for one in variables_of(nodes)}
+        formulas = [on_states(node, of.__getitem__) for node in nodes]
         text = to_smtlib([z3.BoolVal(f) if isinstance(f, bool) else f for f in formulas if f is not True])
-        answer = self.ask(text, "z3", step.name)
-        verdict = _VERDICTS.get(answer.status, "unknown")
-        witness = {name: str(answer.model.get(name, 0)) for name in of} if answer.status == "sat" else {}
-        return Step(step.name, verdict, text, answer, witness)
+        answer = self.ask(text, "z3", name)
+        verdict = verdicts.get(answer.status, "unknown")
+        at = {one: str(answer.model.get(one, 0)) for one in of} if answer.status == "sat" and verdict == "refuted" else {}
+        return Step(name, verdict, text, answer, at)
 
     def decide(self, asked: LemmaQuery) -> Decided:
         """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers."""
