@@ -120,7 +120,7 @@ def test_the_curve_engine_plays_policies_as_the_plain_reference_does(name, trial
     path = Path(link_rate_Bps=1e6 * (1 + trial), buffer_bytes=30_000 * (1 + trial), flows=flows)
     model, adversary = ("cbr_delay", "ccac", "ideal")[trial], make_adversary(("square", "kind", "uniform")[trial])
     senders = [ZOO[name](2 * trial), ZOO[name](2 * trial + 1)]
-    engine, reference = run_both(path, model=model, senders=senders, adversary=adversary, steps=240, most_flips=0)
+    engine, reference = run_both(path, model=model, senders=senders, adversary=adversary, steps=240)
     assert check_trace(engine.trace(0)) == []
     measured = engine.watch.field("decisions")
     if reference.flows[0].monitor:

@@ -274,7 +274,7 @@ def test_bad_paths():
     with pytest.raises(InputError, match=r"buffer of at least"):
         equilibrium("bbr2", path_of(10, 0.035, 12.5e6, 0.1))
     with pytest.raises(EngineError, match=r"no equilibrium of bbr2 found: the smallest residual"):
-        find_equilibrium("bbr2", path_of(3, 0.1, 1e6, 0.05), tries=1)  # theorem 4 needs a buffer of 2/13 d C
+        find_equilibrium("bbr2", path_of(5, 0.1, 1e6, 0.1), tries=1)  # theorem 4 needs a buffer of 2/13 d C
 
 
 def run(*arguments):

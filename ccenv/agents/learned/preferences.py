@@ -101,15 +101,22 @@ def with_preference(sender: PolicySender, weights: Mapping[str, float]) -> Prefe
     if not _is_preference(given):
         said = ", ".join(f"{name} {shown(weight)}" for name, weight in zip(names, given, strict=True))
         raise InputError(f"{sender.name}: weights {said}; numbers from 0 to 1 that add up to 1 are needed")
-    weight = np.array(given, np.float64)
     if isinstance(sender, PreferenceSender):
-        biases = (sender.base + weight @ sender.slopes, *sender.biases[1:])
+        biases = (sender.base + _mixed(given, sender.slopes), *sender.biases[1:])
         return replace(sender, biases=biases, preference=given)
     own = {one.name: getattr(sender, one.name) for one in fields(PolicySender)}
     slopes, base = sender.weights[0][-len(names) :], sender.biases[0]
     own["weights"] = (sender.weights[0][: -len(names)], *sender.weights[1:])
-    own["biases"] = (base + weight @ slopes, *sender.biases[1:])
+    own["biases"] = (base + _mixed(given, slopes), *sender.biases[1:])
     return PreferenceSender(**own, objectives=names, preference=given, slopes=slopes, base=base)
+
+
+def _mixed(weights: tuple[float, ...], slopes: np.ndarray) -> np.ndarray:
+    """Return the sum of rows times weights, added one by one: a library's product rounds by where its arrays lie in memory."""
+    total = np.zeros(slopes.shape[1])
+    for weight, row in zip(weights, slopes, strict=True):
+        total += weight * row
+    return total
 
 
 def described(sender: PreferenceSender) -> dict[str, Any]:
