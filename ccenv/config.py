@@ -23,10 +23,13 @@ class StrictModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _exact_numbers(cls, data: Any) -> Any:
-        """Refuse ``true`` and ``1.0`` where one whole number is the only choice, such as a format version: they equal 1."""
+        """Refuse what only equals a number: ``true``, and ``1.0`` where whole numbers are the only choice (a format version)."""
         for name in cls._literal_wholes() if isinstance(data, dict) else ():
             if name in data and type(data[name]) is not int:
                 raise ValueError(f"{name} is {shown(data[name])}; it must be a whole number that this ccenv knows")
+        for name in cls._numbers() if isinstance(data, dict) else ():
+            if isinstance(data.get(name), bool):
+                raise ValueError(f"{name} is {str(data[name]).lower()}; it must be a number")
         return data
 
     @classmethod
@@ -36,6 +39,15 @@ class StrictModel(BaseModel):
             return get_origin(annotation) is Literal and all(type(value) is int for value in get_args(annotation))
 
         return tuple(name for name, field in cls.model_fields.items() if whole(field.annotation))
+
+    @classmethod
+    @cache
+    def _numbers(cls) -> tuple[str, ...]:
+        def number(annotation: Any) -> bool:
+            kinds = {annotation, *get_args(annotation)}
+            return bool(kinds & {int, float}) and kinds <= {annotation, int, float, type(None)}
+
+        return tuple(name for name, field in cls.model_fields.items() if number(field.annotation))
 
 
 def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
@@ -122,6 +134,8 @@ def find_data(package: str, name: str, suffix: str, what: str) -> FilePath:
     if stem in shipped and (len(given.parts) == 1 or given.parts[-2:-1] == (root.name,)):
         return shipped[stem]
     hint = did_you_mean(stem, shipped)
+    if given.is_dir():
+        raise UnknownNameError(f"{shown(name, 100)}: is a folder; a {what} is a file that ends with {suffix}.{hint}")
     if (given.suffix == suffix or len(given.parts) > 1) and not is_file(given):
         raise UnknownNameError(f"{shown(name, 100)}: file not found, and no {what} has this name.{hint}")
     raise UnknownNameError(f"unknown {what} {shown(name, 100)}.{hint}")

@@ -21,6 +21,7 @@ def make_folder(folder: FilePath) -> None:
 
 LOCK = ".lock"
 """File of :func:`locked` in a folder; it stays, and an otherwise empty folder with it counts as empty."""
+_UNFINISHED = ".tmp"  # ending of what write_atomic has not put in its place yet
 
 
 @contextmanager
@@ -62,8 +63,12 @@ def locked(folder: FilePath, what: str, *, wait: bool = False, name: str = LOCK)
 
 
 def is_empty(folder: FilePath) -> bool:
-    """Tell whether a folder holds nothing; the file of a lock is nothing."""
-    return all(file.name == LOCK for file in folder.iterdir())
+    """Tell whether a folder holds nothing; the file of a lock is nothing, nor is what a killed :func:`write_atomic` left."""
+    return all(file.name == LOCK or _is_unfinished(file.name) for file in folder.iterdir())
+
+
+def _is_unfinished(name: str) -> bool:
+    return name.startswith(".") and name.endswith(_UNFINISHED)
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -> None:
@@ -78,7 +83,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -
         CcenvError: if it cannot be written.
     """
     target = FilePath(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}{_UNFINISHED}")
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as out:
             out.write(data)

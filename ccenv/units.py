@@ -64,6 +64,10 @@ def quantity(what: str, given: str | float, units: Units) -> float:
     Raises:
         InputError: one line with what it is, the value seen and what is allowed.
     """
+    return _read(what, given, units, "of at least 0")
+
+
+def _read(what: str, given: str | float, units: Units, allowed: str) -> float:
     text = str(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else ""
     match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
     factors = {name.lower(): factor for name, factor in units.factors.items()}
@@ -75,7 +79,7 @@ def quantity(what: str, given: str | float, units: Units) -> float:
             return int(value) if units.whole else value
     number = "a whole number" if units.whole else "a number"
     raise InputError(
-        f"{what} is {shown(given)}; allowed: {number} of at least 0 with a unit of {', '.join(units.factors)}; "
+        f"{what} is {shown(given)}; allowed: {number} {allowed} with a unit of {', '.join(units.factors)}; "
         f"without a unit it is in {units.plain}"
     )
 
@@ -91,7 +95,7 @@ def steps_or_seconds(what: str, given: str | float) -> tuple[int | None, float |
     if unit in _TIMES:
         return None, positive(what, given, SECONDS)
     steps = STEPS if match and unit in {"", *(name.lower() for name in STEPS.factors)} else _STEPS_OR_TIME
-    return int(quantity(what, given, steps)), None
+    return int(positive(what, given, steps)), None
 
 
 def _warn_unusual(what: str, given: str | float, value: float, units: Units) -> None:
@@ -100,12 +104,12 @@ def _warn_unusual(what: str, given: str | float, value: float, units: Units) -> 
         factor = units.factors[units.plain]
         usual = f"at least {low / factor:g}" if value < low else f"at most {high / factor:g}"
         text = f"{what} is {shown(given)}, {value / factor:g} {units.plain}; {usual} {units.plain} is usual: is the unit right?"
-        warnings.warn(text, CcenvWarning, stacklevel=3)
+        warnings.warn(text, CcenvWarning, stacklevel=4)
 
 
 def positive(what: str, given: str | float, units: Units) -> float:
     """Return a quantity as :func:`quantity` does. Raises InputError also for 0."""
-    value = quantity(what, given, units)
+    value = _read(what, given, units, "above 0")
     if value <= 0:
         raise InputError(f"{what} is {shown(given)}; it must be above 0")
     return value

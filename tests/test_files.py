@@ -38,6 +38,8 @@ def test_a_second_process_is_told_who_holds_the_folder_and_a_killed_holder_lets_
     with locked(folder, "training run"):
         assert (folder / LOCK).read_text() == f"{os.getpid()}\n"
     assert is_empty(folder)
+    (folder / ".record.json.77.0a1b2c3d.tmp").touch()  # of a write that was killed
+    assert is_empty(folder)
     (folder / "something").touch()
     assert not is_empty(folder)
 

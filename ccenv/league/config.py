@@ -12,7 +12,7 @@ from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
 from ccenv.attack.catalog import SEARCHES, make_search
 from ccenv.config import StrictModel, find_data, validate
-from ccenv.envs.distribution import PathDistribution
+from ccenv.envs.distribution import LogRange, PathDistribution, Range
 from ccenv.envs.reward import RewardWeights
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import read_yaml
@@ -22,6 +22,14 @@ from ccenv.training.config import TrainConfig, load_config
 CONFIGS = "ccenv.configs.league"
 MODEL = "ccac"
 LEAST_PLAYERS = 2
+
+
+class ScenePaths(PathDistribution):
+    """Random plain paths on which the network always has a choice: defaults of the same keys as in :class:`PathDistribution`."""
+
+    jitter_rtts: Range = (0.5, 2.0)
+    buffer_bdp: LogRange = (0.5, 8.0)
+    seeded_share: float = Field(default=0.0, ge=0, le=1)
 
 
 class Scenes(StrictModel):
@@ -35,12 +43,14 @@ class Scenes(StrictModel):
 
     count: int = Field(ge=1, le=64)
     hold_outs: int = Field(ge=1, le=64)
-    paths: PathDistribution = PathDistribution(jitter_rtts=(0.5, 2.0), buffer_bdp=(0.5, 8.0), seeded_share=0.0)
+    paths: ScenePaths = ScenePaths()
 
     @model_validator(mode="after")
     def _something_to_choose(self) -> Scenes:
         if not self.paths.jitter_rtts[0] > 0:
-            raise ValueError(f"paths.jitter_rtts {list(self.paths.jitter_rtts)}: without jitter the network has no choice")
+            raise ValueError(
+                f"paths.jitter_rtts begins at {self.paths.jitter_rtts[0]:g}: without jitter the network has no choice"
+            )
         return self
 
 
@@ -68,7 +78,8 @@ class LeagueConfig(StrictModel):
         search_flow_steps: of each search on each scene; a mixture of n senders takes n times as many.
         answers: networks that join in a round: the worst in each scene, the worst of another search, and so on.
         search_senders: senders of a mixture that searches play against: the heaviest. What they find is judged by all.
-        hold_outs: adversaries and searches that no sender is trained against, on the hold-out scenes.
+        hold_outs: adversaries and searches that no sender is trained against, on the hold-out scenes; another parameter of one
+            that is trained against does not make a hold-out.
         hold_out_flow_steps: of each such search.
         interval: share of the bootstrapped exploitabilities in the interval.
     """
@@ -99,9 +110,10 @@ class LeagueConfig(StrictModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> LeagueConfig:
-        for what, names in (("senders", self.senders), ("networks", self.networks)):
+        for what in ("senders", "networks", "searches", "hold_outs"):
+            names = getattr(self, what)
             if len(set(names)) != len(names):
-                raise ValueError(f"{what}: a player is named twice in {', '.join(names)}")
+                raise ValueError(f"{what}: one is named twice in {', '.join(names)}")
         for what, size in (("senders", 1 + len(self.senders)), ("networks", len(self.networks))):
             if size < LEAST_PLAYERS:
                 raise ValueError(
@@ -145,9 +157,11 @@ class LeagueConfig(StrictModel):
                 raise unknown_name("search", spec.partition(":")[0], SEARCHES.names("search"))
         if self.answers > len(self.searches):
             raise ValueError(f"answers is {self.answers}; there are {len(self.searches)} searches")
-        both = sorted(set(self.searches) & set(self.hold_outs) | set(self.networks) & set(self.hold_outs))
-        if both:
-            raise ValueError(f"hold_outs: {both[0]!r} is trained against too; a hold-out is what nobody has trained against")
+        trained = {spec.partition(":")[0]: spec for spec in (*self.searches, *self.networks)}
+        for spec in self.hold_outs:
+            known = trained.get(spec.partition(":")[0])
+            if known is not None:
+                raise ValueError(f"hold_outs: {spec!r}: {known!r} is trained against; a hold-out is what nobody has met")
 
     @property
     def run_steps(self) -> int:

@@ -111,8 +111,8 @@ def league(
     store = LeagueFolder(folder)
     code = source_hash(SOURCES)
     with Workers(jobs, backend) as workers, locked(folder, "league"):
-        store.begin(config, code, fresh)
-        return _League(config, store, workers, report).play(code)
+        told = store.begin(config, code, fresh)
+        return _League(config, store, workers, report).play(code, told)
 
 
 class _Task(NamedTuple):
@@ -138,7 +138,8 @@ class _League:
         self._timing = {"seconds": 0.0, "cpu_seconds": 0.0}
         self._population = Population()
 
-    def play(self, code: str) -> dict[str, Any]:
+    def play(self, code: str, told: int) -> dict[str, Any]:
+        """Play all rounds and return the record, which tells of some already."""
         config, people = self._config, self._population
         self._run([_Task(sender_part(None), SenderPart, train_first, ())])
         self._part(sender_part(None), SenderPart)
@@ -149,7 +150,8 @@ class _League:
         rounds: list[dict[str, Any]] = []
         for number in range(config.rounds):
             rounds.append(self._round(number))
-            self._write(code, rounds, "running")
+            if number >= told:
+                self._write(code, rounds, "running")
         return self._write(code, rounds, "finished", finish=people)
 
     def _add_sender(self, name: str) -> None:

@@ -1,10 +1,12 @@
 """A league in a folder: its settings, the players it has found, and the finished parts of rounds.
 
-A part is what one task found. Its document is written last and at once, so that a killed league goes on with whole parts.
+A part is what one task found. Its document is written last and at once, so that a killed league goes on with whole parts; it
+holds the hashes of itself and of the files that the task wrote, so that a league does not go on with damaged ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -15,10 +17,10 @@ from ccenv.adversaries import make_adversary
 from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.agents import make_sender
 from ccenv.config import StrictModel, validate
-from ccenv.document import Format
+from ccenv.document import Format, hash_of
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import is_empty, write_atomic
-from ccenv.foreign import resolve_inside, shown_path
+from ccenv.files import is_empty, make_folder, write_atomic
+from ccenv.foreign import read_bounded, resolve_inside, shown_path
 from ccenv.league.config import MODEL, LeagueConfig
 from ccenv.network.adversary import Adversary, MlpAdversary, RecordedAdversary
 from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves, load_moves
@@ -26,10 +28,23 @@ from ccenv.network.path import Path
 from ccenv.network.sender import Sender
 
 LEAGUE = Format("ccenv-league", 1, "the record of a league", older="--fresh starts anew")
-PART = Format("ccenv-league-part", 1, "a part of a league", older="--fresh starts anew")
+PART = Format("ccenv-league-part", 2, "a part of a league", older="--fresh starts anew")
 RECORD, CONFIG, SENDERS, NETWORKS = "league.json", "config.yaml", "senders", "networks"
 PICTURE, CURVE = "payoffs.png", "exploitability.png"
 _POLICY = ".safetensors"  # of a network that is a policy
+_MAX_BYTES = 1 << 28  # of a file of a part
+
+
+class _Seal(StrictModel):
+    """What a part's document says about its content.
+
+    Attributes:
+        files: SHA-256 of each file that the task wrote, by its name in the league's folder.
+        sha256: of the document without this key.
+    """
+
+    files: dict[str, str]
+    sha256: str
 
 
 class Part(StrictModel):
@@ -87,7 +102,7 @@ class LeagueFolder:
         if folder.is_dir() and not is_empty(folder) and not (folder / RECORD).is_file():
             raise InputError(f"{folder}: holds something else than a league; choose another --out")
 
-    def begin(self, config: LeagueConfig, code: str, fresh: bool) -> None:
+    def begin(self, config: LeagueConfig, code: str, fresh: bool) -> int:
         """Check what an earlier run left, and write the settings.
 
         Args:
@@ -95,8 +110,11 @@ class LeagueFolder:
             code: hash of the code that decides what it comes to.
             fresh: discard what is there.
 
+        Returns:
+            int: rounds that the record tells of already.
+
         Raises:
-            InputError: if the folder holds a league of another config, or of other code.
+            InputError: if the folder holds a league of another config, of other code, or of more rounds.
             CcenvError: if something cannot be removed or written.
         """
         record = self.folder / RECORD
@@ -108,7 +126,12 @@ class LeagueFolder:
                 )
             if known.get("code") != code:
                 raise InputError(f"{self.folder}: holds a league of another version of ccenv; --fresh starts anew")
-            return
+            played = known.get("rounds")
+            rounds = len(played) if isinstance(played, list) else 0
+            if rounds > config.rounds:
+                raise InputError(f"rounds is {config.rounds}, but {self.folder} holds {rounds} already; --fresh discards them")
+            self._make_folders()
+            return rounds
         try:
             for part in (SENDERS, NETWORKS):
                 if (self.folder / part).is_dir():
@@ -117,21 +140,49 @@ class LeagueFolder:
                 (self.folder / name).unlink(missing_ok=True)
         except OSError as error:
             raise CcenvError(f"{self.folder}: cannot be cleared ({error.strerror})") from None
-        for part in (SENDERS, NETWORKS):
-            (self.folder / part).mkdir(parents=True)
-        write_atomic(self.folder / CONFIG, config.to_yaml().encode())
         LEAGUE.write(record, {"config": config.model_dump(mode="json"), "code": code, "status": "running", "rounds": []})
+        write_atomic(self.folder / CONFIG, config.to_yaml().encode())
+        self._make_folders()
+        return 0
+
+    def _make_folders(self) -> None:
+        for part in (SENDERS, NETWORKS):
+            make_folder(self.folder / part)
 
     def part(self, name: str, kind: type[PartT]) -> PartT | None:
-        """Return what a finished part says; None if it is not finished. Raises InputError if it is damaged."""
+        """Return what a finished part says; None if it is not finished.
+
+        Raises:
+            InputError: if it, or a file that belongs to it, is damaged, changed or gone.
+        """
         file = self.folder / f"{name}.part.json"
         if not file.is_file():
             return None
-        return validate(kind, {key: value for key, value in PART.read(file).items() if key not in PART.head}, shown_path(file))
+        where = shown_path(file)
+        said = {key: value for key, value in PART.read(file).items() if key not in PART.head}
+        seal = validate(_Seal, said.pop("seal", None), f"{where}: seal")
+        if seal.sha256 != _sha256_of(said, seal.files):
+            raise InputError(f"{where}: has been changed since it was written; remove it to play this part again")
+        files = self._hashes(name)
+        for own, known in seal.files.items():
+            if files.get(own) != known:
+                what = "is gone" if own not in files else "has been changed since it was written"
+                raise InputError(f"{self.folder}/{own}: {what}; remove {where} to play this part again")
+        return validate(kind, said, where)
 
     def finish(self, name: str, part: Part) -> None:
         """Write what a part says: it is finished then."""
-        PART.write(self.folder / f"{name}.part.json", part.model_dump(mode="json"))
+        said, files = part.model_dump(mode="json"), self._hashes(name)
+        PART.write(self.folder / f"{name}.part.json", {**said, "seal": {"files": files, "sha256": _sha256_of(said, files)}})
+
+    def _hashes(self, name: str) -> dict[str, str]:
+        """Return the SHA-256 of each file that belongs to a part: the folder of a sender, or what searches found."""
+        files = [*self.folder.glob(f"{name}/[!.]*"), *self.folder.glob(f"{name}-*")]
+        return {
+            str(file.relative_to(self.folder)): hashlib.sha256(read_bounded(file, _MAX_BYTES)).hexdigest()
+            for file in sorted(files)
+            if file.is_file()
+        }
 
     def sender_folder(self, name: str) -> FilePath:
         """Return where a sender of the league lies."""
@@ -169,3 +220,7 @@ class LeagueFolder:
         """Return a sender of the league: the name of one that it trained, or of a registered one."""
         folder = self.sender_folder(spec)
         return make_sender(str(folder) if folder.is_dir() else spec)
+
+
+def _sha256_of(said: dict[str, Any], files: dict[str, str]) -> str:
+    return hash_of({**said, "files": files})

@@ -183,9 +183,10 @@ def test_only_plain_python_has_a_default_in_seconds(tmp_path):
     assert default_budget_s(load_sender("cubic")) is None
 
 
-@pytest.mark.parametrize("budget", ["3furlongs", "0s", "-1s", "1.5", "s"])
+@pytest.mark.parametrize("budget", ["3furlongs", "0s", "-1s", "1.5", "s", "0", "-5"])
 def test_a_budget_that_is_none_is_one_line(capsys, tmp_path, budget):
     assert main(["attack", "cubic", f"--budget={budget}", "--out", str(tmp_path / "a")]) == 2
     err = capsys.readouterr().err
     assert "--budget is" in err
+    assert "at least 0" not in err
     assert err.count("\n") == 1

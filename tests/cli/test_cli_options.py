@@ -83,6 +83,7 @@ def test_one_name_for_one_thing(group: str) -> None:
         ("train quick_sender --restart", "No such option: --restart. Did you mean '--fresh'?"),
         ("gap vegas --output x.json", "No such option: --output. Did you mean '--out'?"),
         ("ode run trace_bbr1_red --duration-s 2", "No such option: --duration-s. Did you mean '--duration'?"),
+        ("league /", "'/': is a folder; a league is a file that ends with .yaml. Valid: full, quick."),
         ("ode equilibrium bbr1 --rate-mbps 2", "No such option: --rate-mbps. Did you mean '--rate'?"),
         ("attack vegas --link-rate-mbps 2", "No such option: --link-rate-mbps. Did you mean '--rate'?"),
         ("sim reno_delack4 --workers 2", "No such option: --workers"),

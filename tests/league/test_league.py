@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import yaml
 from league.small import SMALL, small
 
 from ccenv.agents import make_sender
+from ccenv.document import hash_of
 from ccenv.errors import InputError
 from ccenv.league.games import draw_scenes, payoffs_on
 from ccenv.league.meta import Mixtures, Payoffs
@@ -110,9 +112,16 @@ def test_other_folders_are_refused(played: Path, tmp_path: Path) -> None:
         ({"answers": 4}, "answers is 4; there are 3 searches"),
         ({"searches": ["square"]}, "unknown search 'square'"),
         ({"searches": ["evil.py"]}, "unknown"),
-        ({"hold_outs": ["uniform"]}, "'uniform' is trained against too"),
+        ({"hold_outs": ["uniform"]}, "'uniform' is trained against"),
+        ({"hold_outs": ["square", "cem:population=128"], "searches": ["corners", "cem:population=64"]}, "is trained against"),
+        ({"hold_outs": ["square", "square"]}, "hold_outs: one is named twice in square, square"),
+        ({"searches": ["corners", "corners"]}, "searches: one is named twice"),
+        ({"rounds": True}, "rounds is true; it must be a number"),
         ({"share": 0.01}, "leaves one side without environments"),
-        ({"scenes": {"count": 2, "hold_outs": 1, "paths": {"jitter_rtts": [0, 1]}}}, "without jitter the network has no choice"),
+        (
+            {"scenes": {"count": 2, "hold_outs": 1, "paths": {"jitter_rtts": [0, 1]}}},
+            "paths.jitter_rtts begins at 0: without jitter the network has no choice",
+        ),
         ({"training": {**SMALL["training"], "trains": "network"}}, "training"),
         ({"rond": 2}, "rond"),
     ],
@@ -124,12 +133,91 @@ def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def forge(file: Path, **changes: object) -> None:
+    """Change what a part says as somebody does who knows how it is sealed."""
+    said = {**json.loads(file.read_text()), **changes}
+    if "seal" not in changes:
+        own = {key: value for key, value in said.items() if key not in ("format", "version", "seal")}
+        said["seal"]["sha256"] = hash_of({**own, "files": said["seal"]["files"]})
+    file.write_text(json.dumps(said))
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-40] ^= 1
+    file.write_bytes(content)
+
+
+def set_payoff(file: Path) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), "payoff": 0.125}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "name", "message"),
+    [
+        (set_payoff, "networks/round-00-scene-00.part.json", "has been changed since it was written"),
+        (flip, "senders/start/weights.safetensors", "has been changed since it was written"),
+        (flip, "senders/round-01/policy.safetensors", "has been changed since it was written"),
+        (Path.unlink, "senders/round-00/policy.json", "is gone"),
+        (lambda file: shutil.copy(file.with_name("start.part.json"), file), "senders/round-00.part.json", "start"),
+    ],
+)
+def test_damaged_parts_are_refused(damage: Callable, name: str, message: str, played: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(played, folder)
+    damage(folder / name)
+    before = (folder / "league.json").read_bytes()
+    with pytest.raises(InputError, match=message) as refused:
+        league(small(rounds=3), folder)
+    assert "\n" not in str(refused.value)
+    assert (folder / "league.json").read_bytes() == before
+
+
+def test_moves_of_another_part_are_refused(played: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "swapped"
+    shutil.copytree(played, folder)
+    one, *others = sorted((folder / "networks").glob("round-00-scene-*"))
+    one, *others = [file for file in (one, *others) if not file.name.endswith(".part.json")]
+    shutil.copy(next(file for file in others if file.suffix == one.suffix), one)
+    with pytest.raises(InputError, match=r"has been changed since it was written; remove .* to play this part again"):
+        league(small(), folder)
+
+
+@pytest.mark.parametrize("left", [(), (".lock",), (".lock", ".league.json.77.0a1b2c3d.tmp"), (".lock", "league.json")])
+def test_what_a_kill_in_the_first_moment_leaves_is_played(left: tuple[str, ...], played: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "begun"
+    folder.mkdir()
+    for name in left:
+        (folder / name).touch()
+    if "league.json" in left:
+        known = json.loads((played / "league.json").read_text())
+        begun = {key: known[key] for key in ("format", "version", "config", "code")} | {"status": "running", "rounds": []}
+        (folder / "league.json").write_text(json.dumps(begun))
+    league(small(), folder)
+    assert record(folder) == record(played)
+
+
+def test_fewer_rounds_do_not_replace_the_record_of_more(played: Path) -> None:
+    before = (played / "league.json").read_bytes()
+    with pytest.raises(InputError, match=r"rounds is 1, but .* holds 2 already; --fresh discards them"):
+        league(small(rounds=1), played)
+    assert (played / "league.json").read_bytes() == before
+
+
+def test_paths_keep_the_defaults_of_what_they_do_not_name() -> None:
+    paths = small(scenes={"count": 2, "hold_outs": 1, "paths": {"link_rate_mss_per_rtt": [10, 20]}}).scenes.paths
+    assert paths.jitter_rtts == (0.5, 2.0)
+    assert paths.seeded_share == 0.0
+
+
 @pytest.mark.parametrize(
     ("part", "changes", "message"),
     [
         ("networks/round-00-scene-00", {"payoff": "low"}, "payoff"),
         ("networks/round-00-scene-00", {"networks": ["uniform", "networks/../../x.moves.npz"]}, "a network"),
         ("networks/round-01-scene-01", {"networks": ["uniform", "networks/none.moves.npz"]}, "none.moves.npz"),
+        ("networks/round-01-scene-01", {"seal": {"files": {}}}, "sha256"),
+        ("networks/round-01-scene-01", {"seal": None}, "seal"),
         ("networks/round-00-hold-out-00", {"payoffs": 3}, "payoffs"),
         ("networks/round-00-hold-out-00", {"payoffs": {"square": 0.5}}, "not a part of this league"),
         ("networks/round-00-scene-01", {"networks": ["uniform"]}, "not a part of this league"),
@@ -139,8 +227,7 @@ def test_bad_leagues_are_one_line(changes: dict, message: str) -> None:
 def test_forged_parts_are_one_line(part: str, changes: dict, message: str, played: Path, tmp_path: Path) -> None:
     folder = tmp_path / "forged"
     shutil.copytree(played, folder)
-    file = folder / f"{part}.part.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    forge(folder / f"{part}.part.json", **changes)
     before = (folder / "league.json").read_bytes()
     with pytest.raises(InputError, match=message):
         league(small(), folder)
