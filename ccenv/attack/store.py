@@ -15,7 +15,7 @@ from ccenv.document import Format
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import is_empty, locked
 from ccenv.foreign import resolve_inside
-from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves
+from ccenv.network.moves import SUFFIX, MovesHeader, StoredMoves, load_moves
 from ccenv.network.trace import load_trace
 
 FORMAT = Format("ccenv-attack", 1, "the result of an attack", older="--fresh starts anew")
@@ -57,7 +57,7 @@ def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], F
         dict: adversary -> the entry of the file, and what it says.
 
     Raises:
-        InputError: if the file is not the result of this attack.
+        InputError: if the file is not the result of this attack, or moves are missing or damaged.
         TraceError: if a trace is missing or damaged.
     """
     data = FORMAT.read(file)
@@ -69,8 +69,9 @@ def read_findings(file: FilePath, key: str) -> dict[str, tuple[dict[str, Any], F
     for name, entry in data["findings"].items():
         stored = validate(StoredFinding, entry, f"{file}: {name}")
         trace = load_trace(resolve_inside(file.parent, stored.trace, f"{file}: trace"))
+        moves = None if stored.moves is None else load_moves(resolve_inside(file.parent, stored.moves, f"{file}: moves")).moves
         told = stored.model_dump(exclude={"trace", "ratio", "moves"})
-        out[name] = (entry, Finding(adversary=name, trace=trace, **told))
+        out[name] = (entry, Finding(adversary=name, trace=trace, moves=moves, **told))
     return out
 
 

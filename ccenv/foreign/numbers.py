@@ -18,7 +18,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", 
 def whole_of(text: str, where: str) -> int:
     """Return the whole number in a text. Raises InputError for anything but a sign and at most 40 digits."""
     if not _WHOLE.fullmatch(text):
-        raise InputError(f"{where}: number {shown(text, 32)} is not allowed: whole numbers have at most {MAX_DIGITS} digits")
+        raise InputError(f"{where}: number {shown(text, 32)} is not allowed: at most {MAX_DIGITS} digits and a sign")
     return int(text)
 
 

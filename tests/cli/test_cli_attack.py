@@ -101,6 +101,20 @@ def test_wrong_input_is_one_line(capsys, tmp_path, arguments, message):
     assert err.count("\n") == 1
 
 
+def test_a_damaged_part_of_an_attack_is_named(capsys, tmp_path):
+    out = tmp_path / "attack"
+    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
+    for kept in ("corners.npz", "corners.moves.npz"):
+        whole = (out / kept).read_bytes()
+        (out / kept).write_bytes(whole[:100])
+        code, _, err = attack(capsys, "copa", "--out", str(out), "--adversary", "corners")
+        assert code == 2
+        assert f"{kept}: truncated" in err
+        assert err.count("\n") == 1
+        (out / kept).write_bytes(whole)
+    assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
+
+
 def test_another_attack_in_the_folder_is_refused(capsys, tmp_path):
     out = tmp_path / "attack"
     assert attack(capsys, "copa", "--out", str(out), "--adversary", "corners")[0] == 0
