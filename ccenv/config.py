@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ccenv.errors import InputError, UnknownNameError, did_you_mean, shown
 from ccenv.foreign.names import is_file
@@ -24,12 +25,14 @@ class StrictModel(BaseModel):
     @classmethod
     def _exact_numbers(cls, data: Any) -> Any:
         """Refuse what only equals a number: ``true``, and ``1.0`` where whole numbers are the only choice (a format version)."""
-        for name in cls._literal_wholes() if isinstance(data, dict) else ():
-            if name in data and type(data[name]) is not int:
-                raise ValueError(f"{name} is {shown(data[name])}; it must be a whole number that this ccenv knows")
-        for name in cls._numbers() if isinstance(data, dict) else ():
-            if isinstance(data.get(name), bool):
-                raise ValueError(f"{name} is {str(data[name]).lower()}; it must be a number")
+        if isinstance(data, dict):
+            wrong = {name: "it must be a number" for name in cls._numbers() if isinstance(data.get(name), bool)}
+            for name in cls._literal_wholes():
+                if name in data and type(data[name]) is not int:
+                    wrong[name] = "it must be a whole number that this ccenv knows"
+            if wrong:  # each at its own place, so that a message can name it
+                errors = [_at(name, message, data[name]) for name, message in wrong.items()]
+                raise ValidationError.from_exception_data(cls.__name__, errors)
         return data
 
     @classmethod
@@ -48,6 +51,10 @@ class StrictModel(BaseModel):
             return bool(kinds & {int, float}) and kinds <= {annotation, int, float, type(None)}
 
         return tuple(name for name, field in cls.model_fields.items() if number(field.annotation))
+
+
+def _at(name: str, message: str, value: Any) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError("exact_number", message), loc=(name,), input=value)
 
 
 def validate(model: type[ModelT], data: Any, where: str) -> ModelT:

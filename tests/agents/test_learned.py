@@ -102,7 +102,7 @@ def test_bad_tensor_files_are_refused(content, message):
         ({"name": "../x"}, "name: String should match pattern"),
         ({"activation": "gelu"}, "activation: Input should be 'tanh' or 'relu' (got 'gelu')"),
         ({"observation_version": 99}, "observation_version: it must be 1 (got 99)"),
-        ({"observation_version": True}, "observation_version: Input should be a valid integer"),
+        ({"observation_version": True}, "observation_version: it must be a number (got True)"),
         ({"layers": [N_OBSERVATION, 8, 1]}, "the card asks for finite {'w0': (10, 8), 'b0': (8,), 'w1': (8, 1), 'b1': (1,)}"),
         ({"layers": [N_OBSERVATION, 8, 5, 1]}, "the card asks for finite"),
         ({"layers": "x"}, "layers: Input should be a valid tuple"),

@@ -116,7 +116,7 @@ def test_other_folders_are_refused(played: Path, tmp_path: Path) -> None:
         ({"hold_outs": ["square", "cem:population=128"], "searches": ["corners", "cem:population=64"]}, "is trained against"),
         ({"hold_outs": ["square", "square"]}, "hold_outs: one is named twice in square, square"),
         ({"searches": ["corners", "corners"]}, "searches: one is named twice"),
-        ({"rounds": True}, "rounds is true; it must be a number"),
+        ({"rounds": True}, "rounds: it must be a number (got True)"),
         ({"share": 0.01}, "leaves one side without environments"),
         (
             {"scenes": {"count": 2, "hold_outs": 1, "paths": {"jitter_rtts": [0, 1]}}},

@@ -328,7 +328,7 @@ def test_damaged_checkpoints_are_refused(finished, tmp_path):
         ({"format": "ccenv-checkpoint", "version": 3}, "version is 3; .*--restart discards it"),
         ({"iteration": "3"}, "iteration: Input should be a valid integer"),
         ({"iteration": -1}, "iteration: "),
-        ({"seconds": True}, "seconds is true; it must be a number"),
+        ({"seconds": True}, "seconds: it must be a number"),
         ({"sha256": None}, "sha256: Input should be a valid string"),
         ({"observation_version": 2}, "observation_version is 2; it must be 1"),
     ):
