@@ -8,7 +8,6 @@ from pathlib import Path as FilePath
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ccenv.errors import InputError, UnknownNameError, did_you_mean, shown
 from ccenv.foreign.names import is_file
@@ -31,8 +30,13 @@ class StrictModel(BaseModel):
                 if name in data and type(data[name]) is not int:
                     wrong[name] = "it must be a whole number that this ccenv knows"
             if wrong:  # each at its own place, so that a message can name it
-                errors = [_at(name, message, data[name]) for name, message in wrong.items()]
-                raise ValidationError.from_exception_data(cls.__name__, errors)
+                raise ValidationError.from_exception_data(
+                    cls.__name__,
+                    [
+                        {"type": "value_error", "loc": (name,), "input": data[name], "ctx": {"error": message}}
+                        for name, message in wrong.items()
+                    ],
+                )
         return data
 
     @classmethod
@@ -51,10 +55,6 @@ class StrictModel(BaseModel):
             return bool(kinds & {int, float}) and kinds <= {annotation, int, float, type(None)}
 
         return tuple(name for name, field in cls.model_fields.items() if number(field.annotation))
-
-
-def _at(name: str, message: str, value: Any) -> InitErrorDetails:
-    return InitErrorDetails(type=PydanticCustomError("exact_number", message), loc=(name,), input=value)
 
 
 def validate(model: type[ModelT], data: Any, where: str) -> ModelT:
