@@ -7,7 +7,6 @@ Example:
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import sys
@@ -44,25 +43,21 @@ __all__ = [
 ]
 
 
-def _code_fingerprint() -> str:
-    """Return a short hash of which source files the package has, how long they are and when they were written."""
-    root = _FilePath(__file__).parent
-    state = sorted((str(p.relative_to(root)), p.stat().st_size, p.stat().st_mtime_ns) for p in root.rglob("*.py"))
-    return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
-
-
 def _set_numba_cache_dir() -> None:
-    """Keep compiled kernels in a per-user folder, one per state of the source.
-
-    Files left in site-packages would shadow an editable install; and numba notices a change of the file that defines a kernel,
-    but not of a helper that the kernel imports from another file.
-    """
+    """Keep compiled kernels in a per-user folder, found again by content (:mod:`ccenv.kernel_cache`)."""
     base = os.environ.get("XDG_CACHE_HOME") or str(_FilePath.home() / ".cache")
-    folder = os.environ.setdefault("NUMBA_CACHE_DIR", os.path.join(base, "ccenv", "numba", _code_fingerprint()))
+    folder = os.environ.setdefault("NUMBA_CACHE_DIR", os.path.join(base, "ccenv", "numba"))
+    locators = os.environ.setdefault("NUMBA_CACHE_LOCATOR_CLASSES", ",".join(_LOCATORS))
     if "numba" in sys.modules:
         sys.modules["numba"].config.CACHE_DIR = folder
+        sys.modules["numba"].config.CACHE_LOCATOR_CLASSES = locators
 
 
+# Kernels of the package first; what a user compiles is kept where numba keeps it.
+_LOCATORS = (
+    "ccenv.kernel_cache.ContentLocator",
+    *("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator", "IPythonCacheLocator", "ZipCacheLocator"),
+)
 _set_numba_cache_dir()
 
 
