@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("errors", "version", "sketch"),
     *("foreign", "units", "registry", "interrupts", "files", "document", "provenance", "config", "configs"),
-    *("parameters", "page_tables", "cluster", "workers", "plugins"),
+    *("parameters", "page_tables", "cluster", "kernels", "workers", "plugins"),
     *("interface", "programs", "network", "paths", "metrics"),
     *("engine", "engine.compiled", "engine.curve", "engine.packet", "engine.fluid"),
     *("agents", "adversaries", "applications", "simulation", "export", "live"),

@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.kernels.cache import cache_folder
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 EXIT_BROKEN = 1
@@ -117,14 +117,15 @@ def _installed(requirement: Requirement) -> tuple[str, bool]:
 
 def _kernel_cache() -> Check:
     """Compiled kernels are kept in one folder; without it every start compiles again."""
-    folder = Path(os.environ["NUMBA_CACHE_DIR"])
+    folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         return Check("kernel cache", BROKEN, f"{folder}: {error.strerror}", "set NUMBA_CACHE_DIR to a folder that you can write")
-    return Check("kernel cache", OK, str(folder))
+    mib = sum(file.stat().st_size for file in folder.glob("*/*")) / 2**20
+    return Check("kernel cache", OK, f"{folder}: {mib:.0f} MiB")
 
 
 def _solver() -> Check:

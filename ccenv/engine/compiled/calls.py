@@ -13,11 +13,12 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ccenv.engine.compiled.python_calls import callback_address
+from ccenv.kernels.decorator import kernel
 from ccenv.network.python_sender import Bridge
 
 _COMPILED: dict[tuple[Any, ...], tuple[int, Any]] = {}
@@ -39,11 +40,8 @@ def address_of(function: Callable[..., None], *records: np.dtype) -> int:
     key = (function, *[str(r.descr) for r in records])
     if key not in _COMPILED:
         python_function = getattr(function, "py_func", function)
-        signature = types.void(*[numba.from_dtype(r) for r in records])
-        compiled = njit(signature, cache=True, error_model="numpy")(python_function)
-        result = compiled.overloads[tuple(signature.args)]
-        address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-        _COMPILED[key] = (address, compiled)
+        compiled = kernel(python_function)
+        _COMPILED[key] = (compiled.address(*[numba.from_dtype(record) for record in records]), compiled)
     return _COMPILED[key][0]
 
 

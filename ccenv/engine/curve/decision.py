@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.calls import store
 from ccenv.engine.compiled.mlp import mlp_level, mlp_outputs
@@ -16,6 +15,7 @@ from ccenv.engine.curve.layout import CHOOSER_CODES, MLP_EPISODE, MLP_FIRST_COLU
 from ccenv.engine.curve.monitor import fill_measures, obey
 from ccenv.engine.curve.network import ERROR_SENDER, fail
 from ccenv.interface.measures import UNKNOWN_RTT_S
+from ccenv.kernels.decorator import kernel
 from ccenv.network.adversary import FIRST_SERVICE, RATE, WASTE
 from ccenv.network.sender import LARGE_LOSS_SEGMENTS
 from ccenv.programs import INPUT_INDEX
@@ -33,7 +33,7 @@ _Q_U, _MSS = INPUT_INDEX["q_U"], INPUT_INDEX["MSS"]
 _UTILISED, _LOSS = INPUT_INDEX["utilised"], INPUT_INDEX["loss"]
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def fill_inputs(ev, fl, inputs_at):
     """Write what a belief program may read, in the order of ``ccenv.programs.INPUTS``, to a float64 array given by address."""
     store(inputs_at, _C_L, fl.C_L_Bps)
@@ -51,7 +51,7 @@ def fill_inputs(ev, fl, inputs_at):
     store(inputs_at, _LOSS, 1.0 if fl.lost_last_interval_bytes > 0.0 else 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def close_interval(fl, k):
     """Close the counts of the interval that ends at step k; the next decision comes one Rm later."""
     fl.lost_last_interval_bytes = fl.lost_since_decision_bytes
@@ -61,7 +61,7 @@ def close_interval(fl, k):
     fl.decision_step = k + fl.rtt_steps
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):
     """Return the rate that a belief program chooses at step k; it may hold it for several intervals.
 
@@ -76,7 +76,7 @@ def run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at):
     return rate
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at):
     """Let a belief program choose the rate of the next interval."""
     rate = run_program(ev, fl, k, start_row, main_row, nodes_at, inputs_at)
@@ -86,7 +86,7 @@ def decide_by_program(ev, fl, flow, k, start_row, main_row, nodes_at, inputs_at)
     fl.rate_Bps = rate
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, policy, weights, memory, observation, scratch):
     """Return the rate that a contract's chooser takes at step k; an external one takes it when the next step begins.
 
@@ -121,14 +121,14 @@ def choose_inside(ev, fl, seed, env_key, flow, k, row, nodes_at, inputs_at, poli
     return rate_in(fl.lo_Bps, fl.hi_Bps, fl.position)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def take_choice(fl):
     """Take the rate at the position that an external chooser has set since the newest decision instant."""
     fl.rate_Bps = rate_in(fl.lo_Bps, fl.hi_Bps, fl.position)
     fl.choice_due = 0
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def choose_rate(ev, fl, k, policy, weights, memory, observation, scratch):
     """Return the rate that a policy with the belief interface chooses at step k for the next interval."""
     close_interval(fl, k)
@@ -137,7 +137,7 @@ def choose_rate(ev, fl, k, policy, weights, memory, observation, scratch):
     return max(ev.mss_bytes / fl.rtt_s, fl.C_L_Bps * 2.0 ** (policy.first * a))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, scratch, rto_min_steps):
     """Let a policy with a monitor set rate and window at step k; return whether it decided.
 
@@ -166,7 +166,7 @@ def decide_by_policy(ev, fl, k, policy, weights, memory, monitor, m, signals, sc
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def play_policy(ev, flow, moves, first_row, n_flows, step, weights, shapes, outputs, observation, scratch):
     """Let a policy choose the network's moves at its decision instants; in between they stay.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from ccenv.engine.compiled.beliefs import (
@@ -28,7 +27,7 @@ from ccenv.engine.curve.checks import (
     take_actions,
 )
 from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
-from ccenv.engine.curve.kernel import KernelArrays, advance_parallel, advance_range
+from ccenv.engine.curve.kernel import KernelArrays, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
 from ccenv.engine.curve.paths import PathArrays
 from ccenv.engine.curve.players import AdversaryTable, SenderTable
@@ -37,6 +36,7 @@ from ccenv.engine.curve.watch import STATE as WATCH_STATE
 from ccenv.engine.curve.watch import Watch
 from ccenv.errors import InputError, did_you_mean
 from ccenv.interface.interface import Interface
+from ccenv.kernels.threads import share
 from ccenv.network.adversary import Adversary, moves_width
 from ccenv.network.model import Model, get_model
 from ccenv.network.path import Path
@@ -302,12 +302,9 @@ class CurveEngine:
             log = self._recorder
             self.kernel_arrays = self.kernel_arrays._replace(flow_log=log.flow_log, env_log=log.env_log)
         self._n_steps[0] = n_steps
-        if self.threads > 1 and self.n_envs * self.n_flows * n_steps >= PARALLEL_MIN_STEPS and not self._senders.is_python:
-            threads = min(self.threads, numba.config.NUMBA_NUM_THREADS)
-            numba.set_num_threads(threads)
-            advance_parallel(min(threads, self.n_envs), self.kernel_arrays)
-        else:
-            advance_range(0, self.n_envs, self.kernel_arrays)
+        small = self.n_envs * self.n_flows * n_steps < PARALLEL_MIN_STEPS or self._senders.is_python
+        arrays = self.kernel_arrays
+        share(lambda first, last: advance_range(first, last, arrays), self.n_envs, 1 if small else self.threads)
         for extra in self._senders.extras:
             extra.raise_failure()
         if self._env["error"].any():
