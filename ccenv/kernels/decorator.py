@@ -10,6 +10,7 @@ from typing import Any
 
 from numba import types
 from numba.core import sigutils, typing
+from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler
 from numba.core.registry import CPUDispatcher
@@ -28,12 +29,11 @@ class _Compiler(_FunctionCompiler):
 class Kernel(CPUDispatcher):
     """A compiled function. Made by :func:`kernel`."""
 
-    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None, **more: Any) -> None:
+    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
         from ccenv.kernels.cache import Store
 
-        super().__init__(py_func, locals, targetoptions, **more)
-        compiler = self._compiler
-        self._compiler = _Compiler(py_func, self.targetdescr, self.targetoptions, self.locals, compiler.pipeline_class)
+        super().__init__(py_func, locals, targetoptions)
+        self._compiler: Any = _Compiler(py_func, self.targetdescr, self.targetoptions, self.locals, Compiler)
         self._bare: set[tuple[Any, ...]] = set()  # signatures that Python cannot call yet
         self._cache = Store(py_func, self.targetoptions)
 

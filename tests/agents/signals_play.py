@@ -2,12 +2,12 @@
 
 import contextlib
 import sys
+from functools import cache
 
-import numba
 import numpy as np
-from numba import njit
 
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
+from ccenv.kernels.decorator import kernel
 
 
 def fresh_state(sender, *, mss_bytes=1500.0, seed=7, env=3, flow=0):
@@ -40,22 +40,14 @@ def tick(**values):
     return signal(TICK, **values)
 
 
-_COMPILED = {}
+@cache
+def _kernel(function):
+    return kernel(function)
 
 
 def compiled(sender):
-    """Return the four functions compiled as the engines compile them."""
-    if sender.name not in _COMPILED:
-        _COMPILED[sender.name] = _compile(sender)
-    return _COMPILED[sender.name]
-
-
-def _compile(sender):
-    state = numba.from_dtype(sender.state)
-    out = [njit(numba.void(state), error_model="numpy")(sender.init)]
-    for function, dtype in ((sender.on_ack, ACK), (sender.on_loss, LOSS), (sender.on_tick, TICK)):
-        out.append(njit(numba.void(state, numba.from_dtype(dtype)), error_model="numpy")(function))
-    return out
+    """Return the four functions compiled as the engines compile them, kept on disk as theirs are."""
+    return [_kernel(function) for function in (sender.init, sender.on_ack, sender.on_loss, sender.on_tick)]
 
 
 @contextlib.contextmanager

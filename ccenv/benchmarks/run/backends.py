@@ -101,7 +101,7 @@ def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> 
     from concurrent.futures import as_completed
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = ProcessPool(workers)
+    pool = ProcessPool(workers, work.__module__)
     try:
         for task in as_completed([pool.executor.submit(watched, work, item) for item in items]):
             yield tell(task.result())
