@@ -15,7 +15,6 @@ def _step(name: str) -> None:
     env = gymnasium.make(name)
     env.reset(seed=0)
     env.step(env.action_space.sample())
-    env.close()
 
 
 def _packet() -> None:

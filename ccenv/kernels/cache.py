@@ -39,9 +39,9 @@ _USED_S = 86_400  # a folder's time is its last use, to a day
 
 
 def import_closure(file: Path) -> list[Path]:
-    """Return a file and all files of the package that it imports at its top, directly or not, sorted."""
+    """Return a file, the one that decides how is compiled, and what they import of the package at their tops, sorted."""
     closure: set[Path] = set()
-    pending = [file.resolve()]
+    pending = [file.resolve(), ROOT / "kernels" / "dispatcher.py"]
     while pending:
         current = pending.pop()
         if current not in closure:

@@ -2,8 +2,8 @@
 
 import contextlib
 import sys
-from functools import cache
 
+import numba
 import numpy as np
 
 from ccenv.engine.compiled.signals import ACK, LOSS, TICK
@@ -40,14 +40,22 @@ def tick(**values):
     return signal(TICK, **values)
 
 
-@cache
-def _kernel(function):
-    return kernel(function)
+_COMPILED = {}
 
 
 def compiled(sender):
     """Return the four functions compiled as the engines compile them, kept on disk as theirs are."""
-    return [_kernel(function) for function in (sender.init, sender.on_ack, sender.on_loss, sender.on_tick)]
+    if sender.name not in _COMPILED:
+        pairs = ((sender.init, ()), (sender.on_ack, (ACK,)), (sender.on_loss, (LOSS,)), (sender.on_tick, (TICK,)))
+        _COMPILED[sender.name] = [compiled_for(function, sender.state, *dtypes) for function, dtypes in pairs]
+    return _COMPILED[sender.name]
+
+
+def compiled_for(function, *dtypes):
+    """Return a function compiled now for records of these types."""
+    made = kernel(function)
+    made.compile(tuple(numba.from_dtype(dtype) for dtype in dtypes))
+    return made
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytes
         (ENGINE, True),
         ("engine/curve/step.py", True),  # inlined
         ("programs/__init__.py", True),  # constants, two imports away
-        ("kernels/decorator.py", True),  # decides how is compiled
+        ("kernels/dispatcher.py", True),  # decides how is compiled
         ("kernels/cache.py", False),
         ("cli/main.py", False),
         ("engine/packet/kernel.py", False),
