@@ -44,6 +44,7 @@ def measure(make_sender: Callable[[str], Sender]) -> dict[str, float]:
 
 
 def packets_per_s(specs: tuple[str, ...], senders: list[Sender], seconds: float) -> float:
+    """Return the packets per second of one run."""
     rate_Bps = RATE_MBPS * MBPS_IN_BPS
     network = NetworkSpec(
         links=(LinkSpec(rate_Bps=rate_Bps, buffer_bytes=BUFFER_BDP * rate_Bps * RTT_S),),
