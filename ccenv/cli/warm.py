@@ -34,13 +34,9 @@ def _rollouts() -> None:
 
 
 def _emulator() -> None:
-    from ccenv.live.emulator.build import memory_for
-    from ccenv.live.emulator.loop import run_until
-    from ccenv.live.scenario import read_live_scenario
+    from ccenv.live.run import warm_up
 
-    flow = {"sender": "cubic", "rtt_ms": 20}
-    scenario = read_live_scenario({"duration_s": 1, "links": [{"rate_mbps": 10}], "flows": [flow]}, "doctor")
-    run_until(memory_for(scenario, -1, -1, 0, virtual=True), -1e7)
+    warm_up()
 
 
 def _fluid() -> None:

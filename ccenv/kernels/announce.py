@@ -66,4 +66,10 @@ def _announce(name: str, times: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         about_s = max(1, round(float((times / f"{name}.seconds").read_text(encoding="utf-8"))))
     time_text = f", about {about_s} s" if about_s else ""
-    print(f"ccenv: compiling {what} (once for this version{time_text})", file=sys.stderr, flush=True)
+    say(f"compiling {what} (once for this version{time_text})")
+
+
+def say(text: str) -> None:
+    """Write a line on stderr, whoever uses the library: what takes long must not look dead."""
+    sys.stderr.write(f"ccenv: {text}\n")
+    sys.stderr.flush()

@@ -13,7 +13,6 @@ import atexit
 import contextlib
 import hashlib
 import os
-import pickle
 import re
 import shutil
 import sys
@@ -25,7 +24,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from ccenv.kernels.announce import announced
+from ccenv.kernels.announce import announced, say
 
 ROOT = Path(__file__).resolve().parents[1]
 # Only imports at the top of a file: a kernel uses nothing that a plain function imports for itself.
@@ -141,6 +140,7 @@ class Store:
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return the result for a signature, or None."""
         from numba.core.compiler import CompileResult
+        from numba.core.serialize import loads
 
         target_context.refresh()
         path = self._path(signature, target_context.codegen(), self.bare)
@@ -151,7 +151,7 @@ class Store:
         except OSError:
             return None
         _note_use(path.parent)
-        return CompileResult._rebuild(target_context, *pickle.loads(content))
+        return CompileResult._rebuild(target_context, *loads(content))
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep the result for a signature."""
@@ -222,10 +222,7 @@ def _replace_folder(error: OSError) -> Path | None:
         atexit.register(_remove, folder, os.getpid())
     until = "every process compiles them anew" if folder is None else f"they lie in {folder} until this process ends"
     reason = error.strerror or str(error)
-    print(
-        f"ccenv: compiled kernels cannot be kept in {refused} ({reason}): {until}; NUMBA_CACHE_DIR names a folder",
-        file=sys.stderr,
-    )
+    say(f"compiled kernels cannot be kept in {refused} ({reason}): {until}; NUMBA_CACHE_DIR names a folder")
     return folder
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -68,35 +67,35 @@ def test_what_a_kernel_imports_decides(package: Path, file: str, compiles: bool)
     assert (digest(package) != before) == compiles
 
 
-SCRIPT = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import helper, user
-print(user.twice(20.0), user.twice.stats.cache_misses.total())
-"""
 USER = """
 from ccenv.kernels.decorator import kernel
-import helper
 @kernel
-def twice(x):
+def times(x):
     return {} * x
 """
 
 
-def test_processes_share_what_is_compiled_until_it_changes(tmp_path: Path) -> None:
-    (tmp_path / "helper.py").write_text("", encoding="utf-8")
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+def test_machine_code_is_found_again_until_its_source_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    file = tmp_path / "user.py"
 
-    def run() -> list[str]:
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    def misses(folder: Path, result: float) -> int:
+        forget()
+        spec = importlib.util.spec_from_file_location("user", folder / file.name)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert module.times(20.0) == result
+        return module.times.stats.cache_misses.total()
 
-    (tmp_path / "user.py").write_text(USER.format(2), encoding="utf-8")
-    assert run() == ["40.0", "1"]
-    os.utime(tmp_path / "user.py", (1, 1))
-    assert run() == ["40.0", "0"]
-    (tmp_path / "user.py").write_text(USER.format(3), encoding="utf-8")
-    assert run() == ["60.0", "1"]
+    file.write_text(USER.format(2), encoding="utf-8")
+    assert misses(tmp_path, 40.0) == 1
+    os.utime(file, (1, 1))
+    (tmp_path / "copy").mkdir()
+    shutil.copy(file, tmp_path / "copy")
+    assert misses(tmp_path, 40.0) == 0
+    assert misses(tmp_path / "copy", 40.0) == 0
+    file.write_text(USER.format(3), encoding="utf-8")
+    assert misses(tmp_path, 60.0) == 1
 
 
 @kernel
@@ -111,7 +110,8 @@ def outer(x, out):  # type: ignore[no-untyped-def]
 
 
 class TestCalls:
-    def test_one_function_serves_all_literals_and_python_too(self) -> None:
+    def test_one_function_serves_all_literals_and_python_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
         out = np.zeros(1)
         assert outer(3, out) == 7
         assert out[0] == 5

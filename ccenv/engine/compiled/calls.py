@@ -81,6 +81,32 @@ def call_3(typing_context, address, record_0, record_1, record_2):  # noqa: D103
     return types.int32(types.int64, types.int64, types.int64, types.int64), generate
 
 
+def call_far(signature: Any) -> Any:
+    """Return an intrinsic that calls a kernel of this signature by its address, ``(address, (argument, ...))``.
+
+    For what few batches need: a kernel that is called so is compiled on its own, and when a batch first needs it.
+    """
+    kinds, result = signature.args, signature.return_type
+
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        address, packed = arguments
+        convention = context.call_conv
+        function = convention.get_function_type(result, kinds)
+        slots = [cgutils.alloca_once(builder, pointer.pointee) for pointer in function.args[:2]]
+        for slot in slots:
+            builder.store(cgutils.get_null_value(slot.type.pointee), slot)
+        values = cgutils.unpack_tuple(builder, packed, len(kinds))
+        flat = convention._get_arg_packer(kinds).as_arguments(builder, values)
+        builder.call(builder.inttoptr(address, function.as_pointer()), [*slots, *flat])
+        return context.get_returned_value(builder, result, builder.load(slots[0]))
+
+    @intrinsic
+    def call(typing_context, address, arguments):
+        return result(types.int64, types.Tuple(kinds)), generate
+
+    return call
+
+
 def _emit_reduction(name: str, builder: Any, arguments: Any) -> Any:
     double = ir.DoubleType()
     function = builder.module.declare_intrinsic(name, [double], ir.FunctionType(double, [double, double]))

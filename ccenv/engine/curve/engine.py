@@ -26,6 +26,7 @@ from ccenv.engine.curve.checks import (
     require_players,
     take_actions,
 )
+from ccenv.engine.curve.decision import far_addresses
 from ccenv.engine.curve.initial import least_ring, needed_ring, reset_envs, reset_flows, reset_views
 from ccenv.engine.curve.kernel import KernelArrays, advance_range
 from ccenv.engine.curve.layout import ENV_DTYPE, ENV_RINGS, FLOW_DTYPE, FLOW_RINGS, RUN_DTYPE, SENDER_KINDS
@@ -170,6 +171,8 @@ class CurveEngine:
         ):
             run[f"{name}_at"], run[f"{name}_bytes"] = array.ctypes.data, array.strides[0]
         run["recorded_period"] = self._players.periodic
+        for name, address in far_addresses(self._senders.kind, self._senders.policies, self._players.kind).items():
+            run[name] = address
         self._n_steps = run["n_steps"]
         return run
 

@@ -15,12 +15,12 @@ from ccenv.engine.compiled.policies import NO_INNER
 from ccenv.engine.compiled.rings import at, flow_rings, keep_flow_cursors, store_served
 from ccenv.engine.compiled.signals import INIT, ON_ACK, ON_LOSS, ON_TICK, PLAY
 from ccenv.engine.curve.decision import (
-    choose_inside,
-    choose_rate,
+    choose_inside_far,
+    choose_rate_far,
     close_interval,
-    decide_by_policy,
+    decide_by_policy_far,
     decide_by_program,
-    play_policy,
+    play_policy_far,
     take_choice,
 )
 from ccenv.engine.curve.layout import (
@@ -136,10 +136,10 @@ def move_network(a, run, ev, here, k, first_of_call):
                 run.move_at + r * run.move_bytes,
             )  # fmt: skip
     elif ev.adversary_kind == _POLICY:
-        play_policy(
+        play_policy_far(run.play_policy_at, (
             ev, a.flow, a.flow_moves, here.first_flow, N, k - 1, a.adversary_weights, a.adversary_shapes, a.adversary_outputs,
             a.observations[here.scratch], a.mlp_scratch[here.scratch],
-        )  # fmt: skip
+        ))  # fmt: skip
     elif ev.adversary_kind == _RECORDED:
         rows = a.recorded.shape[1]
         row = (k - 1) % rows if run.recorded_period == 1 else min(k - 1, rows - 1)
@@ -373,21 +373,21 @@ def decide(a, run, ev, fl, here, i, k):
     elif fl.sender_kind == _MLP:
         row, policy = here.first_flow + i, a.policies[fl.sender_index]
         if policy.beliefs_only == 1:
-            fl.rate_Bps = choose_rate(
+            fl.rate_Bps = choose_rate_far(run.choose_rate_at, (
                 ev, fl, k, policy, a.policy_weights, a.policy_memory[row], a.observations[here.scratch],
                 a.policy_scratch[here.scratch],
-            )  # fmt: skip
-        elif decide_by_policy(
+            ))  # fmt: skip
+        elif decide_by_policy_far(run.decide_by_policy_at, (
             ev, fl, k, policy, a.policy_weights, a.policy_memory[row], a.monitors[row], a.measures[here.scratch],
             a.signals[here.scratch], a.policy_scratch[here.scratch], here.rto_min_steps,
-        ) and policy.inner >= 0:  # fmt: skip
+        )) and policy.inner >= 0:  # fmt: skip
             a.states[row].cwnd_bytes = fl.cwnd_bytes
             a.states[row].pacing_rate_Bps = fl.rate_Bps
     elif fl.sender_kind == _CONTRACT:
-        fl.rate_Bps = choose_inside(
+        fl.rate_Bps = choose_inside_far(run.choose_inside_at, (
             ev, fl, ev.seed, ev.env_key, i, k, a.first_rows[fl.sender_index, MAIN_ROW], run.nodes_at, here.inputs_at,
             a.policies[fl.chooser_index], a.policy_weights, a.policy_memory[here.first_flow + i],
             a.observations[here.scratch], a.policy_scratch[here.scratch],
-        )  # fmt: skip
+        ))  # fmt: skip
     else:
         close_interval(fl, k)
