@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Literal
 
+from ccenv.certificates.theorem import HISTORY
 from ccenv.errors import InputError
 from ccenv.smt.solver.solvers import Answer
 from ccenv.smt.theorems.compose import KEPT, implications, primed
@@ -22,7 +23,7 @@ from ccenv.smt.theorems.prove import Decided, Prover
 from ccenv.smt.theorems.queries import LemmaQuery, all_lemmas, lemma_queries, queries_of
 from ccenv.smt.theorems.sampled import can_be_sampled
 from ccenv.smt.theorems.sampled import prove as prove_sampled
-from ccenv.smt.theorems.theorem import HISTORY, LoadedTheorem, ReadClaim, ReadLemma, ReadRank
+from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim, ReadLemma, ReadRank
 
 BYTES = frozenset({"queue", "queue'", "inflight", "inflight'", "peak_inflight", "peak_queue"})
 """Comparisons of these alone with numbers are in units of C (Rm + D) / 2, which is C Rm where D = Rm."""

@@ -194,6 +194,11 @@ def features_of(node: Node) -> frozenset[str]:
     return frozenset().union(*(features_of(part) for part in node.parts))
 
 
+def beliefs_in(node: Node) -> frozenset[str]:
+    """Return the beliefs that a formula reads, at either end."""
+    return frozenset(GROWN.get(name, name.removesuffix("'")) for name in features_of(node)) & BELIEFS
+
+
 def conjuncts(node: Node) -> Iterator[Node]:
     """Yield the parts whose conjunction a formula is."""
     if isinstance(node, Joined) and node.how == "all":

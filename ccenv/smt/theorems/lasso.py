@@ -23,9 +23,9 @@ from ccenv.smt.replay.exact import replay
 from ccenv.smt.replay.run import ReplayError
 from ccenv.smt.solver.algebra import Formula, Term, all_of, negate, same_truth
 from ccenv.smt.solver.solvers import Answer, to_smtlib
-from ccenv.smt.theorems.compose import beliefs_in, good
+from ccenv.smt.theorems.compose import good
 from ccenv.smt.theorems.features import feature, on_trace
-from ccenv.smt.theorems.language import Joined
+from ccenv.smt.theorems.language import Joined, beliefs_in
 from ccenv.smt.theorems.theorem import LoadedTheorem, ReadClaim
 
 MOST_PERIODS = 4

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from ccenv.certificates.statement import assumptions, figures, sentence, subject, times_to_converge
+from ccenv.certificates.statement import assumptions, figures, in_full, sentence, subject, times_to_converge
 from ccenv.errors import CcenvError
 from ccenv.smt.network.export import as_trace
 from ccenv.smt.theorems.certificate import data_of, settles_of, write_certificate
@@ -27,8 +27,9 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
         folder: where files go.
 
     Returns:
-        dict: ``verdict``, ``statement``, the three figures (None where they are not proved), ``assumptions``, ``certificate``
-            (a path or None), ``reason`` (the missing step with its witness, or the lemma), ``lemmas``, ``composition``.
+        dict: ``verdict``, ``statement``, ``sentence`` (the statement with all that it takes for granted; None where it is not
+            proved), the three figures (likewise), ``assumptions``, ``certificate`` (a path or None), ``reason`` (the missing step
+            with its witness, or the lemma), ``lemmas``, ``composition``.
 
     Raises:
         CcenvError: if the folder cannot be written.
@@ -38,11 +39,13 @@ def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     proved = proof.verdict == "verified"
     numbers = figures(data) if proved else dict.fromkeys(figures(data))
     what = sentence(data, subject(loaded.program.name, loaded.program.is_contract), settles)
+    told = assumptions(data, loaded.setting.sent_before_at_most)
     return {
         "verdict": proof.verdict,
         "statement": what if proved else f"Not proved: {what}",
         **numbers,
-        "assumptions": assumptions(data, loaded.setting.sent_before_at_most),
+        "sentence": in_full(what, told) if proved else None,
+        "assumptions": told,
         "certificate": str(write_certificate(proof, folder)) if proved else None,
         "converges": times_to_converge(data, settles) if proved else None,
         "reason": _reason(proof, folder),
@@ -70,7 +73,7 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
             return f"a trace that returns to its state is worse than {one.lemma}, and can be repeated for ever: {found}"
     for step in proof.possible:
         if step.verdict != "verified":
-            return f"{step.name}: {'it is not' if step.verdict == 'refuted' else step.answer.reason}"
+            return f"{step.names[0]}: {'impossible: no trace' if step.verdict == 'refuted' else step.answer.reason}"
     for step in proof.steps:
         if step.verdict == "refuted":
             at = ", ".join(f"{name} = {value}" for name, value in step.witness.items())
