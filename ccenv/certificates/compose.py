@@ -88,9 +88,10 @@ def read_theorem(data: Mapping[str, Any], sent_before: tuple[Fraction, Fraction]
         granted = granted_by(data["history_given"], "theorem.history_given", invariant)
         found.append(Lemma(HISTORY, invariant, granted, (("cmp", limit, False),)))
     reading = Reading(data, start, invariant, tuple(found), 0 if data["model"] == "ideal" else 1)
-    for name, claim in data["claims"].items():
-        _read_claim(name, claim, numbers, formula(claim["when"], f"claims.{name}.when"))
     formulas = [start, invariant, *(part for one in found for part in (one.premise, *one.conclusions))]
+    for name, claim in data["claims"].items():
+        formulas.append(formula(claim["when"], f"claims.{name}.when"))
+        _read_claim(name, claim, numbers, formulas[-1])
     if buffer_of(data) == "infinite" and any("buffer" in features(part) for part in formulas):
         raise InputError("theorem.buffer: it is infinite; a comparison with it says nothing")
     if timed and data["T"] != PERIOD_RTTS + 1:

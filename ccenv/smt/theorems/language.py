@@ -109,17 +109,15 @@ def parse_linear(text: str, where: str, constants: Mapping[str, Fraction]) -> Li
     """Read a linear expression. Raises InputError as :func:`parse` does."""
     if len(text) > MAX_CHARS:
         raise InputError(f"{where}: an expression has {len(text)} characters; at most {MAX_CHARS} are allowed")
-    total, at, first = Linear((), Fraction(0)), 0, True
+    total, at = Linear((), Fraction(0)), 0
     while at < len(text.rstrip()):
         sign = Fraction(1)
         token, after = _next(text, at, where)
         if token in ("+", "-"):
             sign, at = Fraction(1 if token == "+" else -1), after
-        elif not first:
-            raise InputError(f"{where}: {text!r}: a sign is missing before {token!r}")
         term, at = _term(text, at, where, constants)
-        total, first = total.plus(term, sign), False
-    if first:
+        total = total.plus(term, sign)
+    if not at:
         raise InputError(f"{where}: {text!r}: an expression is missing")
     return total
 
