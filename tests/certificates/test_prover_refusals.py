@@ -1,4 +1,4 @@
-"""What the prover refuses to read, the checker refuses too: every refusal in the prover's readers is met, and put to the checker."""
+"""What the prover refuses to read, the checker refuses too: every place of a refusal is met, and put to the checker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import test_forged_certificates as forgeries
 from forging import Data
 from test_forged_certificates import Forgery, refused_fields, same_work_once, theorem  # noqa: F401 - a fixture

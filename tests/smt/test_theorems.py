@@ -78,7 +78,7 @@ def test_the_command_prints_what_it_promises(capsys) -> None:
     assert main(["verify", "theorem", str(SMALL), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert {"verdict", "statement", "utilisation", "inflight_bdp", "loss_per_rtt", "assumptions", "certificate"} <= set(data)
-    assert (data["verdict"], data["utilisation"], data["loss_per_rtt"]) == ("verified", 0.3, None)
+    assert (data["verdict"], data["utilisation"], data["loss_per_rtt"]) == ("verified", 0.3, 1.0)
     assert main(["certificate", "check", data["certificate"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["statement"] == data["statement"]
 
