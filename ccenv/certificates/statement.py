@@ -245,7 +245,8 @@ def _exceptions(theorem: Mapping[str, Any], name: str, numbers: Mapping[str, Fra
             grows |= rank.get("times") is not None or rank.get("by_mss") is not None
     total = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
     which = f"after the first {rtts} Rm" if settles.get(name, True) else f"but in at most {rtts} Rm"
-    return f" ({which} times {total}{f' at C Rm = {SENTENCE_SEGMENTS} MSS' if grows else ''})"
+    anew = "" if settles.get(name, True) else ", and t is counted anew after each"
+    return f" ({which} times {total}{f' at C Rm = {SENTENCE_SEGMENTS} MSS' if grows else ''}{anew})"
 
 
 def in_full(statement: str, taken_for_granted: list[str]) -> str:

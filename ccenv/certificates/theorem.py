@@ -16,6 +16,12 @@ from ccenv.foreign import NAME_ALLOWED, fraction_of, is_name, look_of
 LARGEST = 10**9
 """Of the numerator and the denominator of a theorem's numbers."""
 
+MAX_PARTS = 10_000
+"""Of the formulas of a theorem, with each state put in for its name."""
+
+MAX_DEPTH = 24
+"""Of a formula in what it stands in, by the same count."""
+
 RESERVED = ("rtts", "C", "Rm", "D", "K", "T", "g", "t", "alpha", "beta", "rate", "all", "any", "not", "true", "false")
 """Words that mean something in a formula or a sentence, besides the features."""
 
@@ -154,6 +160,29 @@ class Theorem(StrictModel):
                 raise ValueError(f"{name!r} bears, or looks like, the name of {taken[look]!r}")
             taken[look] = name
         return named
+
+    @field_validator("states", "start", "invariant", "lemmas", "claims")
+    @classmethod
+    def _is_of_readable_size(cls, formulas: Any, info: ValidationInfo) -> Any:
+        """Refuse what grows without bound when states are put in for their names."""
+        states = formulas if info.field_name == "states" else info.data.get("states", {})
+        sizes: dict[str, int] = {}
+
+        def size(data: Any, depth: int) -> int:
+            if depth > MAX_DEPTH:
+                return MAX_PARTS + 1
+            if isinstance(data, str) and data in states:
+                if data not in sizes:
+                    sizes[data] = MAX_PARTS + 1  # what is met again before it is counted names itself
+                    sizes[data] = size(states[data], depth + 1)
+                return sizes[data]
+            data = dict(data) if isinstance(data, StrictModel) else data
+            parts = data.values() if isinstance(data, dict) else data if isinstance(data, list | tuple) else ()
+            return 1 + sum(size(part, depth + 1) for part in parts)
+
+        if size(formulas, 0) > MAX_PARTS:
+            raise ValueError(f"formulas have more than {MAX_PARTS} parts, or a state names itself")
+        return formulas
 
     @field_validator("lemmas")
     @classmethod

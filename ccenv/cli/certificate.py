@@ -75,23 +75,18 @@ def check_command(
 
 def _compare_with_registered(certificate: Certificate, report: Report) -> None:
     """Refuse a program under the name of another one that is registered; say so where no registered one has its name."""
-    from ccenv.agents import AGENTS
-    from ccenv.errors import CcenvError
-    from ccenv.foreign import look_of
+    from ccenv.errors import InputError
     from ccenv.programs import parse_program
-    from ccenv.smt.senders.catalog import program_of
+    from ccenv.smt.senders.catalog import registered_as, require_own_name
 
-    named, names = str(certificate.program["name"]), {entry.name for entry in AGENTS}
-    registered = {look_of(name): name for name in names}
-    told = {"program.name": named, "theorem.sender": certificate.theorem.sender}
-    told = {field: name for field, name in told.items() if look_of(name) in registered}
-    for field, name in told.items():
-        meant = name if name in names else registered[look_of(name)]
+    program = parse_program(certificate.program)
+    names = {"program.name": program.name, "theorem.sender": certificate.theorem.sender}
+    for field, name in names.items():
         try:
-            same = parse_program(certificate.program) == program_of(meant)
-        except CcenvError:
-            same = False
-        if not same or name != meant:
-            report.refuse("program", field, f"{name!r} bears or resembles the name of the registered {meant!r}, another program")
-    if not told:
-        report.trusted.append(f"no registered program is called {named!r}: the sentence is about the program in the certificate")
+            require_own_name(program, name)
+        except InputError as error:
+            report.refuse("program", field, str(error))
+    if not any(map(registered_as, names.values())):
+        report.trusted.append(
+            f"no registered program is called {program.name!r}: the sentence is about the program in the certificate"
+        )

@@ -131,7 +131,7 @@ def numbers() -> Iterator[Forgery]:
     for value in ("-1", "0", "-0.5"):
         yield Forgery(f"a buffer of {value}", r"theorem\.buffer", theorem(buffer=value))
     for value in ("20", "7", "infinite", "arbitrary", "small", 8.5):
-        yield Forgery(f"a buffer of {value}", ANYWHERE, theorem(buffer=value))
+        yield Forgery(f"a buffer of {value}", r"theorem\.buffer|" + ANYWHERE, theorem(buffer=value))
 
 
 def formulas() -> Iterator[Forgery]:
@@ -189,7 +189,14 @@ def lemmas() -> Iterator[Forgery]:
     yield Forgery("history given in words alone", r"queries\.history", theorem(history_given=["stays true"]))
     yield Forgery("more is said", r"queries\.pays", lambda d: lemma_of(d, "pays").update(then=["served >= f * rtts"]))
     yield Forgery("two things are said", r"queries\.loses \(2\)", lambda d: lemma_of(d, "loses")["then"].append("C_L' <= 1"))
-    yield Forgery("a state names itself", r"theorem\.(start|invariant)", put("theorem.states.true_beliefs", "true_beliefs"))
+    many = {f"s{k}": [f"s{k - 1}"] * 100 for k in range(1, 6)} | {"s0": "C_L <= 1", "true_beliefs": ["s5", "C_L <= 1"]}
+    deep = {"true_beliefs": ["C_L <= 1", *("s",) * 2], "s": ["true_beliefs"] * 2}
+    for what, states in (
+        ("that name each other", deep),
+        ("that grow", many),
+        ("by itself", {"true_beliefs": ["true_beliefs"] * 2}),
+    ):
+        yield Forgery(f"states {what}", r"theorem\.states", theorem(states=states))
 
 
 def without_lemma(data: Data, name: str) -> None:

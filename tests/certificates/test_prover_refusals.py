@@ -81,6 +81,10 @@ def refusable() -> Iterator[Forgery]:
         data["theorem"] |= {"buffer": "infinite", "start": ["true_beliefs", "C_L >= MSS", "buffer > 1"]}
         data["theorem"]["claims"].pop("loss_per_rtt")
 
+    nested: Any = "C_L <= 1"
+    for _ in range(14):
+        nested = [nested]
+    yield Forgery("lists in lists", r"theorem\.start", theorem(start=nested))
     yield Forgery("time-outs after 6 Rm", r"theorem\.T", held)
     yield Forgery("a term that ends with a star", r"theorem\.start", theorem(start="C_L <= 1 *"))
     yield Forgery("a buffer in an infinite one", r"theorem\.buffer", without_buffer)

@@ -18,7 +18,7 @@ from ccenv.foreign import fraction_of, shown
 MAX_CHARS = 400  # of one comparison
 MAX_DEPTH = 12  # of nested all, any and not
 MAX_FACTORS = 8  # of a term
-_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?|[-+*()])")
+_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*'?|[0-9]+(?:\.[0-9]+)?(?:/[0-9]+)?|[-+*()])", re.ASCII)
 _SIGN = re.compile(r"<=|>=|<|>")
 
 START = ("C_L", "C_U", "C_L_lambda", "q_U", "queue", "inflight")
@@ -87,7 +87,7 @@ def parse(data: Any, where: str, constants: Mapping[str, Fraction], states: Mapp
         InputError: one line with the place, what was read and what is allowed.
     """
     if depth > MAX_DEPTH:
-        raise InputError(f"{where}: formulas nest deeper than {MAX_DEPTH}, or a state names itself")
+        raise InputError(f"{where}: formulas nest deeper than {MAX_DEPTH}")
     if isinstance(data, list):
         return Joined("all", tuple(parse(part, where, constants, states, depth + 1) for part in data))
     if isinstance(data, dict) and len(data) == 1:

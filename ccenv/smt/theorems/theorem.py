@@ -15,7 +15,7 @@ from ccenv.foreign import read_yaml, resolve_inside
 from ccenv.programs import Program
 from ccenv.smt.network.encode import SmtSender
 from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
-from ccenv.smt.senders.catalog import program_of
+from ccenv.smt.senders.catalog import program_of, require_own_name
 from ccenv.smt.senders.program import ProgramSmtSender
 from ccenv.smt.theorems.language import BELIEFS, START, Linear, Node, beliefs_in, conjuncts, features_of, parse, parse_linear
 
@@ -112,7 +112,9 @@ def load_theorem(name: str) -> LoadedTheorem:
     spec = theorem.sender
     if spec.endswith(".json"):
         spec = str(resolve_inside(file.parent, spec, f"{file.name}: sender"))
-    return read_theorem(theorem, program_of(spec), file.name)
+    program = program_of(spec)
+    require_own_name(program, program.name)
+    return read_theorem(theorem, program, file.name)
 
 
 def with_constants(loaded: LoadedTheorem, values: Mapping[str, str]) -> LoadedTheorem:
