@@ -129,13 +129,7 @@ def ended_sum(total: Sum) -> Sum:
 
 
 def on_trace(formula: Read, path: Path, *, timed: bool) -> str:
-    """Write a formula for a trace; a comparison with a peak is one for each sample from 1 on.
-
-    Args:
-        formula: as read.
-        path: of the query.
-        timed: whether beliefs time out at the last sample.
-    """
+    """Write a formula for a trace; a comparison with a peak is one for each sample from 1 on."""
     if formula[0] == "not":
         return f"(not {on_trace(formula[1], path, timed=timed)})"
     if formula[0] == "cmp":

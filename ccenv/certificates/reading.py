@@ -104,10 +104,6 @@ class Certificate(StrictModel):
 def parse_certificate(content: bytes, where: str) -> Certificate:
     """Return what a certificate says.
 
-    Args:
-        content: of the file.
-        where: its name for messages.
-
     Raises:
         InputError: one line, for a text that is none, or of another version.
     """

@@ -102,12 +102,7 @@ def _powers(factor: Fraction, span: Fraction) -> int:
 
 
 def times_to_converge(theorem: Mapping[str, Any], settles: Mapping[str, bool]) -> dict[str, Any]:
-    """Return, claim by claim, how long its exceptions can last: as a function of the start, and for some starts.
-
-    Args:
-        theorem: its data.
-        settles: claim -> whether its exceptions come first, so that their number is a time.
-    """
+    """Return, claim by claim, how long its exceptions can last: as a function of the start, and for some starts."""
     numbers, rtts = numbers_of(theorem), theorem["T"] - 1
     found: dict[str, Any] = {}
     for name, claim in theorem["claims"].items():
@@ -197,13 +192,7 @@ def subject(sender: str, is_contract: bool) -> str:
 
 
 def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool]) -> str:
-    """Return the theorem in one sentence, with the grid that it is about and every constant.
-
-    Args:
-        theorem: its data.
-        sender: whom it is about, as :func:`subject` says.
-        settles: claim -> whether its exceptions come first.
-    """
+    """Return the theorem in one sentence, with the grid that it is about and every constant."""
     numbers, parts, rtts = numbers_of(theorem), [], theorem["T"] - 1
     buffer = str(theorem["buffer"])
     buffer = BUFFERS.get(buffer) or f"a buffer of {number(buffer, {}, 'theorem.buffer')} C Rm"

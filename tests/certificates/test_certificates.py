@@ -17,17 +17,22 @@ from ccenv.certificates import program as programs
 from ccenv.certificates.canonical import Reader, holds
 from ccenv.certificates.check import check, own_query
 from ccenv.certificates.laws import Path as Laws
-from ccenv.certificates.library import read_stored
+from ccenv.certificates.library import find, read_stored
 from ccenv.certificates.reason import follows
 from ccenv.cli.main import main
+from ccenv.config import shipped_names
 from ccenv.errors import InputError
+from ccenv.network.laws import check_trace
 from ccenv.programs import to_data
+from ccenv.smt.claims.verifier import replayed
 from ccenv.smt.network.encode import Needs, encode
+from ccenv.smt.network.export import as_trace
 from ccenv.smt.network.setting import TIMEOUT_PRESETS, BeliefRules, Setting, named_setting
 from ccenv.smt.senders.catalog import program_of
 from ccenv.smt.senders.program import ProgramSmtSender
-from ccenv.smt.solver.solvers import to_smtlib
-from ccenv.smt.theorems.theorem import load_theorem
+from ccenv.smt.solver.solvers import Answer, to_smtlib
+from ccenv.smt.theorems.queries import possibilities
+from ccenv.smt.theorems.theorem import THEOREMS, load_theorem
 
 pytest.importorskip("z3")
 
@@ -100,6 +105,18 @@ def test_the_checker_imports_neither_prover_nor_solver() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not [name for name in names if name.startswith(("ccenv.smt", "ccenv.programs", "z3"))], file.name
+
+
+@pytest.mark.parametrize("name", shipped_names(THEOREMS, ".yaml"))
+def test_the_traces_of_a_shipped_certificate_are_legal_for_the_checker_of_traces_too(name) -> None:
+    """The certificate's own checker judges them by its laws; here the replayer and the laws of ``ccenv trace check`` do."""
+    _, query = next(iter(possibilities(load_theorem(name))))
+    encoding, witnesses = query.encoding(), read_stored(find(name)).certificate.witnesses
+    for witness in witnesses:
+        values = {key: value if isinstance(value, bool) else Fraction(value) for key, value in witness.values.items()}
+        view = replayed(query, encoding, Answer("sat", 0.0, "", model=values))
+        assert check_trace(as_trace(view, name)) == []
+    assert any("start" in witness.shows and "invariant" in witness.shows for witness in witnesses)
 
 
 NETWORKS = [

@@ -77,11 +77,6 @@ def has_samples(steps_per_rtt: int, jitter: Fraction) -> bool:
 def on_grid(loaded: LoadedTheorem, steps_per_rtt: int, jitter: Fraction) -> LoadedTheorem:
     """Return a theorem on another grid: its lemmas and claims, with bounds of bytes scaled by C (Rm + D).
 
-    Args:
-        loaded: the theorem, on its own grid.
-        steps_per_rtt: K.
-        jitter: D in Rm.
-
     Raises:
         InputError: if D is no whole number of steps, or the model has none.
     """
@@ -111,11 +106,6 @@ def decide(loaded: LoadedTheorem, prover: Prover, coarser: LoadedTheorem | None 
 
     A lemma is first asked for every K at once (:mod:`ccenv.smt.theorems.sampled`), then a counterexample is looked for near one
     of a coarser grid. What is open after that is asked in full, if a claim depends on it that has no counterexample yet.
-
-    Args:
-        loaded: as :func:`on_grid` returns it.
-        prover: with limits and store.
-        coarser: the same theorem with a divisor of its K and with its D, or None.
     """
     asked = [(lemma, query) for lemma in all_lemmas(loaded) for query in queries_of(loaded, lemma)]
     decided = [_first(loaded, lemma, query, prover, coarser) for lemma, query in asked]

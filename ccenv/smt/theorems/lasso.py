@@ -82,11 +82,6 @@ def lasso(loaded: LoadedTheorem, claim: ReadClaim, periods: int = 1) -> Lasso:
 
     What the traces owe or save by the claim's potential is nothing, since they end as they begin.
 
-    Args:
-        loaded: the theorem.
-        claim: which is to be broken.
-        periods: traces that join, 1 to MOST_PERIODS.
-
     Raises:
         InputError: for another number of traces.
     """

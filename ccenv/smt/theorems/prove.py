@@ -174,10 +174,6 @@ class Prover:
         """Look for endless misbehaviour, claim by claim: ``refuted`` with the traces to repeat, ``verified`` if there are none.
 
         That no so many traces return to their state and break a claim does not prove the claim.
-
-        Args:
-            loaded: the theorem.
-            periods: traces that join end to end.
         """
         for claim in loaded.claims:
             question = lasso(loaded, claim, periods)
@@ -221,12 +217,7 @@ class Prover:
         return shown
 
     def decide(self, asked: LemmaQuery, *, twin: bool = True) -> Decided:
-        """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers.
-
-        Args:
-            asked: a query of a lemma.
-            twin: whether to look for a trace of the premise.
-        """
+        """Decide a query of a lemma: a proof with its satisfiable twin, or a counterexample in exact numbers."""
         query = asked.query
         encoding = query.encoding()
         violation = query.claim.violation(encoding.view)
@@ -252,13 +243,7 @@ class Prover:
         return Decided(asked.lemma, asked.part, "verified", text, answer, twin_text, twin_answer)
 
     def search(self, asked: LemmaQuery, hint: Callable[[Encoding], Sequence[Formula]], limit_s: float) -> Decided | None:
-        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time.
-
-        Args:
-            asked: a query of a lemma.
-            hint: what is demanded of the trace besides, from the query's encoding.
-            limit_s: for the solver.
-        """
+        """Look for a counterexample among the traces that a hint allows; None if there is none, or none was found in time."""
         encoding = asked.query.encoding()
         violation = written(asked.query.claim.violation(encoding.view))
         name = f"{asked.query.name}, from a hint"

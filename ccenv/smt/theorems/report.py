@@ -22,10 +22,6 @@ _FOUND = {"refuted": "yes", "verified": "none of T samples", "unknown": "unknown
 def tell(proof: Proof, folder: FilePath) -> dict[str, Any]:
     """Return what was decided, and write the certificate, or the trace that breaks a lemma.
 
-    Args:
-        proof: of a theorem.
-        folder: where files go.
-
     Returns:
         dict: ``verdict``, ``statement``, ``sentence`` (the statement with all that it takes for granted; None where it is not
             proved), the three figures (likewise), ``assumptions``, ``certificate`` (a path or None), ``reason`` (the missing step
@@ -91,10 +87,6 @@ def _reason(proof: Proof, folder: FilePath) -> str | None:
 def tell_cell(cell: Cell, folder: FilePath) -> dict[str, Any]:
     """Return what became of a theorem on another grid, and write the traces that break its lemmas.
 
-    Args:
-        cell: as decided.
-        folder: where the traces go.
-
     Returns:
         dict: ``steps_per_rtt``, ``jitter_rtts``, per claim ``bound``, ``verdict``, ``every_k`` (whether it carries over to every
             grid with this D) and ``lacks`` (lemmas, each with its verdict and trace or reason), ``lemmas`` and ``seconds``.
@@ -139,12 +131,6 @@ def _hash(one: Decided) -> str | None:
 
 def tell_lassos(loaded: LoadedTheorem, found: Sequence[Decided], periods: int, folder: FilePath) -> dict[str, Any]:
     """Return what a search for endless misbehaviour found, and write the traces that can be repeated for ever.
-
-    Args:
-        loaded: the theorem, with the bounds that were asked about.
-        found: per claim.
-        periods: traces that join end to end.
-        folder: where the traces go.
 
     Returns:
         dict: ``verdict`` (``refuted``, ``none found`` or ``unknown``), ``traces_joined``, and per claim ``bound``, ``found``
