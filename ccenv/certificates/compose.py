@@ -33,10 +33,6 @@ class Reading:
     """A theorem as the checker reads it.
 
     Attributes:
-        data: the theorem's data.
-        start: formula.
-        invariant: formula.
-        lemmas: in order, the one about the past last.
         jitter: D in steps.
     """
 

@@ -19,13 +19,7 @@ CHECKS_KEPT = 64
 
 @dataclass(frozen=True)
 class Stored:
-    """A certificate as a file holds it, before any check.
-
-    Attributes:
-        file: where it is.
-        certificate: what it says.
-        content: its JSON text.
-    """
+    """A certificate as a file holds it, before any check."""
 
     file: FilePath
     certificate: Certificate

@@ -57,8 +57,6 @@ class Program:
     """A belief program.
 
     Attributes:
-        name: as it stands in the file.
-        rule: the decision tree.
         window: T* of C_L_lambda in Rm.
     """
 

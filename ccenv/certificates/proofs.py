@@ -45,12 +45,7 @@ if said.split()[:1] == ["unsat"]:
 
 @dataclass(frozen=True)
 class ProofChecker:
-    """Where the proof checker is.
-
-    Attributes:
-        ethos: the program.
-        rules: Cpc.eo.
-    """
+    """Where the proof checker is."""
 
     ethos: str
     rules: str

@@ -26,11 +26,6 @@ class QueryData(StrictModel):
     Attributes:
         lemma: its name; ``history`` is the lemma that carries the past from trace to trace.
         part: which of its conclusions, from 1 on.
-        sha256: of the text.
-        smtlib: the text.
-        answer: of the solver.
-        solver: name and version.
-        seconds: time in the solver.
     """
 
     lemma: LemmaName
@@ -66,18 +61,10 @@ class Certificate(StrictModel):
 
     Attributes:
         laws: version of the list of laws.
-        theorem: what is claimed, and the lemmas.
-        program: the sender, as a belief program's JSON.
         sent_before: (a, b): before the start at most a*C*Rm + b*MSS was sent per Rm; None: anything.
-        statement: the sentence.
-        figures: the three numbers; None for what is not claimed.
-        assumptions: what the statement takes for granted.
         converges: claim -> how long exceptions last.
         settles: claim -> whether exceptions come first.
-        queries: all of them.
-        composition: its steps.
         witnesses: traces that show that start, invariant and premises are possible.
-        made_with: the version of ccenv.
     """
 
     format: Literal["ccenv-certificate"]

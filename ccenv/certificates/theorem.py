@@ -80,7 +80,6 @@ class Claim(StrictModel):
         rank: what moves in each trace that is not good.
         when: what the claim takes for granted of MSS and the buffer, which do not change.
         potential: of ``utilisation`` and ``loss_per_rtt``: what a trace may owe, or has saved, at its ends.
-        potential_range: its least and its largest value.
     """
 
     bound: Number
@@ -94,8 +93,6 @@ class Lemma(StrictModel):
     """A statement about every trace: from ``if`` follows each part of ``then``.
 
     Attributes:
-        name: for reports.
-        text: one line.
         given: earlier lemmas whose conclusions are assumed too.
     """
 
@@ -117,21 +114,14 @@ class Theorem(StrictModel):
     """A theorem.
 
     Attributes:
-        name: of the theorem.
-        source: where the lemmas come from.
         sender: registered belief program, or a program file beside the theorem.
-        model: network model.
         buffer: ``infinite``, ``small``, ``large``, ``arbitrary``, or a number of C*Rm.
         T: samples of a trace; with time-outs 11, the engine's period.
         past: ``history`` or ``sound``: what is known of the steps before a trace.
         timeouts: ``artefact`` or ``paper`` (C_L and C_U time out at the end of each trace), or ``none``.
-        constants: named numbers.
-        states: named formulas.
         start: what is assumed of the start of the run; an empty list is any state.
         invariant: what holds at the start and end of each trace.
-        lemmas: about traces.
         history_given: lemmas whose conclusions are assumed of a trace when its past is carried on to the next one.
-        claims: ``utilisation``, ``inflight_bdp``, ``loss_per_rtt``.
     """
 
     name: Name

@@ -20,23 +20,11 @@ KEPT = "the invariant is kept"
 
 @dataclass(frozen=True)
 class Implication:
-    """One step of a composition.
-
-    Attributes:
-        name: for reports.
-        facts: what is known.
-        goal: what must follow.
-    """
+    """One step of a composition."""
 
     name: str
     facts: tuple[Node, ...]
     goal: Node
-
-
-def linear(constant: Fraction | int = 0, **terms: Fraction | int) -> Linear:
-    """Return an expression of features; a trailing underscore in a name stands for the prime."""
-    named = {name.removesuffix("_") + ("'" if name.endswith("_") else ""): Fraction(c) for name, c in terms.items()}
-    return Linear(tuple(sorted((name, c) for name, c in named.items() if c)), Fraction(constant))
 
 
 def at_most(left: Linear, right: Linear) -> Comparison:

@@ -51,13 +51,7 @@ class ClaimOnGrid:
 
 @dataclass(frozen=True)
 class Cell:
-    """A theorem on one grid.
-
-    Attributes:
-        loaded: the theorem there.
-        decided: every lemma there.
-        claims: name -> what became of it.
-    """
+    """A theorem on one grid."""
 
     loaded: LoadedTheorem
     decided: tuple[Decided, ...]

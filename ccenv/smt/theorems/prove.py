@@ -29,11 +29,7 @@ class Decided:
     """The answer to one query of a lemma.
 
     Attributes:
-        lemma: its name.
-        part: which of its conclusions.
         verdict: ``verified``, ``refuted`` or ``unknown``.
-        text: the query as SMT-LIB.
-        answer: of the solver.
         twin: the query without the conclusion, as SMT-LIB; it must be satisfiable.
         twin_answer: with a model.
         reason: for ``unknown``.
@@ -60,10 +56,6 @@ class Step:
     """The answer to one implication of the composition.
 
     Attributes:
-        name: of the implication.
-        verdict: ``verified``, ``refuted`` (with a witness) or ``unknown``.
-        text: the query as SMT-LIB.
-        answer: of the solver.
         witness: feature -> value at which the facts hold and the goal does not.
     """
 
@@ -81,7 +73,6 @@ class Shown:
     Attributes:
         names: what the trace shows, or the one thing that none does.
         verdict: ``verified`` with a trace, ``refuted`` if there is none, or ``unknown``.
-        answer: of the solver.
         view: the trace, in exact numbers.
     """
 
@@ -96,9 +87,6 @@ class Proof:
     """Everything that was decided of a theorem.
 
     Attributes:
-        loaded: the theorem.
-        lemmas: in order.
-        steps: of the composition.
         settles: claim -> whether its ranks are at their ends after a known time, and not only sooner or later.
         possible: that the theorem is about something: traces of the start, the invariant and the premises.
         lassos: per claim, where the theorem was not proved: whether a trace that returns to its state breaks it.

@@ -20,13 +20,7 @@ from ccenv.smt.theorems.theorem import LoadedTheorem, ReadLemma
 
 @dataclass(frozen=True)
 class LemmaQuery:
-    """One query of a lemma.
-
-    Attributes:
-        lemma: the lemma's name.
-        part: which of its conclusions, from 1 on.
-        query: what is asked.
-    """
+    """One query of a lemma."""
 
     lemma: str
     part: int

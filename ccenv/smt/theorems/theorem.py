@@ -63,13 +63,7 @@ class LoadedTheorem:
     """A theorem with everything in it read and checked.
 
     Attributes:
-        theorem: as written.
-        program: the sender's.
         setting: of its queries, with time-outs where it has them.
-        start: formula.
-        invariant: formula.
-        lemmas: in order.
-        claims: in order.
         history_granted: what is assumed when the past is carried on.
     """
 
