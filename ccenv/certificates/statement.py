@@ -205,7 +205,7 @@ def sentence(theorem: Mapping[str, Any], sender: str, settles: Mapping[str, bool
             told = f"uses at least {least} of the link in the long run "
             told += f"(in traces of {rtts} Rm in a row, t Rm together, at least {least} C t - {owed} C Rm)"
         elif name == "inflight_bdp":
-            told = f"keeps at most {most} C (Rm + D) in flight"
+            told = f"keeps at most {most} C (Rm + D) in flight at the end of every Rm"
         else:
             told = f"loses at most {most} C Rm per Rm in the long run"
         when = read_formula(claim["when"], f"theorem.claims.{name}.when", numbers, theorem["states"])

@@ -36,6 +36,10 @@ def impossible_queue(data: dict[str, Any]) -> None:
     data["theorem"]["start"] = [*data["theorem"]["start"], "queue > inflight"]
 
 
+def negative_queue(data: dict[str, Any]) -> None:
+    data["theorem"] |= {"model": "cbr_delay", "start": [*data["theorem"]["start"], "queue <= -1/2"]}
+
+
 def vacuous_when(data: dict[str, Any]) -> None:
     data["theorem"]["claims"]["utilisation"]["when"] = "buffer < 1"  # it is large
     data["theorem"]["claims"]["utilisation"]["bound"] = 1
@@ -52,7 +56,7 @@ def changed(change: Callable[[dict[str, Any]], None]) -> Any:
     return prove_theorem(Theorem.model_validate(data["theorem"]), load_theorem(str(SMALL)).program, "small")
 
 
-@pytest.mark.parametrize("change", [contradictory, impossible_queue, vacuous_when])
+@pytest.mark.parametrize("change", [contradictory, impossible_queue, negative_queue, vacuous_when])
 def test_the_prover_proves_nothing_about_nothing(change) -> None:
     data = {"theorem": read_yaml(SMALL)}
     data["theorem"]["past"] = "sound"
