@@ -1,7 +1,7 @@
 """The certificate of the small theorem, proved once."""
 
 import pytest
-from forging import SMALL, Data, proved
+from forger import SMALL, Data, proved
 
 
 @pytest.fixture(scope="session")

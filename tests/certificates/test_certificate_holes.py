@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forging import SMALL, forged, query_of, read
+from forger import SMALL, forged, query_of, read
 
 from ccenv.certificates.check import check
 from ccenv.certificates.program import read_program, require_intervals

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forging import SMALL, query_of, read, retold
+from forger import SMALL, query_of, read, retold
 
 from ccenv.certificates import beliefs, compose
 from ccenv.certificates import program as programs

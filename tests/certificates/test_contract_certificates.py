@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forging import Data, asserted, proved, query_of, read, retold
+from forger import Data, asserted, proved, query_of, read, retold
 
 from ccenv.certificates.check import check
 from ccenv.certificates.statement import sentence

@@ -1,6 +1,6 @@
 """Forged certificates, by rule: every field changed in every way that keeps all else in agreement, each refused by its field.
 
-A forger who knows the checker tells words, figures, steps and hashes anew (``forging.forged``); changes of these themselves come
+A forger who knows the checker tells words, figures, steps and hashes anew (``forger.forged``); changes of these themselves come
 after that (``late``). What makes a theorem say less is no forgery and is confirmed.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from forging import Change, Data, asserted, forged, lemma_of, query_of, read, retold
+from forger import Change, Data, asserted, forged, lemma_of, query_of, read, retold
 
 from ccenv.certificates import check as checking
 from ccenv.certificates.canonical import Reader

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import test_forged_certificates as forgeries
-from forging import Data
+from forger import Data
 from test_forged_certificates import Forgery, refused_fields, same_work_once, theorem  # noqa: F401 - a fixture
 
 from ccenv.certificates.theorem import Theorem
