@@ -105,5 +105,5 @@ def _shown(stored: Stored, name: str) -> Theorem:
         f"{FOLDER}/{name}.certificate.json",
         stored.content,
         len(certificate.queries),
-        certificate.made_with.get("solver", ""),
+        " and ".join(sorted({query.solver for query in certificate.queries})),
     )
