@@ -17,7 +17,7 @@ from ccenv.errors import CcenvError, unknown_name
 from ccenv.smt.claims import endless
 from ccenv.smt.claims.bisect import Best, bisect
 from ccenv.smt.claims.properties import Property
-from ccenv.smt.claims.report import about_run, write_counterexample
+from ccenv.smt.claims.report import about_run, refute, shows, write_counterexample
 from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier
 from ccenv.smt.network.encode import SmtSender
 from ccenv.smt.network.setting import Setting, named_setting
@@ -75,7 +75,7 @@ class EnvelopeRun:
         seed: of the solver.
         recheck: second solver that decides each proved bound again, or None; a bound that it does not confirm is unknown.
         reuse: whether stored answers count.
-        folder: for the traces of cells in which even the weakest claim is refuted.
+        folder: for the traces of cells in which the argument fails for even the weakest claim.
         cubes: split each query into 2^cubes.
     """
 
@@ -117,7 +117,8 @@ def run_envelope(
 
     Returns:
         dict: sender, T, ``promises`` (version of what entries say) and ``rows``: name, model, buffer, metric, unit, verdict,
-        bound, beyond, paper, seconds, trace; ``ramp`` where a utilisation is proved. All of it can be written as JSON.
+        bound, ``beyond`` (the nearest value for which a step fails), paper, seconds, trace; ``ramp`` where a utilisation is
+        proved. All of it can be written as JSON.
     """
     sender = smt_sender(run.sender)
     bound = sender.largest_rate()
@@ -161,7 +162,8 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         result = ask(value, None)
         if result is None:
             return "unknown", SPENT
-        return result.verdict, result.reason or result.evidence.get("sha256")
+        told = result.evidence.get("sha256")
+        return ("refuted", told) if result.view is not None else (result.verdict, result.reason or told)
 
     row: dict[str, Any] = {"name": f"{metric.name}, {cell.model}, {cell.buffer} buffer", "model": cell.model}
     row |= {"buffer": cell.buffer, "metric": metric.name, "unit": metric.unit, "paper": None, "trace": None}
@@ -169,7 +171,7 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         bracket = bisect(decide, metric.best, metric.low, metric.high, metric.precision)
     except CcenvError as error:
         return row | {"verdict": "unknown", "bound": None, "beyond": None, "reason": str(error), "seconds": _since(begin)}
-    verdict = "verified" if bracket.proved is not None else "refuted" if bracket.refuted is not None else "unknown"
+    verdict = "verified" if bracket.proved is not None else "unknown"
     row |= {"verdict": verdict, "bound": None if bracket.proved is None else float(bracket.proved)}
     row |= {"beyond": None if bracket.refuted is None else float(bracket.refuted)}
     row |= {"undecided_at": [float(x) for x in bracket.undecided]}
@@ -182,8 +184,22 @@ def _cell(cell: _Cell) -> dict[str, Any]:
         if run.recheck is not None:
             row |= _recheck(ask(bracket.proved, run.recheck))
     elif bracket.refuted is not None:
-        row["trace"], row["replay"] = write_counterexample(*results[bracket.refuted], FilePath(run.folder), row["name"])
+        row |= _failed(*results[bracket.refuted], run, max(1.0, share_s - _since(begin)), row["name"])
     return row | {"seconds": _since(begin)}
+
+
+def _failed(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
+    """Return what a row says where even the weakest claim has no argument: whether a trace breaks it, and what that trace shows."""
+    if result.verdict != "refuted":
+        verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
+        query, result, _ = refute(query, result, verifier)
+    trace, replay = write_counterexample(query, result, FilePath(run.folder), name)
+    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay}
+    if replay["reachable"] is False:
+        row |= {"verdict": "unknown", "reason": replay["past"]}
+    elif result.view is not None:
+        row |= {"shows": shows(result.view)} | ({"reason": result.reason} if result.reason else {})
+    return row
 
 
 def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:

@@ -188,6 +188,11 @@ class Setting:
         return range(max(self.steps_per_rtt, self.jitter_steps) + 1)
 
     @property
+    def delays_flows_apart(self) -> bool:
+        """Whether each of several flows has a delay element of its own; on CCAC tokens are the link's, and so is the delay."""
+        return self.model != "ccac"
+
+    @property
     def has_loss(self) -> bool:
         """Whether the buffer is finite."""
         return self.buffer != "infinite"
