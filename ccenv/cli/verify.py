@@ -287,7 +287,7 @@ def fairness(
         encoded = ProgramSmtSender(program_of(sender))
         if encoded.needs(Setting()).bounds & BELIEFS_OF_ONE:
             if model != "cbr_delay":
-                raise InputError(f"{sender!r} has no encoding for several flows; its late start is played on cbr_delay, not on {model}")
+                raise InputError(f"--model {model}: {sender!r} has no encoding for it; its late start is played on cbr_delay")
             return _tell(*late_start_outcome(sender, ratio, flows, out), json)
         query = program_query(encoded, ratio, samples or FAIRNESS_SAMPLES, flows, model)
     with Workers(jobs, backend) as workers:

@@ -1,8 +1,8 @@
 """The utilisation lemma of theorem cc_qdel, written a second time from docs/theorems.md, The laws, as SMT-LIB text of its own.
 
-Other variables than the prover's and the checker's: not cumulative curves but the state of the path and what each step does to it.
-q is the queue (E - G), u what has tokens and is not delivered (G - S), w the tokens wasted in a step, e the bytes that enter and l
-those that are lost. Then the jitter bound is ``u <= tokens of the last D``, in flight is q + u, and a byte is late if what is in
+Other variables than the prover's and the checker's: not cumulative curves but the state of the path and what each step does to
+it. q is the queue (E - G), u what has tokens and is not delivered (G - S), w the tokens wasted in a step, e the bytes that enter
+and l those that are lost. Then the jitter bound is ``u <= tokens of the last D``, in flight is q + u, and a byte is late if what is in
 flight is at least what came since. C_U is read at the end alone, as cc_qdel never reads it. Units: C = Rm = 1.
 """
 
@@ -94,8 +94,8 @@ class _Writer:
                 add(f"(>= {e} 0)")
             if first < t <= 0:
                 add(f"(<= {e} {_number(LARGEST_RATE * self.h)})")
-            allowed = self.tokens(t - self.d, t) if t - self.d >= first else _sum([self.tokens(first, t), _number(self.question.D)])
-            add(f"(<= {u} {allowed})")
+            before = [] if t - self.d >= first else [_number(self.question.D)]  # no token was wasted before the known past
+            add(f"(<= {u} {_sum([self.tokens(max(first, t - self.d), t), *before])})")
             late = _name("late", t)
             self.flags.append(late)
             waited = f"(>= (+ {q} {u}) {self.entered(t - look, t)})"

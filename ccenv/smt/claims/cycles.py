@@ -1,7 +1,7 @@
-"""Traces that end in the state of sample ``FIRST``: what they do from there on can be repeated for ever, if no belief times out.
+"""Traces that end in the state of sample ``FIRST``: what they do from there on can be repeated for ever if no belief times out.
 
-The state is all that the future depends on: what is queued, undelivered and in stock, delays and losses not yet seen, the sender's
-rate, window and memory, and the beliefs. No window of the repeated cycle, however long, moves a belief.
+The state is all that the future depends on: what is queued, undelivered and in stock, delays and losses not yet seen, the
+sender's rate, window and memory, and the beliefs. No window of the repeated cycle, however long, moves a belief.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from ccenv.smt.network.view import View
 from ccenv.smt.solver.algebra import Formula, Term, all_of, any_of, implies, negate, same_truth
 
 BELIEFS_IN_CYCLES = frozenset({"C_L", "C_U"})
+RETURNS = "the trace returns to its state"
+"""What is said of a claim that a trace breaks for ever."""
+
 UNDERSTOOD = ("held", "recover", "mu_minus", "hidden_", "utilised_before")
 """What senders declare besides rate and window: memory that is compared, constants, what follows from the inputs of a step."""
 

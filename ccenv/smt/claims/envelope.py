@@ -16,7 +16,7 @@ from typing import Any
 from ccenv.errors import CcenvError, unknown_name
 from ccenv.smt.claims import endless
 from ccenv.smt.claims.bisect import Best, bisect
-from ccenv.smt.claims.properties import Property
+from ccenv.smt.claims.properties import FIRST, Property
 from ccenv.smt.claims.report import about_run, refute, shows, write_counterexample
 from ccenv.smt.claims.verifier import Query, Result, Verdict, Verifier
 from ccenv.smt.network.encode import SmtSender
@@ -189,17 +189,14 @@ def _cell(cell: _Cell) -> dict[str, Any]:
 
 
 def _failed(query: Query, result: Result, run: EnvelopeRun, left_s: float, name: str) -> dict[str, Any]:
-    """Return what a row says where even the weakest claim has no argument: whether a trace breaks it, and what that trace shows."""
-    if result.verdict != "refuted":
-        verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
-        query, result, _ = refute(query, result, verifier)
+    """Return what a row says where the argument fails for even the weakest claim: whether a trace breaks it, what it shows."""
+    verifier = Verifier(min(run.time_limit_s, left_s), run.seed, None, Store(), run.reuse)
+    query, result, told = refute(query, result, verifier)
     trace, replay = write_counterexample(query, result, FilePath(run.folder), name)
-    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay}
+    row: dict[str, Any] = {"verdict": result.verdict, "trace": trace, "replay": replay, "reason": result.reason or told}
     if replay["reachable"] is False:
         row |= {"verdict": "unknown", "reason": replay["past"]}
-    elif result.view is not None:
-        row |= {"shows": shows(result.view)} | ({"reason": result.reason} if result.reason else {})
-    return row
+    return row | ({} if result.view is None else {"shows": shows(result.view, FIRST if query.claim.repeats else 0)})
 
 
 def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verdict]:

@@ -55,7 +55,8 @@ def algorithm1_query(
 ) -> Query:
     """Ask whether flows of Algorithm 1 can repeat a cycle in which one gets more than ``ratio`` times another's bytes.
 
-    The link rate lies in the range that the map supports, mu_minus <= C/2 and C <= mu_minus * s^(Rmax/D - 2) ([Starvation] s.6.3).
+    The link rate lies in the range that the map supports, mu_minus <= C/2 and C <= mu_minus * s^(Rmax/D - 2) ([Starvation]
+    s.6.3).
     """
     sender = sender or RateDelay()
     supported = sender.s ** (sender.rmax_steps - 2)
@@ -77,7 +78,7 @@ def program_query(sender: SmtSender, ratio: Fraction, samples: int = 8, flows: i
 def _cycle(
     sender: SmtSender, ratio: Fraction, setting: Setting, flows: int, premise: Callable[[View], Formula] = lambda v: True
 ) -> Query:
-    """Ask whether flows can repeat a cycle (:mod:`ccenv.smt.claims.cycles`) in which one gets more than a ratio of another's bytes.
+    """Ask whether flows can repeat a cycle (:mod:`ccenv.smt.claims.cycles`) in which one gets more than its ratio.
 
     Rates start at one MSS per Rm or more. A refuted ratio is a constructive proof of starvation by it, as long as no belief times
     out; a proved one says that no cycle of this length starves a flow more.

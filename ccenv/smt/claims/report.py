@@ -12,7 +12,7 @@ from typing import Any
 
 from ccenv.errors import CcenvError
 from ccenv.network.trace import Trace
-from ccenv.smt.claims.cycles import cycle_query
+from ccenv.smt.claims.cycles import RETURNS, cycle_query
 from ccenv.smt.claims.endless import VERSION
 from ccenv.smt.claims.fairness import fluid_order
 from ccenv.smt.claims.properties import FIRST
@@ -100,7 +100,9 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
         "satisfiable": all(twin["satisfiable"] is True for twin in twins) if twins else None,
         "note": "proved: the query without the property has a trace; refuted: the counterexample is one",
     }
-    outcome.details["queries"] = [_query_record(query, result) for query, result in zip(queries, results, strict=False)]
+    outcome.details["queries"] = [
+        _query_record(query, result) for query, result in zip([*queries[: len(results) - 1], query], results, strict=True)
+    ]
     if rechecks:
         outcome.details["recheck"] = {
             "solver": rechecks[0]["solver"],
@@ -131,7 +133,7 @@ def refute(query: Query, failed: Result, verifier: Verifier) -> tuple[Query, Res
     result = replace(verifier, recheck=None, twins=False).decide(cycle)
     failed.seconds += result.seconds
     if result.verdict == "refuted":
-        return cycle, replace(result, name=failed.name, seconds=failed.seconds), "the trace returns to its state"
+        return cycle, replace(result, name=failed.name, seconds=failed.seconds), RETURNS
     none = f"no trace of {query.setting.rtts} Rm that returns to its state breaks it"
     return query, failed, none if result.verdict == "verified" else f"undecided: {result.reason}"
 

@@ -266,7 +266,8 @@ def _declare(setting: Setting, wanted: Needs, make: Variables, flows: int, *, co
     if flows > 1:
         own = [make.of_flow(index) for index in range(flows)]
         view.flows = [
-            replace(view, E=mine.series("E", n), S=mine.series("S", n), loss_seen=[False] * n, E_before=[], extra={}) for mine in own
+            replace(view, E=mine.series("E", n), S=mine.series("S", n), E_before=[], loss_seen=[False] * n, extra={})
+            for mine in own
         ]
         if apart:
             for flow, mine in zip(view.flows, own, strict=True):

@@ -14,8 +14,8 @@ class View:
     """Flows on one bottleneck over T samples; units C = Rm = 1. Index t is sample t; lists have T entries.
 
     With several flows the view of the link has the sums of E, S, sent and lost, and ``flows`` a view of each flow: its own bytes,
-    losses, beliefs and sender, and the link's tokens. On CCAC one delay element holds all flows' bytes, and they see one delay; on
-    other models each flow has an element of its own, after the queue ([Starvation] s.3): what of it left the queue
+    losses, beliefs and sender, and the link's tokens. On CCAC one delay element holds all flows' bytes, and they see one delay;
+    on other models each flow has an element of its own, after the queue ([Starvation] s.3): what of it left the queue
     (``departed``), its past and its delays are its own. Senders, beliefs and properties of one flow read either.
 
     Attributes:

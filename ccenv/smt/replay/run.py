@@ -35,7 +35,8 @@ class Run:
 
     Attributes:
         flows: where the path has several flows, one run per flow: it has its own bytes, losses, beliefs and decisions, and the
-            link's tokens, and on CCAC its delays. The path's own E, S, sent and lost are then sums. Empty where the run is the only flow's.
+            link's tokens, and on CCAC its delays. The path's own E, S, sent and lost are then sums. Empty where the run is the
+            only flow's.
     """
 
     def __init__(self, setting: Setting, values: Values, bounds: frozenset[str], flows: int = 1) -> None:
