@@ -214,7 +214,8 @@ def write_flow_counterexample(
     file = save_counterexample(trace, folder, f"{query.sender.name}-{query.flows}-flows-T{query.setting.samples}-{digest[:8]}")
     replay: dict[str, Any] = {"exact": "laws and every sender reproduced in rational numbers"}
     if fluid.status != "sat":
-        return file, replay | {"engine": "not run: found only where bytes sent in one step are served in any order"}
+        found = "of the forms tried there is none" if fluid.status == "unsat" else f"undecided ({fluid.reason})"
+        return file, replay | {"engine": f"not run: bytes sent in one step are served in any order; in exact FIFO {found}"}
     _, difference = engine_replay(trace)
     replay |= {"engine": "reproduced" if difference <= REPLAY_TOLERANCE else "differs", "engine_relative_difference": difference}
     who = "the bytes of the trace were offered again: the engine has no agents with these published rules"
