@@ -387,6 +387,8 @@ def _print_outcome(data: dict[str, Any]) -> None:
     if data["bound"] is not None:
         rows.append(("bound", str(data["bound"])))
     rows += [(key, data[key]) for key in ("reason", "fails", "violates", "lasso", "trace") if data.get(key)]
+    if "replay" in data:
+        rows.append(("engine", data["replay"]["engine"]))
     if "shows" in data:
         rows.append(("the trace uses", f"{100 * data['shows']['utilisation']:.3g} % of the link in {data['shows']['rtts']:g} Rm"))
     if data["verdict"] == "verified":

@@ -105,11 +105,7 @@ def _windows_agree(flow: View) -> Iterator[Formula]:
 
 
 def cycle_query(query: Query) -> Query | str:
-    """Return the query for a trace that repeats for ever and breaks the claim of another query, or why there is none.
-
-    Args:
-        query: of one flow, a step to a claim about endless runs.
-    """
+    """Return the query for a trace that repeats for ever and breaks the claim of another query, or why there is none."""
     claim, setting, needs = query.claim, query.setting, query.sender.needs(query.setting)
     repeated = claim.repeated
     if repeated is None or not setting.plain_grid or setting.beliefs.timeout is not None or setting.loss_detection != "oracle":

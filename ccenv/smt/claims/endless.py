@@ -61,11 +61,6 @@ def mark_of(sender: SmtSender, setting: Setting) -> Mark:
 def endless_setting(setting: Setting, sender: SmtSender, *, timeouts: bool = False) -> Setting:
     """Return the setting in which an endless run is promised something: C_U and C_L_lambda are read as the engine reads them.
 
-    Args:
-        setting: model, buffer, T, past.
-        sender: the sender.
-        timeouts: whether C_L and C_U time out at the end of each trace; without, the promise is about runs on which none does.
-
     Raises:
         InputError: for time-outs of a sender that reads neither C_L nor C_U: those of C_L_lambda have no encoding.
     """
@@ -94,13 +89,7 @@ def growth_per_trace(samples: int) -> Fraction:
 
 
 def rtts_to_reach(goal: Fraction, law: Law, samples: int, segments: int) -> int:
-    """Return the most round trips from a mark of MSS/Rm to its goal.
-
-    Args:
-        goal: the mark to reach, in C.
-        law: how it grows.
-        samples: T of the traces.
-        segments: g = C*Rm/MSS.
+    """Return the most round trips from a mark of MSS/Rm to a goal in C, on a link of so many segments, g = C*Rm/MSS.
 
     Returns:
         int: (T - 1) N, with the smallest N for which MSS/Rm grown N times is at least goal*C.
@@ -147,11 +136,6 @@ def utilisation(setting: Setting, sender: SmtSender, at_least: Fraction) -> Prop
     the law; a mark at its goal or above ends there, and the link serves f*C in each Rm, where a rise of the mark (up to C) by x
     counts as MARK_IN_RTTS * x of service and a fall costs as much. Service is counted in tokens that are not wasted, G: S lags by
     at most C*D in a run.
-
-    Args:
-        setting: the network; :func:`endless_setting` reads beliefs as the engine does.
-        sender: the sender.
-        at_least: f.
     """
     name, law = mark_of(sender, setting), law_of(sender, setting)
     goal = goal_of(at_least, law)
@@ -182,15 +166,7 @@ def stays_below(
     sender: SmtSender,
     at_most: Fraction,
 ) -> Property:
-    """Build the promise of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest.
-
-    Args:
-        metric: name of the promise.
-        measure: (view, sample) -> bytes.
-        setting: the network; :func:`endless_setting` reads beliefs as the engine does.
-        sender: the sender.
-        at_most: x.
-    """
+    """Build the promise of a bound in C*(Rm + D): from a path at rest it is never exceeded, and each trace ends at rest."""
 
     def kept(v: View) -> list[Formula]:
         bound = at_most * (1 + v.setting.jitter_steps)

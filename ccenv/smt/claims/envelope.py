@@ -109,12 +109,6 @@ def run_envelope(
 ) -> dict[str, Any]:
     """Compute the table; cheap cells first, each with an equal share of what is left of the budget.
 
-    Args:
-        run: what to compute.
-        jobs: workers; cells are independent.
-        backend: ``processes`` or ``ray``.
-        progress: called with each row, in the order of the table.
-
     Returns:
         dict: sender, T, ``promises`` (version of what entries say) and ``rows``: name, model, buffer, metric, unit, verdict,
         bound, ``beyond`` (the nearest value for which a step fails), paper, seconds, trace; ``ramp`` where a utilisation is

@@ -63,12 +63,6 @@ def decide_claim(name: str, queries: Sequence[Query], verifier: Verifier, folder
     """Decide the queries of a claim in order; the first one with a counterexample ends it.
 
     Where a step of an argument about a sender's runs fails, a trace is looked for that breaks the claim and can be repeated.
-
-    Args:
-        name: for the report and the trace file.
-        queries: all must hold.
-        verifier: limits and evidence.
-        folder: where a counterexample is written.
     """
     results: list[Result] = []
     verifier.start(queries)

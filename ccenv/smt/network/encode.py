@@ -180,14 +180,7 @@ def encode(
 
 @lru_cache(maxsize=NETWORKS_KEPT)
 def _network(setting: Setting, wanted: Needs, bounds: Literal["full", "constant"], sent: tuple[tuple[str, ...], ...]) -> Network:
-    """Encode a network and its beliefs; senders that name their bytes alike share it.
-
-    Args:
-        setting: model, buffer, T, rules.
-        wanted: what is encoded.
-        bounds: as in :func:`encode`.
-        sent: per flow the names of the reals that are sent in steps 1 to T - 1.
-    """
+    """Encode a network and its beliefs; senders that name their bytes alike share it."""
     make = Variables()
     view = _declare(setting, wanted, make, len(sent), constant=bounds == "constant")
     for flow, names in zip(view.each, sent, strict=True):

@@ -206,10 +206,6 @@ class Setting:
         """Return the same setting with bounds that only tighten."""
         return replace(self, beliefs=replace(self.beliefs, timeout=None))
 
-    def with_samples(self, samples: int) -> Setting:
-        """Return the same setting with another T."""
-        return replace(self, samples=samples)
-
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
         data: dict[str, Any] = _plain(asdict(self))

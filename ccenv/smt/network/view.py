@@ -116,10 +116,6 @@ class View:
         """Return bytes lost since sample 0."""
         return sum((self.lost[x] for x in range(1, t + 1)), start=0)
 
-    def sent_until(self, t: int) -> Term:
-        """Return bytes sent since sample 0."""
-        return sum((self.sent[x] for x in range(1, t + 1)), start=0)
-
     def step_utilised(self, x: int) -> Formula:
         """Return whether no token can have been wasted in step x (exact rule), as the sender knows at x + D.
 

@@ -22,14 +22,6 @@ def replay(
 ) -> View:
     """Play a model forward and check it against the laws.
 
-    Args:
-        setting: the network.
-        values: the solver model: variable name -> Fraction or bool; missing ones count as 0 or false.
-        bounds: belief bounds that the query had.
-        probe_window: T* in steps.
-        decide_step: the sender.
-        flows: how many flows of it share the path.
-
     Returns:
         View: the trace in exact numbers.
 
