@@ -201,7 +201,7 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
         row: ``model``, ``buffer``, ``metric`` and ``bound``, as in the table.
 
     Returns:
-        tuple: hash of the query, comparable with the row's ``query_sha256``, and the verdict.
+        tuple: hash of the query, comparable with the row's ``query_sha256``, and whether it is proved: ``refuted`` is the query.
 
     Raises:
         UnknownNameError: for an unknown metric.
@@ -214,7 +214,7 @@ def check_bound(run: EnvelopeRun, row: dict[str, Any]) -> tuple[str | None, Verd
     setting = named_setting(name, Setting(row["model"], row["buffer"], run.samples), bound)
     query = envelope_query(METRICS[row["metric"]], Fraction(row["bound"]), setting, sender)
     result = Verifier(run.time_limit_s, run.seed, run.recheck, Store(), run.reuse, cubes=run.cubes).decide(query)
-    return result.evidence.get("sha256"), result.verdict
+    return result.evidence.get("sha256"), "refuted" if result.view is not None else result.verdict
 
 
 def envelope_query(metric: Metric, value: Fraction, setting: Setting, sender: SmtSender) -> Query:
