@@ -2,8 +2,8 @@
 
 Other variables than the prover's and the checker's: not cumulative curves but the state of the path and what each step does to
 it. q is the queue (E - G), u what has tokens and is not delivered (G - S), w the tokens wasted in a step, e the bytes that enter
-and l those that are lost. Then the jitter bound is ``u <= tokens of the last D``, in flight is q + u, and a byte is late if what is in
-flight is at least what came since. C_U is read at the end alone, as cc_qdel never reads it. Units: C = Rm = 1.
+and l those that are lost. Then the jitter bound is ``u <= tokens of the last D``, in flight is q + u, and a byte is late if what
+is in flight is at least what came since. C_U is read at the end alone, as cc_qdel never reads it. Units: C = Rm = 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The utilisation lemma ``pays`` of theorem cc_qdel by an encoding of its own (tests/oracles/pays.py): recorded in docs/theorems.md."""
+"""The lemma ``pays`` of theorem cc_qdel by an encoding of its own (tests/oracles/pays.py): recorded in docs/theorems.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Traces that end in the state of sample ``FIRST``: what they do from there on can be repeated for ever if no belief times out.
 
 The state is all that the future depends on: what is queued, undelivered and in stock, delays and losses not yet seen, the
-sender's rate, window and memory, and the beliefs. No window of the repeated cycle, however long, moves a belief.
+sender's rate, window and memory, and the beliefs. No window of the repeated cycle, however long, moves a belief;
+windows begin at sample ``FIRST``, as they begin anew with every trace of a promise (:mod:`ccenv.smt.claims.endless`).
 """
 
 from __future__ import annotations
