@@ -235,7 +235,7 @@ def command(
                 "",
                 f"Done in {result['seconds']} s. Try next:",
                 "  ccenv show cc_probe_drain                      the program behind a name",
-                "  ccenv verify property cc_probe_drain --T 7     a solver finds a network that breaks it",
+                "  ccenv verify property cc_qdel --T 7            a solver proves it on every network of a model",
                 "  ccenv train ppo_sender                         a sender trained for longer",
                 "  ccenv bench run quick --agent FOLDER           and how it compares",
                 "",

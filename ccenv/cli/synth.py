@@ -54,7 +54,7 @@ def command(
     why QUERY PROGRAM: print what rules a program out, with a trace file that ccenv replay takes.
 
     Exit code 0 for a complete answer (also "none"), 3 where candidates or proofs to be rechecked stayed open, 2 for an error; of
-    why 0 for proved, 1 for refuted, 3 for unknown.
+    why 0 for proved, 1 for refuted (no solution of the query), 3 for unknown.
 
     Example: ccenv synth g1_t5
 

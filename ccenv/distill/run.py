@@ -31,7 +31,7 @@ from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
 from ccenv.provenance import machine, versions
 from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
-from ccenv.smt.claims.report import decide_claim, overall
+from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.solver.solvers import SECOND_SOLVERS
 from ccenv.smt.solver.store import Store
 
@@ -298,7 +298,8 @@ def _suite_stage(work: _Work, name: str, record: dict[str, Any], timeouts: str |
         lemmas.append(decide_claim(INVARIANT, queries, run_of(suite).verifier(), folder).to_dict())
     kept = ("name", "text", "given", "verdict", "reason", "bound", "seconds", "recheck")
     told = [{key: lemma[key] for key in kept if key in lemma} for lemma in lemmas]
-    decided = {"verdict": overall(lemma["verdict"] for lemma in lemmas), "suite": str(suite), "lemmas": told}
+    proved = all(lemma["verdict"] == "verified" for lemma in lemmas)  # a lemma that is refuted refutes no program
+    decided = {"verdict": "verified" if proved else "unknown", "suite": str(suite), "lemmas": told}
     if timeouts is None:
         return decided
     return decided | {"preset": timeouts, "C_L_low": float(numbers.C_L_low), "utilisation": float(numbers.utilisation)}

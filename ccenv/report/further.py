@@ -89,4 +89,4 @@ class Further:
             )
         except (NoEncodingError, CcenvError) as error:
             return {"why": str(error)}
-        return {"verdict": answer["verdict"], "setting": answer["setting_name"]}
+        return {"verdict": answer["verdict"], "setting": answer["setting_name"], "reason": answer.get("reason", "")}

@@ -171,7 +171,7 @@ def _count_proof(out: _Again, item: Sampled, found: dict[str, Any]) -> None:
     out.counts["n_confirmed"] += found[VERDICT] == "verified"
     out.counts["n_undecided"] += found[VERDICT] == "unknown"
     if found[VERDICT] == "refuted":
-        out.problems.append(f"{item.title}: the bound is refuted")
+        out.problems.append(f"{item.title}: the bound is not proved, its query has a counterexample")
 
 
 def _not_confirmed(again: _Again, time_limit_s: float) -> list[str]:

@@ -54,7 +54,7 @@ def record_of(report: Any, where: str, agent: str | None = None) -> Verification
         "verdict": report["verdict"],
         "bound": None if report["property"] in EXCUSED else report.get("bound"),
         "queries": queries,
-        "reason": report.get("reason", ""),
+        "reason": report.get("reason") or (report.get("lasso", "") if report["verdict"] == "refuted" else ""),
         "seconds": report["seconds"],
         "solver": report["solver"],
         "trace": f"traces/{FilePath(trace).name}" if trace else None,

@@ -136,6 +136,22 @@ EXCUSED = frozenset({"invariant", "full_invariant", "utilisation_or_rise"})
 EXCUSED_IN_VERSION_1 = EXCUSED | {"utilisation", "inflight", "queue", "rtt"}
 
 
+OF_RUNS = frozenset(
+    {"utilisation", "utilisation_with_timeouts", "inflight", "queue", "rtt", "loss", "loss_events", "loss_amount"}
+)
+"""Properties of a sender's runs, which ``ccenv verify property`` proves step by step (``ccenv.smt.claims.claims.CLAIMS``)."""
+
+STEP_FAILS = "step fails"
+"""Why a claim about a sender's runs is unknown where a trace from any start breaks a step to it."""
+
+
+def _told_anew(data: Any) -> Any:
+    """Return a refuted claim about runs as unknown, unless its reason says that a trace repeats: older code did not tell."""
+    if isinstance(data, dict) and data.get("verdict") == "refuted" and not data.get("reason"):
+        return {**data, "verdict": "unknown", "reason": STEP_FAILS}
+    return data
+
+
 class ProofQuery(StrictModel):
     """One query of a verification: what it claims, what came out, and the hash of its SMT-LIB text."""
 
@@ -154,10 +170,10 @@ class Verification(StrictModel):
         verdict: three-valued; ``unknown`` names its reason.
         bound: the number that is proved, where the property has one.
         queries: what was asked of the solver.
-        reason: why it is unknown.
+        reason: why it is unknown, or that a trace which breaks it repeats.
         seconds: time of the solver.
         solver: name and version.
-        trace: file name of the counterexample beside the record, for ``refuted``.
+        trace: file name of the counterexample, or of the trace at which a step fails, beside the record.
         finished_at: when the record was made.
         format_version: 1: the properties ``utilisation``, ``inflight``, ``queue`` and ``rtt`` were excused by any progress.
     """
@@ -179,6 +195,15 @@ class Verification(StrictModel):
     solver: Text
     trace: Annotated[str, Field(pattern=_FILE_PATTERN)] | None = None
     finished_at: Moment
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuted_by_what_repeats(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("property_name") not in EXCUSED | OF_RUNS or _told_anew(data) is data:
+            return data
+        queries = data.get("queries")
+        told = [_told_anew(dict(query)) for query in queries] if isinstance(queries, (list, tuple)) else queries
+        return {**_told_anew(data), "queries": [{k: v for k, v in one.items() if k != "reason"} for one in told or []]}
 
     @property
     def excused(self) -> bool:
@@ -205,6 +230,8 @@ class EnvelopeRow(StrictModel):
     seconds: float
     reason: Text | None
     query_sha256: Sha256 | None
+
+    _refuted_by_what_repeats = model_validator(mode="before")(_told_anew)
 
     @model_validator(mode="after")
     def _proved(self) -> Self:

@@ -55,10 +55,6 @@ def smt_sender(spec: str) -> Any:
 def program_of(spec: str, otherwise: str = "is no belief program") -> Program:
     """Return the program or contract of a registered name or of a file (.json); of a chooser inside a contract the contract.
 
-    Args:
-        spec: name or path.
-        otherwise: what is said of a sender that is no program.
-
     Raises:
         UnknownNameError: if nothing has this name.
         NoEncodingError: if what has it is no belief program, or starts with another one.
