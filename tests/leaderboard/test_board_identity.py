@@ -82,7 +82,7 @@ def test_a_database_of_version_1_gets_its_claims(forgery: Forgery, tmp_path: Pat
             submit_folder(store, home, tmp_path / "stolen")
         submit_reviewed(store, home, "cubic")
     with sqlite3.connect(home.folder / DATABASE) as connection:
-        assert [row[0] for row in connection.execute("SELECT version FROM ccenv_board_versions ORDER BY version")] == [1, 2]
+        assert [row[0] for row in connection.execute("SELECT version FROM ccenv_board_versions ORDER BY version")] == [1, 2, 3]
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute("DELETE FROM ccenv_board_claims")
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from ccenv.benchmarks.statistics.comparison import Tasks, probability_of_improvement
 from ccenv.benchmarks.suite.base import SuiteBase
-from ccenv.leaderboard.site.sources import DamageRecord, EnvelopeRecord, Records
+from ccenv.leaderboard.site.sources import DamageRecord, Records
 from ccenv.leaderboard.site.theorems import Certified, Theorem
 from ccenv.leaderboard.store.records import (
     BenchRecord,
     CellRecord,
+    Envelope,
     Manifest,
     PlayerRecord,
     Summary,
@@ -104,14 +105,14 @@ class Entry:
     worst: Finding | None
     verifications: list[VerificationRecord]
     submission: SubmissionRecord | None
-    envelope: EnvelopeRecord | None
+    envelope: Envelope | None
     theorems: list[Theorem]
 
     @property
     def verdicts(self) -> list[str]:
         """The kinds of answers that there are about it: verified, refuted, unknown; none where nobody asked."""
         seen = {record.result.verdict for record in self.verifications}
-        rows = self.envelope.envelope.rows if self.envelope is not None else ()
+        rows = self.envelope.rows if self.envelope is not None else ()
         seen |= {row.verdict for row in rows} | ({"verified"} if self.theorems else set())
         return sorted(seen) or ["none"]
 
@@ -198,7 +199,8 @@ def make_board(records: Records, certified: Certified) -> Board:
         )
         for key, own in sorted(results.items())
     }
-    damages = sorted({d.submission: d for d in records.damages}.values(), key=lambda d: (-d.damage.score.iqm, d.name))
+    newest_damages = {record.damage.submission: record for record in records.damages}
+    damages = sorted(newest_damages.values(), key=lambda record: (-record.damage.score.iqm, record.damage.name))
     alike = Counter(folded(record.card.author) for record in records.submissions)
     authors = {record.card.author: alike[folded(record.card.author)] for record in records.submissions}
     return Board(tables, entries, damages, records, authors)

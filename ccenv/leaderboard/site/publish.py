@@ -19,6 +19,7 @@ from ccenv.leaderboard.site.sources import from_store
 from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.exchange import export_board
 from ccenv.leaderboard.store.head import read_head, write_head
+from ccenv.leaderboard.store.home import Home
 
 SUMS = "SHA256SUMS"
 RECORDS, HEAD = "records/board.jsonl.xz", "records/head.json"
@@ -42,6 +43,7 @@ show: a sender that changed has a page of its own.</p></body></html>
 
 def publish(
     store: BoardStore,
+    home: Home,
     folder: FilePath,
     *,
     records: bool = True,
@@ -56,6 +58,7 @@ def publish(
 
     Args:
         store: of the board.
+        home: its folder.
         folder: to be served.
         records: put the export and its head beside the pages, so that everybody can audit the board.
         certificates: folders of certificates beside the shipped ones.
@@ -74,7 +77,7 @@ def publish(
     before = _read_sums(folder / SUMS)
     with tempfile.TemporaryDirectory() as scratch:
         made = FilePath(scratch) / "site"
-        build_site(from_store(store), made, certificates, leagues)
+        build_site(from_store(store, home), made, certificates, leagues)
         if records:
             (made / "records").mkdir()
             export_board(store, made / RECORDS)

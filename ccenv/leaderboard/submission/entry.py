@@ -10,7 +10,7 @@ from ccenv.agents import AGENTS, make_sender
 from ccenv.config import StrictModel
 from ccenv.document import hash_of
 from ccenv.errors import InputError
-from ccenv.leaderboard.store.records import Label, Moment, Sha256, Text
+from ccenv.leaderboard.store.records import Label, RecordContent, RoundNumber, Sha256, Text
 from ccenv.leaderboard.submission.document import CAPS, Document, Fingerprint, Training, Url
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ClassicSender
@@ -50,7 +50,7 @@ class EntryCard(StrictModel):
     suite: Text = ""
 
 
-class SubmissionRecord(StrictModel):
+class SubmissionRecord(RecordContent):
     """What the database holds about a submission.
 
     Attributes:
@@ -67,8 +67,7 @@ class SubmissionRecord(StrictModel):
     player_sha256: Sha256
     card: EntryCard
     signed_by: Fingerprint | None
-    round: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-    recorded_at: Moment
+    round: RoundNumber
     files: dict[FileName, Sha256]
 
 

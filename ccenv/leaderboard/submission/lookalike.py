@@ -39,7 +39,7 @@ _DRAWN_ALIKE = {
 }
 _TO_LATIN = {ord(other): latin for latin, others in _DRAWN_ALIKE.items() for other in others}
 _PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
-_SEPARATORS = dict.fromkeys(map(ord, "-.:=,+ '@()[]"), "_")
+_SEPARATORS = dict.fromkeys(map(ord, "_-.:=,+ '@()[]"))
 
 # Characters that are "printable" for Python and still leave no ink: fillers, joiners, variation selectors, a blank pattern.
 _INKLESS = (
@@ -70,6 +70,4 @@ def folded(text: str) -> str:
     plain = "".join(letters).translate(_TO_LATIN).translate(_SEPARATORS)
     for pair, single in _PAIRS:
         plain = plain.replace(pair, single)
-    while "__" in plain:
-        plain = plain.replace("__", "_")
-    return plain.strip("_")
+    return plain
