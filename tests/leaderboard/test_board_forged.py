@@ -270,7 +270,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ("round", edit("submission", lambda c: c.update(round=True), "plain"), "round"),
     ("alike", handed_in("cc_probe_fast", "P1-ain"), "record .* has a name that looks like its own already"),
     ("alike_classic", handed_in("cc_probe_fast", "Ren0"), "kept for ccenv's own 'reno'"),
-    ("equal_player", handed_in("cc_qdel", "mine"), "record 2 has an equal player already"),
+    ("equal_player", handed_in("cc_qdel", "mine"), "which may exist once"),
     ("evaluation_of_another", of_another("evaluation", "small"), "played by cc_qdel .*; the submission is plain"),
     ("envelope_of_another", of_another("envelope"), "about the player .*; the submission is"),
     ("label", edit("evaluation", agents(label="vegas"), "reno"), "played by vegas"),

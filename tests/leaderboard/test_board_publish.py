@@ -148,8 +148,8 @@ def test_halves_of_a_killed_publication_are_removed(home: Home, store: BoardStor
     folder = tmp_path / "public"
     publish(store, home, folder)
     halves = [
-        folder / ".index.html.123.0a1b2c3d.tmp",
-        folder / "entries" / f".{next((folder / 'entries').iterdir()).name}.9.00000000.tmp",
+        folder / ".index.html.9999999.0a1b2c3d.tmp",
+        folder / "entries" / f".{next((folder / 'entries').iterdir()).name}.9999999.00000000.tmp",
     ]
     others = [folder / ".mine.1.00000000.tmp", folder / ".index.html.tmp"]
     for file in [*halves, *others]:

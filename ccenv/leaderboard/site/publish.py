@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.errors import CcenvError, InputError
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import make_folder, remove_unfinished, write_atomic
 from ccenv.foreign import read_text, resolve_inside
 from ccenv.leaderboard.site.build import build_site
 from ccenv.leaderboard.site.serve import POLICY
@@ -25,7 +25,6 @@ SUMS = "SHA256SUMS"
 RECORDS, HEAD = "records/board.jsonl.xz", "records/head.json"
 INDEX = "index.html"
 MAX_SUMS_BYTES = 64 << 20
-_HALF = re.compile(r"\.(.+)\.\d+\.[0-9a-f]{8}\.tmp", re.ASCII)  # as ccenv.files.write_atomic names it
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n\r]+)", re.ASCII)
 
 # What hosts read that take headers from a file; others ignore it. The pages carry the same policy themselves.
@@ -125,10 +124,8 @@ def _bring(folder: FilePath, files: dict[str, FilePath], sums: dict[str, str], b
 def _remove_halves(folder: FilePath, names: dict[str, str]) -> None:
     """Remove what a publication that was killed left beside a file of the board: its unfinished copy."""
     for place in {(folder / name).parent for name in [*names, SUMS]}:
-        for file in place.glob(".*.tmp") if place.is_dir() else ():
-            half = _HALF.fullmatch(file.name)
-            if half and file.with_name(half[1]).relative_to(folder).as_posix() in {*names, SUMS}:
-                file.unlink(missing_ok=True)
+        beside = place.relative_to(folder)
+        remove_unfinished(place, lambda name, beside=beside: (beside / name).as_posix() in {*names, SUMS})  # type: ignore[misc]
 
 
 def _check_free(folder: FilePath, sums: dict[str, str], before: dict[str, str]) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as FilePath
 
-from ccenv.benchmarks.suite.curve import suite_of
 from ccenv.errors import InputError
 from ccenv.leaderboard.evaluate.damage import Damage
 from ccenv.leaderboard.store.contents import Audited, Contents, Evaluation, Failure, Item, check_contents
 from ccenv.leaderboard.store.database import BoardStore
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import BenchRecord, Envelope, VerificationRecord, read_records
+from ccenv.leaderboard.store.runs import published_suite
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.entry import SubmissionRecord
 from ccenv.leaderboard.submission.recheck import ReadFile
@@ -121,7 +121,7 @@ def from_contents(contents: Contents, read: ReadFile, own_audits: Collection[str
 
 
 def _bench(item: Item, content: Evaluation, read: ReadFile) -> BenchRecord:
-    record, suite = item.record, suite_of(content.suite, f"record {item.record.number}")
+    record, suite = item.record, published_suite(content, f"record {item.record.number}")
     reading = partial(_read, read, record.files)
     return BenchRecord(content.manifest, item.cells, suite, suite.sha256, f"{record.number:09d}", reading, record.subject)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from pathlib import Path as FilePath
 from typing import Any
 
 from ccenv.benchmarks.suite.packet import parse_metric
@@ -17,7 +16,7 @@ from ccenv.leaderboard.site.trace_view import read_view, view_of
 from ccenv.leaderboard.site.viewer import trace_view
 from ccenv.leaderboard.store.records import VerificationRecord
 from ccenv.metrics.table import METRICS, Metric
-from ccenv.network.trace import load_trace
+from ccenv.network.trace import parse_trace
 
 DASH = "\N{EN DASH}"
 DELAY, USED = "queueing_delay_mean_s", "utilisation"
@@ -278,19 +277,11 @@ def viewer(finding: Finding | None) -> dict[str, Any] | None:
     if stored is not None:
         return stored
     trace = finding.record.read(finding.case.trace)
-    return None if trace is None else trace_view(view_of(_loaded(trace)))
+    return None if trace is None else trace_view(view_of(parse_trace(trace, finding.case.trace)))
 
 
 def _stored_view(content: bytes | None) -> dict[str, Any] | None:
     return None if content is None else trace_view(read_view(content, "view of a trace"))
-
-
-def _loaded(content: bytes) -> Any:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as scratch:
-        (FilePath(scratch) / "trace.npz").write_bytes(content)
-        return load_trace(FilePath(scratch) / "trace.npz")
 
 
 def damage_view(board: Board) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from ccenv.leaderboard.store.records import (
     read_cells,
 )
 from ccenv.leaderboard.store.rounds import REVEAL, ROUND, Begun, Revealed, Rounds
-from ccenv.leaderboard.store.runs import check_runs, played_suite
+from ccenv.leaderboard.store.runs import check_metrics, check_runs, played_suite
 from ccenv.leaderboard.submission.entry import SUBMISSION
 from ccenv.leaderboard.submission.identity import check_author, name_claim
 from ccenv.leaderboard.submission.recheck import Known, ReadFile, check_players, reread
@@ -183,6 +183,7 @@ class Contents:
             check_summary(content.manifest, played, where)
             runs = [(cell.scenario, cell.agent, cell.adversary, cell.seed) for cell in cells]
             check_runs(runs, played, [known.record.card.name], where)
+            check_metrics(cells, played, where)
         elif isinstance(content, Damage):
             played = _suite_of(content, where)
             kind = played.score.adversary

@@ -14,7 +14,7 @@ from ccenv.config import shipped_names
 from ccenv.document import canonical_json
 from ccenv.errors import InputError
 from ccenv.foreign import parse_json
-from ccenv.leaderboard.store.records import PlayedContent, checked_suite, played_hash
+from ccenv.leaderboard.store.records import CellRecord, PlayedContent, checked_suite, played_hash
 
 Run = tuple[str, str, str, int]
 """Scenario, sender, adversary, seed."""
@@ -42,6 +42,17 @@ def check_runs(recorded: Iterable[Run], suite: SuiteBase, senders: Iterable[str]
     seen, due = ("/".join(map(str, runs[place])) if place < len(runs) else "nothing" for runs in (rows, expected))
     has = f"{len(rows)} runs; suite {suite.name!r} with its seeds has {len(expected)}"
     raise InputError(f"{where}: {has}: run {place + 1} is {seen}, not {due}")
+
+
+def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> None:
+    """Check that cells have the metrics of their suite; a network without some flows or windows lacks theirs. Raises InputError."""
+    whole, lacks = set(suite.metrics), isinstance(suite, PacketSuite)
+    for cell in cells:
+        wrong = set(cell.metrics) - whole if lacks else set(cell.metrics) ^ whole
+        if wrong:
+            raise InputError(
+                f"{where}: run {cell.scenario}/{cell.adversary}/{cell.seed}: metric {min(wrong)!r}, unlike its suite"
+            )
 
 
 def published_suite(content: PlayedContent, where: str) -> SuiteBase:
