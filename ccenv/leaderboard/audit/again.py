@@ -61,15 +61,7 @@ def suite_again(board: Readable, home: Home, content: PlayedContent, where: str)
 
 
 def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, folder: FilePath) -> Work:
-    """Return the work of playing a run again.
-
-    Args:
-        board: sound records.
-        home: where the secrets of open rounds lie.
-        entrant: who played.
-        sampled: which run.
-        folder: for the player.
-    """
+    """Return the work of playing a run again."""
     content, record, place = sampled.item.content, sampled.record, sampled.place
     if not isinstance(content, (Evaluation, Damage)):
         raise CcenvError(f"{sampled.title}: not a run")

@@ -43,16 +43,7 @@ class Interval(StrictModel):
 
 
 class DamageCell(StrictModel):
-    """One path on which a sender met ``kind`` and the adversary.
-
-    Attributes:
-        sender: as the panel calls it.
-        scenario: of the panel.
-        seed: of the path.
-        undisturbed: utilisation against ``kind``.
-        utilisation: utilisation against the adversary.
-        sender_sha256: canonical hash of the sender, by which a proof about it is found.
-    """
+    """One path on which a sender met ``kind`` and the adversary."""
 
     sender: Label
     scenario: Label
@@ -131,11 +122,7 @@ def score_of(cells: Sequence[DamageCell]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DamageStage:
-    """An adversary against the panel.
-
-    Attributes:
-        suite: the panel.
-    """
+    """An adversary against the panel."""
 
     suite: Suite
     name = "panel"
@@ -163,13 +150,7 @@ class DamageStage:
 
 @dataclass(frozen=True)
 class DamageWork:
-    """A panel to be played.
-
-    Attributes:
-        played: with the seeds of the submission.
-        content: of the record, as far as it is known.
-        files: of the submission, from which the adversary is read again.
-    """
+    """A panel to be played."""
 
     played: Suite
     content: dict[str, Any]

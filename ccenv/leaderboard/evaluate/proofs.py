@@ -22,11 +22,6 @@ _NEEDED = ("promises", "sender", "model", "buffer", "property", "T", "setting_na
 def record_of(report: Any, where: str, agent: str | None = None) -> Verification:
     """Turn a report into a record.
 
-    Args:
-        report: the JSON object of ``ccenv verify``.
-        where: name of the report for messages.
-        agent: spec of the sender that was verified; by default the registered one of the report's name.
-
     Raises:
         InputError: if the report is not one, or speaks about another sender than agent.
     """
@@ -92,12 +87,6 @@ def _counterexample(name: Any, record: Verification, where: str) -> bytes:
 
 def store_report(report: Any, where: str, records: FilePath, agent: str | None = None) -> FilePath:
     """Store a report and its counterexample among the records; the same question about the same sender is replaced.
-
-    Args:
-        report: the JSON object of ``ccenv verify``.
-        where: name of the report for messages.
-        records: folder of records, e.g. ``runs``.
-        agent: spec of the sender, see :func:`record_of`.
 
     Returns:
         Path: the folder of the record.

@@ -33,13 +33,7 @@ CONTRACT = "contract"
 
 @dataclass(frozen=True)
 class Finding:
-    """A worst case and the record that holds its trace.
-
-    Attributes:
-        case: the worst case.
-        record: where from.
-        stale: played by other code than the newest record of the suite.
-    """
+    """A worst case and the record that holds its trace."""
 
     case: WorstCase
     record: BenchRecord
@@ -86,18 +80,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Entry:
-    """One sender on the board.
-
-    Attributes:
-        player: who it is.
-        slug: file name of its page.
-        results: its results, one per suite.
-        worst: the worst case found in any suite of the kind that counts, or None.
-        verifications: what solvers said about exactly this sender.
-        submission: what was handed in, or None where the records come from folders.
-        envelope: what was proved about it within a budget, or None.
-        theorems: promises of endless runs whose certificates were checked.
-    """
+    """One sender on the board."""
 
     player: PlayerRecord
     slug: str
@@ -165,10 +148,6 @@ def make_board(records: Records, certified: Certified) -> Board:
     """Arrange the records.
 
     Where several runs of a suite hold the same sender, the newest counts.
-
-    Args:
-        records: everything.
-        certified: certificates of theorems; those about a sender of the records are checked.
 
     Raises:
         InputError: if the checker refuses a certificate.

@@ -32,12 +32,6 @@ def build_site(
 ) -> dict[str, Any]:
     """Build the site from records.
 
-    Args:
-        records: of a database or of folders.
-        out: folder of the site; an older board there is replaced, anything else is not touched.
-        certificates: folders of certificates beside the shipped ones. Those about a sender of the records are checked.
-        leagues: records of leagues, or folders of leagues.
-
     Returns:
         dict: ``index`` (path of the page), numbers of suites, senders, adversaries, verifications, theorems and
             leagues.

@@ -55,14 +55,6 @@ def publish(
     longer has are removed; whatever else is in the folder (``.git``, a domain's file) stays. After an interruption the same
     call goes on.
 
-    Args:
-        store: of the board.
-        home: its folder.
-        folder: to be served.
-        records: put the export and its head beside the pages, so that everybody can audit the board.
-        certificates: folders of certificates beside the shipped ones.
-        leagues: records of leagues, or folders of leagues.
-
     Returns:
         dict: ``folder``, and the numbers of ``files``, ``written`` and ``removed``.
 

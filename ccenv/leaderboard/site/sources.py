@@ -92,13 +92,7 @@ def from_store(store: BoardStore, home: Home) -> Records:
 
 
 def from_contents(contents: Contents, read: ReadFile, own_audits: Collection[str] = ()) -> Records:
-    """Return what a board is made from.
-
-    Args:
-        contents: of its records.
-        read: returns a file by its hash.
-        own_audits: hashes of the records of audits that the board's folder remembers as its own.
-    """
+    """Return what a board is made from."""
     there = [known for submission, known in contents.known.items() if submission not in contents.withdrawn]
     secrets = contents.rounds.secrets
     return Records(

@@ -66,9 +66,6 @@ def read_view(content: bytes, where: str) -> dict[str, Any]:
 def view_of(trace: Trace) -> dict[str, Any]:
     """Return rates, queue, RTT, loss and the network's moves over time, averaged over at most POINTS equal intervals.
 
-    Args:
-        trace: of any length and number of flows.
-
     Returns:
         dict: ``time_s`` (end of each interval), ``link_mbps``, ``queue_ms`` (backlog at the end of the interval, as time at the
         mean link rate), ``lost_mbps``; per flow ``sent_mbps``, ``delivered_mbps`` and ``rtt_ms`` (of the newest byte delivered by

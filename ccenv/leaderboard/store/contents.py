@@ -78,13 +78,7 @@ class Audited(RecordContent):
 
 @dataclass(frozen=True)
 class Item:
-    """A record that was read.
-
-    Attributes:
-        record: as stored.
-        content: what it says.
-        cells: of an evaluation.
-    """
+    """A record that was read."""
 
     record: Stored
     content: RecordContent
@@ -210,10 +204,6 @@ class Contents:
 
 def check_contents(records: Sequence[Stored], read: ReadFile) -> Contents:
     """Check that every record can be read, and is about a submission that was stored before it.
-
-    Args:
-        records: of a board, in order.
-        read: returns a file by its hash.
 
     Raises:
         InputError: naming the first record that cannot be read, and what is wrong with it.

@@ -67,12 +67,7 @@ class MovedError(CcenvError):
 
 
 class ClaimedError(InputError):
-    """What was to be stored claims what another record has.
-
-    Args:
-        claim: what both claim.
-        number: of the record that has it.
-    """
+    """What was to be stored claims what another record has."""
 
     def __init__(self, claim: str, number: int) -> None:
         super().__init__(f"record {number} of the board has {claim} already")

@@ -44,13 +44,7 @@ def export_board(store: BoardStore, file: FilePath) -> int:
 
 @dataclass(frozen=True)
 class Export:
-    """An export whose hashes, chain and contents were checked.
-
-    Attributes:
-        rows: of records.
-        files: hash -> content.
-        claims: claim -> number of the record that has it.
-    """
+    """An export whose hashes, chain and contents were checked."""
 
     rows: list[dict[str, Any]]
     files: dict[str, bytes]

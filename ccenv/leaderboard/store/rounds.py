@@ -85,14 +85,7 @@ def commitment(secret: bytes) -> str:
 
 
 def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: int) -> tuple[int, ...]:
-    """Return the seeds of a submission's evaluation on a suite: distinct, in [0, 2**31).
-
-    Args:
-        secret: of the round.
-        suite_sha256: hash of the published suite.
-        submission: hash of the submission.
-        count: how many.
-    """
+    """Return the seeds of a submission's evaluation on a suite: distinct, in [0, 2**31)."""
     seeds: list[int] = []
     i = 0
     while len(seeds) < count:
@@ -105,14 +98,7 @@ def evaluation_seeds(secret: bytes, suite_sha256: str, submission: str, count: i
 
 
 def evaluation_suite(suite: SuiteBase, sha256: str, secret: bytes, submission: str) -> SuiteBase:
-    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone.
-
-    Args:
-        suite: as published.
-        sha256: its hash when it was published; later versions of the format may add keys.
-        secret: of the round.
-        submission: hash of the submission.
-    """
+    """Return a suite with the seeds of a submission and no senders of its own: the submission plays alone."""
     seeds = evaluation_seeds(secret, sha256, submission, len(suite.seeds))
     return suite.model_copy(update={"seeds": seeds, "agents": (), "references": ()})
 

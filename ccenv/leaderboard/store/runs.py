@@ -21,12 +21,7 @@ Run = tuple[str, str, str, int]
 
 
 def runs_of(suite: SuiteBase, senders: Iterable[str]) -> list[Run]:
-    """Return the runs of a suite as its cells are called, in its order.
-
-    Args:
-        suite: as it was played, with the seeds of the evaluation.
-        senders: labels of the senders under test.
-    """
+    """Return the runs of a suite as its cells are called, in its order."""
     cases = [case.name for case in getattr(suite, "cases", ())]
     if isinstance(suite, PacketSuite):
         return [(case, name, NETWORK, seed) for case, name, seed in product(cases, senders, suite.seeds)]
@@ -45,14 +40,12 @@ def check_runs(recorded: Iterable[Run], suite: SuiteBase, senders: Iterable[str]
 
 
 def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> None:
-    """Check that cells have the metrics of their suite; a network without some flows or windows lacks theirs. Raises InputError."""
-    whole, lacks = set(suite.metrics), isinstance(suite, PacketSuite)
+    """Check that cells have the metrics of their suite; networks lack those of flows that they lack. Raises InputError."""
+    whole = set(suite.metrics)
     for cell in cells:
-        wrong = set(cell.metrics) - whole if lacks else set(cell.metrics) ^ whole
+        wrong = set(cell.metrics) - whole if isinstance(suite, PacketSuite) else set(cell.metrics) ^ whole
         if wrong:
-            raise InputError(
-                f"{where}: run {cell.scenario}/{cell.adversary}/{cell.seed}: metric {min(wrong)!r}, unlike its suite"
-            )
+            raise InputError(f"{where}: metrics of {cell.scenario}/{cell.adversary}/{cell.seed}: {min(wrong)!r}, unlike its suite")
 
 
 def published_suite(content: PlayedContent, where: str) -> SuiteBase:

@@ -51,17 +51,7 @@ class EntryCard(StrictModel):
 
 
 class SubmissionRecord(RecordContent):
-    """What the database holds about a submission.
-
-    Attributes:
-        submission: its hash, which the seeds of its evaluation follow from.
-        player_sha256: what it plays, whatever it is called.
-        card: what it says about itself.
-        signed_by: fingerprint of a key, or None.
-        round: the round that it belongs to.
-        recorded_at: when it was frozen.
-        files: name -> hash of the files handed in.
-    """
+    """What the database holds about a submission."""
 
     submission: Sha256
     player_sha256: Sha256

@@ -44,11 +44,6 @@ def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
 
     A registered name, and an author that holds the project's name, belong to the registered player alone.
 
-    Args:
-        name: of the entry.
-        author: as the document says.
-        player: what it plays.
-
     Raises:
         InputError: if the name or the author is kept for another player.
     """
@@ -62,12 +57,6 @@ def check_reserved(name: str, author: str, player: Sender | Adversary) -> None:
 
 def check_author(author: str, signed_by: str | None, others: Iterable[SubmissionRecord], where: str) -> None:
     """Check that an author is who handed in under that name before: the first key that signed for it signs all that follows.
-
-    Args:
-        author: of an entry.
-        signed_by: fingerprint of its key, or None.
-        others: the entries before it.
-        where: name of the entry for messages.
 
     Raises:
         InputError: if an entry before it, by an author whose name looks like this one, was signed with another key.

@@ -26,13 +26,7 @@ CLASSIC = "classic"
 
 @dataclass(frozen=True)
 class Known:
-    """A submission that was read again.
-
-    Attributes:
-        record: what the database holds.
-        player: what it plays.
-        claims: what it alone may have on a board.
-    """
+    """A submission that was read again."""
 
     record: SubmissionRecord
     player: Sender | Adversary
@@ -47,11 +41,6 @@ class Known:
 
 def reread(content: Any, read: ReadFile, where: str) -> Known:
     """Read a submission again through every rule, and compare document, card, player, signer and files with its record.
-
-    Args:
-        content: of its record.
-        read: returns a file by its hash.
-        where: name of the record for messages.
 
     Raises:
         InputError: if it breaks a rule, or the record says something else than what was handed in.

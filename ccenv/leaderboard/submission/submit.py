@@ -30,12 +30,7 @@ from ccenv.provenance import now
 
 @dataclass(frozen=True)
 class Entrant:
-    """A submission of the board that can play.
-
-    Attributes:
-        record: what the database holds.
-        store: where its files lie.
-    """
+    """A submission of the board that can play."""
 
     record: SubmissionRecord
     store: Readable
@@ -62,13 +57,6 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
 
     A program is written as it was read, but for its name, so that what passed the cap once passes it again.
 
-    Args:
-        player: what to write.
-        name: of the entry.
-        spec: of a classic CCA, which needs no file.
-        files: what was handed in.
-        folder: made if it does not exist.
-
     Raises:
         InputError: if it is not a sender.
     """
@@ -88,12 +76,6 @@ def write_sender(player: Sender | Adversary, name: str, spec: str | None, files:
 
 def submit_folder(store: BoardStore, home: Home, folder: FilePath, *, own: bool = False) -> tuple[Stored, Submission]:
     """Take a submission folder in.
-
-    Args:
-        store: the board.
-        home: of the operator.
-        folder: what was handed in.
-        own: the operator says that it comes with ccenv, and may have its names and authors.
 
     Raises:
         InputError: if it breaks a rule, is on the board already, or its name is taken, looks like another one or is kept.

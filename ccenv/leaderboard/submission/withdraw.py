@@ -56,12 +56,6 @@ class Withdrawal(StageContent):
 def make_request(folder: FilePath, key: FilePath, out: FilePath, reason: str = "") -> FilePath:
     """Write the signed request to take a submission back.
 
-    Args:
-        folder: the submission as it was handed in.
-        key: the ed25519 key that signed it.
-        out: folder of the request.
-        reason: one line.
-
     Raises:
         InputError: if the submission was not signed with this key, or the folder holds something else.
         CcenvError: if it cannot be signed or written.
@@ -117,13 +111,6 @@ def check_withdrawal(
     where: str,
 ) -> None:
     """Check that a stored withdrawal is one of the operator, or of the key that signed the submission.
-
-    Args:
-        withdrawal: what the record says.
-        files: name -> hash of its files.
-        record: of the submission.
-        read: returns a file by its hash.
-        where: name of the record for messages.
 
     Raises:
         InputError: if a file is missing, says something else, or another key signed it.
