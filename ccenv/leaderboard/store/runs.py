@@ -45,7 +45,7 @@ def check_metrics(cells: Iterable[CellRecord], suite: SuiteBase, where: str) -> 
     for cell in cells:
         wrong = set(cell.metrics) - whole if isinstance(suite, PacketSuite) else set(cell.metrics) ^ whole
         if wrong:
-            raise InputError(f"{where}: metrics of {cell.scenario}/{cell.adversary}/{cell.seed}: {min(wrong)!r}, unlike its suite")
+            raise InputError(f"{where}: {cell.scenario}/{cell.adversary}/{cell.seed}: metric {min(wrong)!r}, not as its suite")
 
 
 def published_suite(content: PlayedContent, where: str) -> SuiteBase:
