@@ -35,7 +35,7 @@ def drop_all(url: str) -> None:
     with engine.begin() as connection:
         schema.METADATA.drop_all(connection)
         if engine.dialect.name == "postgresql":
-            for table in (schema.RECORDS.name, schema.FILES.name):
+            for table in (schema.RECORDS.name, schema.FILES.name, schema.CLAIMS.name):
                 for action in ("update", "delete"):
                     connection.execute(text(f"DROP FUNCTION IF EXISTS {table}_no_{action}_refuse() CASCADE"))
     engine.dispose()
