@@ -113,6 +113,7 @@ def _rows() -> list[bytes]:
 
 
 def _bench_manifest(content: bytes, folder: Path) -> object:
+    from ccenv.config import validate
     from ccenv.foreign import parse_json
     from ccenv.leaderboard.store.records import Manifest, check_summary, checked_suite, played_hash
 

@@ -359,6 +359,7 @@ FORGED: list[tuple[str, Callable[..., None], str]] = [
     ),
     ("huge_score", edit("damage", lambda c: c["score"].update(iqm=1e308)), "score.iqm"),
     ("huge_damage", edit("damage", lambda c: c["cells"][0].update(utilisation=1e308)), "utilisation"),
+    ("text_turned_round", edit("damage", lambda c: c["machine"].update(processor="a\u202eb")), "direction-changing character"),
     ("more_than_a_record_has", edit("damage", lambda c: c.update(note="x")), "unknown key 'note'"),
     ("view_without_a_column", view("evaluation", lambda v: v.pop("queue_ms"), "reno"), "queue_ms: missing"),
     ("view_of_two_lengths", view("evaluation", lambda v: v["queue_ms"].pop(), "reno"), "different lengths"),

@@ -25,6 +25,7 @@ from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.store.runs import published_suite
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.leaderboard.submission.submit import Entrant
+from ccenv.network.trace import parse_trace
 
 EQUAL, VERDICT, SAME_QUERY = "equal", "verdict", "same_query"
 _NOT_COMPARED = ("key", "code_sha256")
@@ -72,9 +73,12 @@ def run_work(board: Readable, home: Home, entrant: Entrant, sampled: Sampled, fo
         return PanelAgain(played, dict(entrant.files), place, cell, view, sampled.title)
     line = parse_cells(board.file(record.files[CELLS]), FilePath(CELLS))[place]
     worst = content.manifest.summary[0].worst_case
-    view = _file(board, record, f"{worst.trace}{VIEW}") if worst is not None and worst.key == line["key"] else None
+    views: list[bytes] = []
+    if worst is not None and worst.trace is not None and worst.key == line["key"]:
+        stored, trace = _file(board, record, worst.trace + VIEW), _file(board, record, worst.trace)
+        views = [view for view in (stored, trace and view_json(parse_trace(trace, sampled.title))) if view is not None]
     spec = entrant.write_player(folder / entrant.record.submission[:16])
-    return RunAgain(played, spec, entrant.record.card.spec, place, line, view)
+    return RunAgain(played, spec, entrant.record.card.spec, place, line, views)
 
 
 def _file(board: Readable, record: Stored, name: str) -> bytes | None:
@@ -97,7 +101,7 @@ class RunAgain:
     classic: str | None
     place: int
     line: dict[str, Any]
-    view: bytes | None
+    views: list[bytes]
     cpu_s = 0.0
 
     def run(self, progress: Progress) -> Content:
@@ -106,8 +110,8 @@ class RunAgain:
         cell = cells_for(self.played, [agent_player(self.spec, self.classic)])[self.place]
         again = parse_json(canonical_json(cell.run()), "run")
         equal = all(again.get(key) == value for key, value in self.line.items() if key not in _NOT_COMPARED)
-        if equal and self.view is not None:
-            equal = isinstance(cell, TraceCell) and view_json(cell.trace()) == self.view
+        if equal and self.views:
+            equal = isinstance(cell, TraceCell) and {view_json(cell.trace())} == set(self.views)
         return {EQUAL: equal}, {}
 
 

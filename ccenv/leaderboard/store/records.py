@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from ccenv.benchmarks.run.store import CELLS, FORMAT, MANIFEST
 from ccenv.benchmarks.suite.base import SuiteBase
@@ -18,6 +18,7 @@ from ccenv.config import StrictModel, validate
 from ccenv.document import hash_of
 from ccenv.errors import InputError
 from ccenv.foreign import JsonRules, is_file, parse_json, read_bounded, read_json, resolve_inside
+from ccenv.leaderboard.submission.lookalike import check_visible
 
 _WORDS = ("summary", "notes", "tags", "references", "table", "figures")  # not part of a suite's hash
 VERIFICATION = "verification.json"
@@ -30,7 +31,7 @@ _FILE_PATTERN = r"^traces/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.(npz|png)$"
 
 Label = Annotated[str, Field(pattern=LABEL_PATTERN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Text = Annotated[str, Field(max_length=2000)]
+Text = Annotated[str, Field(max_length=2000), AfterValidator(check_visible)]
 Verdict = Literal["verified", "refuted", "unknown"]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 Real = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # sums and pictures of such numbers are finite

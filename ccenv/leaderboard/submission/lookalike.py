@@ -63,6 +63,14 @@ def invisible_in(text: str) -> str | None:
     return None
 
 
+def check_visible(text: str) -> str:
+    """Return a text of which a reader sees every character, in its order. Raises ValueError, for validators."""
+    hidden = invisible_in(text)
+    if hidden is not None:
+        raise ValueError(f"holds the control, invisible or direction-changing character U+{ord(hidden):04X}")
+    return text
+
+
 def folded(text: str) -> str:
     """Return the one form of all texts that look alike; it is for comparing, not for showing."""
     form = unicodedata.normalize("NFKC", text).casefold()
