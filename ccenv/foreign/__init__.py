@@ -17,7 +17,7 @@ from ccenv.foreign.archive import read_archive, read_arrays
 from ccenv.foreign.json_text import STRANGER, JsonRules, depth_of, is_version, parse_json
 from ccenv.foreign.names import NAME_ALLOWED, is_file, is_folder, is_name, look_of, path_of, resolve_inside
 from ccenv.foreign.numbers import float_of, fraction_of, is_finite, whole_of
-from ccenv.foreign.reading import read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
+from ccenv.foreign.reading import open_plain, read_bounded, read_folder, read_inside, read_json, read_lines, read_text, shown_path
 from ccenv.foreign.yaml_text import parse_yaml, read_yaml
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "is_name",
     "is_version",
     "look_of",
+    "open_plain",
     "parse_json",
     "parse_yaml",
     "path_of",

@@ -272,8 +272,8 @@ def test_what_any_progress_excuses_is_shown_as_no_bound(tmp_path: Path) -> None:
 def test_envelopes_of_the_first_version_bound_nothing() -> None:
     records = synthetic(1)
     (record,) = records.envelopes
-    assert len(record.envelope.bounds) == len(record.envelope.rows)
-    assert record.envelope.model_copy(update={"promises": 1}).bounds == ()
+    assert len(record.bounds) == len(record.rows)
+    assert record.model_copy(update={"promises": 1}).bounds == ()
 
 
 def test_command_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

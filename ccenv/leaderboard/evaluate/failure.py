@@ -16,14 +16,7 @@ def failure_slot(slot: str, attempt: int = 1) -> str:
 
 
 def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Stored:
-    """Store that a stage failed; another attempt at the same stage gets a record of its own.
-
-    Args:
-        store: the board.
-        job: of the stage.
-        stage: which one.
-        reason: what went wrong; paths of this machine are taken out.
-    """
+    """Store that a stage failed; another attempt at the same stage gets a record of its own."""
     submission = job.entrant.record.submission
     _, slot = stage.slots(submission)
     tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))

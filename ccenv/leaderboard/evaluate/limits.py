@@ -52,11 +52,7 @@ def limits_of(cell_cpu_s: float, cell_memory_gib: float) -> Limits:
 
 @dataclass(frozen=True)
 class Failed:
-    """A stage that did not come through.
-
-    Attributes:
-        reason: one line.
-    """
+    """A stage that did not come through."""
 
     reason: str
 

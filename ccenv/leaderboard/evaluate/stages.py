@@ -37,14 +37,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What a stage works with.
-
-    Attributes:
-        entrant: who is evaluated.
-        store, home: the board.
-        folder: of unfinished work on this submission.
-        backend, workers: of the benchmark runner.
-    """
+    """What a stage works with."""
 
     entrant: Entrant
     store: BoardStore
@@ -79,13 +72,7 @@ class Work(Protocol):
 
 
 class Stage(Protocol):
-    """One thing that is done with a submission.
-
-    Attributes:
-        name: for people and folders.
-        kind: of the record.
-        track: of the submissions that it is for.
-    """
+    """One thing that is done with a submission."""
 
     @property
     def name(self) -> str:
@@ -140,17 +127,7 @@ class SuiteStage:
 
 @dataclass(frozen=True)
 class SuiteWork:
-    """A suite to be played.
-
-    Attributes:
-        played: with the seeds of the submission.
-        content: of the record, as far as it is known.
-        folder: of the run.
-        spec: what builds the sender.
-        classic: spec of a classic CCA, None for what was handed in.
-        backend, workers: of the runner.
-        traces: whether the worst trace is kept.
-    """
+    """A suite to be played."""
 
     played: SuiteBase
     content: dict[str, Any]
@@ -207,12 +184,7 @@ class SuiteWork:
 
 @dataclass(frozen=True)
 class EnvelopeStage:
-    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so.
-
-    Attributes:
-        budget_s: wall seconds for the whole table.
-        samples: T.
-    """
+    """What a solver proves about a sender within a budget; a sender without an encoding gets a record that says so."""
 
     budget_s: float
     samples: int = 9
@@ -240,14 +212,7 @@ class EnvelopeStage:
 
 @dataclass(frozen=True)
 class EnvelopeWork:
-    """An envelope to be computed.
-
-    Attributes:
-        content: of the record, as far as it is known.
-        folder: of traces.
-        spec: what builds the sender.
-        workers: how many cells side by side.
-    """
+    """An envelope to be computed."""
 
     content: dict[str, Any]
     folder: str

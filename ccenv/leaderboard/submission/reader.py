@@ -24,15 +24,7 @@ MAX_MESSAGE = 400
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission that passed every rule.
-
-    Attributes:
-        document: what it says about itself.
-        files: name -> content as read.
-        player: the sender or adversary that its payload describes, weights on the grid.
-        player_sha256: what the player is, whatever it is called.
-        signed_by: fingerprint of the key that signed it, or None.
-    """
+    """A submission that passed every rule."""
 
     document: Document
     files: dict[str, bytes]

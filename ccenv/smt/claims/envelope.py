@@ -118,10 +118,9 @@ def run_envelope(
     bound = sender.largest_rate()
     name = run.setting or ("history" if bound is not None else "sound")
     setting = named_setting(name, Setting(samples=run.samples), bound)
-    places = [(m, b, metric.name) for metric in METRICS.values() for m in MODELS for b in BUFFERS if _applies(metric, b)]
     begin, ends = time.perf_counter(), time.time() + run.budget_s
-    shares = [max(1.0, (len(places) - done) / jobs) for done in range(len(places))]
-    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places, shares, strict=True)]
+    shares = [max(1.0, (len(places()) - done) / jobs) for done in range(len(places()))]
+    cells = [_Cell(run, name, *place, ends, share) for place, share in zip(places(), shares, strict=True)]
     rows = []
     with Workers(jobs, backend) as workers:
         for row in workers.map(_cell, cells):
@@ -132,8 +131,10 @@ def run_envelope(
     return head | about_run(setting) | {"seconds": round(time.perf_counter() - begin, 3), "rows": rows}
 
 
-def _applies(metric: Metric, buffer: str) -> bool:
-    return not (metric.name == "loss per Rm" and buffer == "infinite")
+def places() -> list[tuple[str, str, str]]:
+    """Return model, buffer and metric of each cell of the table, in its order; an infinite buffer loses nothing."""
+    every = [(model, buffer, metric) for metric in METRICS for model in MODELS for buffer in BUFFERS]
+    return [place for place in every if place[1:] != ("infinite", "loss per Rm")]
 
 
 def _cell(cell: _Cell) -> dict[str, Any]:
