@@ -29,7 +29,7 @@ from ccenv.files import write_atomic
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
-from ccenv.provenance import machine, versions
+from ccenv.provenance import code_hash, machine, versions
 from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
 from ccenv.smt.claims.report import decide_claim, overall
 from ccenv.smt.solver.solvers import SECOND_SOLVERS
@@ -117,6 +117,7 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     decisive = ("depth", "seed", "n_paths", "generations", "population", "attack_flow_steps")
     key = {name: head["settings"][name] for name in decisive}
     key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
+    key["code"] = code_hash(distill)
     work = _Work(settings, teacher, folder, Stages(folder, key), say)
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_proved(work, utilisation) for utilisation in settings.prove]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -12,16 +11,6 @@ from ccenv.document import hash_of, json_bytes
 from ccenv.errors import InputError
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import read_json
-from ccenv.provenance import CELL_SOURCES, source_hash
-
-# What decides the numbers of a stage, besides what decides those of a benchmark's cell.
-_SOURCES = ("envs/*.py", "smt/**/*.py", "training/evaluation.py", "training/path_sets.py", "distill/**/*.py")
-
-
-@cache
-def code_hash() -> str:
-    """Return a hash of the source files that decide what a stage comes to."""
-    return source_hash((*CELL_SOURCES, *_SOURCES))
 
 
 class Stages:
@@ -33,7 +22,7 @@ class Stages:
     """
 
     def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
-        self._key = key | {"code": code_hash()}
+        self._key = key
         self._folder = folder / "stages"
         if folder.is_dir() and any(folder.iterdir()) and not self._folder.is_dir():
             raise InputError(f"{folder}: holds something else than a distillation; choose another --out")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.packet import PacketCell
 from ccenv.benchmarks.cells.players import FILE, Player, agent_player, sender_of
 from ccenv.benchmarks.run.runner import cells_for, run_suite
@@ -18,7 +19,7 @@ from ccenv.document import Format, plain
 from ccenv.errors import CcenvError, InputError, require_extra, shown
 from ccenv.files import make_folder, write_atomic
 from ccenv.foreign import path_of
-from ccenv.provenance import code_hash, versions
+from ccenv.provenance import versions
 from ccenv.report.criteria import Criteria, load_criteria
 from ccenv.report.further import FURTHER, Further
 from ccenv.report.judge import judged
@@ -132,7 +133,7 @@ def report_on(
         "proofs": proofs,
         "failed": broken or None,
         "suite": {"name": suite.name, "version": suite.version, "sha256": suite.sha256, "n_cells": len(records)},
-        "code_sha256": code_hash(),
+        "code_sha256": cells_code(),
         "versions": versions(),
     }
     data = plain(data)

@@ -12,7 +12,6 @@ import numpy as np
 from ccenv.errors import CcenvError, InputError
 from ccenv.files import write_atomic
 from ccenv.foreign import parse_json, read_lines
-from ccenv.provenance import source_hash
 from ccenv.smt.solver.solvers import version_of
 from ccenv.synth.journal_lines import is_line
 from ccenv.synth.query.records import TRACE
@@ -22,14 +21,11 @@ VERSION = 1
 MAX_BYTES = 1 << 30
 MAX_LINE_BYTES = 8 << 20  # a group of the largest query has some 100 kB
 
-SOURCES = ("programs/*.py", "smt/**/*.py", "synth/**/*.py")
-"""What decides classes, counterexamples and verdicts: lines of other code are about other numbers."""
-
 
 class Journal:
     """A folder with ``journal.jsonl``; lines are appended and flushed to disk as things are found."""
 
-    def __init__(self, folder: FilePath, fingerprint: str, reuse: bool) -> None:
+    def __init__(self, folder: FilePath, fingerprint: str, reuse: bool, code: str) -> None:
         """Open the folder; what it holds of another query, code or solver is set aside."""
         self.folder = folder
         self.file = folder / "journal.jsonl"
@@ -44,8 +40,8 @@ class Journal:
             "query": fingerprint,
             "ccenv": CCENV_VERSION,
             "solver": version_of("z3"),
+            "code": code,
         }
-        self._head["code"] = source_hash(SOURCES)
         # Rewrite what is whole: a line cut short by a kill is dropped once.
         self._write(self._read() if reuse else [])
 

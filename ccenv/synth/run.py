@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ccenv.errors import InputError
+from ccenv.provenance import code_hash
 from ccenv.smt.network.view import View
 from ccenv.smt.replay.run import ReplayError
 from ccenv.synth.exchange import trace_of_view, view_of_trace
@@ -37,7 +38,7 @@ def start(query: Query, folder: FilePath, reuse: bool = True, progress: Progress
     query.check_size(space)
     if query.flows > 1:
         check_flows(query)
-    journal = Journal(folder, query.fingerprint(), reuse)
+    journal = Journal(folder, query.fingerprint(), reuse, code_hash(start, solve_query))
     families = None
     if query.template.rates == 4:
         from ccenv.synth.search.families import search_families

@@ -34,10 +34,10 @@ GOOD = (
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    written = Journal(tmp_path, "query", reuse=True)
+    written = Journal(tmp_path, "query", reuse=True, code="code")
     for line in GOOD:
         written.add(line)
-    assert Journal(tmp_path, "query", reuse=True).lines == list(GOOD)
+    assert Journal(tmp_path, "query", reuse=True, code="code").lines == list(GOOD)
     assert trace_data(trace_from(_trace())) == _trace()
 
 
@@ -65,21 +65,21 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", list(HOSTILE))
 def test_a_hostile_line_ends_what_is_read(name: str, tmp_path: Path) -> None:
-    written = Journal(tmp_path, "query", reuse=True)
+    written = Journal(tmp_path, "query", reuse=True, code="code")
     for line in (GOOD[0], HOSTILE[name], GOOD[1]):
         with written.file.open("ab") as out:
             out.write(json.dumps(line).encode() + b"\n")
-    assert Journal(tmp_path, "query", reuse=True).lines == [GOOD[0]]
+    assert Journal(tmp_path, "query", reuse=True, code="code").lines == [GOOD[0]]
 
 
 def test_hostile_lines_that_are_too_long_or_cut_short_end_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Journal(tmp_path, "query", reuse=True).add(GOOD[0])
+    Journal(tmp_path, "query", reuse=True, code="code").add(GOOD[0])
     file = tmp_path / "journal.jsonl"
     whole = file.read_bytes()
     monkeypatch.setattr(journal_module, "MAX_LINE_BYTES", 4_000)
     for rest in (b'{"kind": "foun', b"x" * 5_000 + b"\n", b"[" * 3_000 + b"\n"):
         file.write_bytes(whole + rest)
-        assert Journal(tmp_path, "query", reuse=True).lines == [GOOD[0]]
+        assert Journal(tmp_path, "query", reuse=True, code="code").lines == [GOOD[0]]
 
 
 def test_a_hostile_class_that_the_query_does_not_have_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.run.store import CELLS, parse_cells
 from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.document import hash_of, plain
@@ -36,7 +37,7 @@ from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import played_hash
 from ccenv.leaderboard.store.rounds import commitment, revealed
 from ccenv.leaderboard.submission.submit import Entrant
-from ccenv.provenance import code_hash, machine, now
+from ccenv.provenance import machine, now
 
 Progress = Callable[[int, int], None]
 
@@ -196,7 +197,7 @@ def _made(record: Stored) -> dict[str, Any]:
 def _made_by(record: Stored) -> str:
     made = _made(record)
     processor = f"processor {str(made['machine'].get('processor'))[:80]!r}"
-    return processor if made["code_sha256"] == code_hash() else f"{processor} and code {made['code_sha256'][:12]}"
+    return processor if made["code_sha256"] == cells_code() else f"{processor} and code {made['code_sha256'][:12]}"
 
 
 def _foreign(board: Survey) -> list[str]:
@@ -209,7 +210,7 @@ def _foreign(board: Survey) -> list[str]:
 def _comparable(record: Stored) -> bool:
     """Tell whether a record was made by this code on such a machine."""
     made = _made(record)
-    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
+    return bool(made["code_sha256"] == cells_code() and made["machine"].get("processor") == machine()["processor"])
 
 
 def _check_rounds(board: Survey) -> list[str]:
@@ -268,7 +269,7 @@ def _all_runs(board: Survey) -> list[Sampled]:
     out = []
     for record in records:
         superseded = newest[record.kind, record.subject, record.content["suite_sha256"]] != record.number
-        if superseded and _made(record)["code_sha256"] != code_hash():
+        if superseded and _made(record)["code_sha256"] != cells_code():
             continue
         n_runs = len(record.content["cells"]) if record.kind == DAMAGE else record.content["manifest"]["n_cells"]
         out += [Sampled(record, place) for place in range(n_runs)]
