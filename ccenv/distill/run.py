@@ -25,7 +25,7 @@ from ccenv.distill.timeouts import weakened
 from ccenv.distill.tree import fit_leaves
 from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
-from ccenv.files import write_atomic
+from ccenv.files import locked, write_atomic
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
@@ -118,7 +118,14 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     key = {name: head["settings"][name] for name in decisive}
     key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
     key["code"] = code_hash(distill)
-    work = _Work(settings, teacher, folder, Stages(folder, key), say)
+    Stages.check(folder)
+    with locked(folder, "distillation"):
+        return _distilled(_Work(settings, teacher, folder, Stages(folder, key), say), head)
+
+
+def _distilled(work: _Work, head: dict[str, Any]) -> dict[str, Any]:
+    """Distil in a folder that is held."""
+    settings, folder = work.settings, work.folder
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_proved(work, utilisation) for utilisation in settings.prove]
     result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}

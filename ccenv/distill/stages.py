@@ -9,8 +9,10 @@ from typing import Any
 
 from ccenv.document import hash_of, json_bytes
 from ccenv.errors import InputError
-from ccenv.files import make_folder, write_atomic
+from ccenv.files import is_empty, make_folder, write_atomic
 from ccenv.foreign import read_json
+
+STAGES = "stages"
 
 
 class Stages:
@@ -23,10 +25,15 @@ class Stages:
 
     def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
         self._key = key
-        self._folder = folder / "stages"
-        if folder.is_dir() and any(folder.iterdir()) and not self._folder.is_dir():
-            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
+        self._folder = folder / STAGES
+        self.check(folder)
         make_folder(self._folder)
+
+    @staticmethod
+    def check(folder: FilePath) -> None:
+        """Raise InputError for a folder that holds something else."""
+        if folder.is_dir() and not is_empty(folder) and not (folder / STAGES).is_dir():
+            raise InputError(f"{folder}: holds something else than a distillation; choose another --out")
 
     @property
     def key_hash(self) -> str:

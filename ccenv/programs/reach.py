@@ -67,7 +67,7 @@ def _exceeds(end: Expression, rows: list[Row]) -> bool:
         return False
     if upper > 0:
         return _possible(_ALWAYS + rows)
-    proved, last, segments = (sum(max(terms.get(n, Fraction(0)), 0) for n in names) for names in _GROUPS)
+    proved, last, segments = (sum(max(terms.get(n, Fraction(0)), Fraction(0)) for n in names) for names in _GROUPS)
     if proved / MOST + last <= 1 and segments <= MOST and terms.get("q_U/Rm", 0) <= 0:
         return False
     above = [({**terms, name: terms.get(name, Fraction(0)) - times}, True) for name, times in _KNOWN]
