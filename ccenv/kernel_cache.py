@@ -21,8 +21,7 @@ from typing import Any
 from numba.core import config
 from numba.core.caching import UserProvidedCacheLocator
 
-from ccenv.provenance import ROOT, module_file
-
+ROOT = Path(__file__).resolve().parent
 # Only imports at the top of a file: a kernel uses nothing that a plain function imports for itself.
 _IMPORT = re.compile(rb"^(?:from[ \t]+(ccenv[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+(ccenv[\w.]*))", re.MULTILINE)
 _COMMENT = re.compile(rb"#[^\n]*")
@@ -60,7 +59,7 @@ def _content(file: Path) -> bytes:
 
 @cache
 def _imports(file: Path) -> tuple[Path, ...]:
-    return tuple(found for name in _imported_names(_content(file)) if (found := module_file(name)))
+    return tuple(found for name in _imported_names(_content(file)) if (found := _module_file(name)))
 
 
 def _imported_names(text: bytes) -> Iterator[str]:
@@ -70,7 +69,16 @@ def _imported_names(text: bytes) -> Iterator[str]:
             continue
         for name in _NAME.findall(_COMMENT.sub(b"", names).decode()):
             inner = f"{package.decode()}.{name.split()[0]}"
-            yield inner if module_file(inner) else package.decode()
+            yield inner if _module_file(inner) else package.decode()
+
+
+@cache
+def _module_file(name: str) -> Path | None:
+    base = ROOT.joinpath(*name.split(".")[1:])
+    for file in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
+        if file.is_file() and base != ROOT:
+            return file
+    return None
 
 
 class ContentLocator(UserProvidedCacheLocator):

@@ -161,6 +161,16 @@ def test_the_table_of_belief_senders_is_that_of_their_record() -> None:
         tool.record_of_beliefs({"suite": {"name": "company"}, "n_cells": 59, "agents": {"reno": {}}})
 
 
+def test_limits_tells_the_totals_of_reproduction() -> None:
+    row = re.search(
+        r"^\| all \| \d+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", (DOCS / "reproduction.md").read_text("utf-8"), re.M
+    )
+    assert row is not None
+    reproduced, direction, failed, open_ = map(int, row.groups())
+    told = f"{reproduced} of {reproduced + direction + failed + open_} statements reproduced, {direction} in direction only, {failed} not"
+    assert told in (DOCS / "limits.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("suite", RECORDED)
 def test_a_run_that_is_not_whole_is_no_record(suite: str) -> None:
     tool = importlib.import_module(RECORDED[suite])
