@@ -100,11 +100,6 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
 
     What is finished stands in the folder after each stage; the same call goes on from there.
 
-    Args:
-        settings: what and how.
-        folder: for programs, suites, traces, report and picture.
-        say: called with one line per step.
-
     Returns:
         dict: JSON-ready; ``score``, ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``.
 

@@ -16,12 +16,7 @@ STAGES = "stages"
 
 
 class Stages:
-    """Runs stages, or returns what they came to under the same key.
-
-    Args:
-        folder: of the distillation.
-        key: what decides every stage.
-    """
+    """Runs stages, or returns what they came to under the same key."""
 
     def __init__(self, folder: FilePath, key: dict[str, Any]) -> None:
         self._key = key

@@ -20,12 +20,7 @@ SEED = 0
 
 
 class Further:
-    """Answers that are kept in a folder, each under a hash of everything that decides it.
-
-    Args:
-        folder: of the report.
-        player: the sender.
-    """
+    """Answers that are kept in a folder, each under a hash of everything that decides it."""
 
     def __init__(self, folder: FilePath, player: Player) -> None:
         self.folder, self.player = folder, player

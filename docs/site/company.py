@@ -1,7 +1,7 @@
 """Write the tables of docs/company.md: python docs/site/company.py [RUN.json].
 
-RUN.json is what ``ccenv bench run company --json`` printed; its numbers become the record first: docs/data/company.json of a whole
-run, docs/data/company-beliefs.json of one with ``--only`` the scenarios own and beside of senders that go by beliefs.
+RUN.json is what ``ccenv bench run company --json`` printed; its numbers become the record first: docs/data/company.json of a
+whole run, docs/data/company-beliefs.json of one with ``--only`` own and beside of senders that go by beliefs.
 """
 
 from __future__ import annotations

@@ -162,13 +162,13 @@ def test_the_table_of_belief_senders_is_that_of_their_record() -> None:
 
 
 def test_limits_tells_the_totals_of_reproduction() -> None:
-    row = re.search(
-        r"^\| all \| \d+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", (DOCS / "reproduction.md").read_text("utf-8"), re.M
-    )
+    page = (DOCS / "reproduction.md").read_text("utf-8")
+    row = re.search(r"^\| all \| \d+ \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
     assert row is not None
     reproduced, direction, failed, open_ = map(int, row.groups())
-    told = f"{reproduced} of {reproduced + direction + failed + open_} statements reproduced, {direction} in direction only, {failed} not"
-    assert told in (DOCS / "limits.md").read_text("utf-8")
+    asked = reproduced + direction + failed + open_
+    text = f"{reproduced} of {asked} statements reproduced, {direction} in direction only, {failed} not"
+    assert text in (DOCS / "limits.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("suite", RECORDED)

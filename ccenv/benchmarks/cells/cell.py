@@ -161,15 +161,7 @@ def defined(values: Mapping[str, float]) -> dict[str, float | None]:
 def trace_cells(
     suite: Suite, agents: Sequence[Player], adversaries: Sequence[Player], own: tuple[OwnMetric, ...], keys: int = 1 << 53
 ) -> Iterator[tuple[Case, Path, dict[str, Any]]]:
-    """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order.
-
-    Args:
-        suite: whose cases and seeds.
-        agents: senders under test.
-        adversaries: players of the network.
-        own: metrics of a user.
-        keys: engine seeds lie below it.
-    """
+    """Yield case, path and the fields of :class:`TraceCell` for every cell of a suite, in its order."""
     for case, agent, adversary, seed in itertools.product(suite.cases, agents, adversaries, suite.seeds):
         key = suite.run_key(case.name, seed) % keys
         path = case.path(key)

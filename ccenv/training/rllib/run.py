@@ -84,12 +84,6 @@ def train_rllib(
     A resumed run goes on from the last whole iteration with the same weights, moments and KL coefficients. It begins new episodes
     and draws other random numbers, so it does not repeat the uninterrupted run.
 
-    Args:
-        config: the run.
-        folder: where policies, progress and checkpoint go.
-        report: called with the iterations done and wanted.
-        fresh: discard what the folder holds of an earlier run.
-
     Raises:
         MissingExtraError: if something that it needs is not installed.
         InputError: if the folder holds something else, or a run of another config.
