@@ -11,7 +11,6 @@ from ccenv.cli.completion import configs
 from ccenv.cli.options import JobsOption, fresh_option, out_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.errors import InputError, require_extra
-from ccenv.files import locked
 
 if TYPE_CHECKING:
     from ccenv.synth.query.query import Query
@@ -83,8 +82,7 @@ def command(
         return _plain(query, json)
     if lemmas and not bounds:
         raise InputError("--lemmas needs --bounds N: how many solutions they are about")
-    with locked(run_folder(query, out), "synthesis"):
-        return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
+    return _search(query, (jobs, backend), not fresh, (recheck, bounds, lemmas, report), out, json)
 
 
 def _refuse(what: str, given: dict[str, bool]) -> None:

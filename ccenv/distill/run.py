@@ -25,11 +25,11 @@ from ccenv.distill.timeouts import weakened
 from ccenv.distill.tree import fit_leaves
 from ccenv.document import Format
 from ccenv.errors import InputError, unknown_name
-from ccenv.files import write_atomic
+from ccenv.files import locked, write_atomic
 from ccenv.network.identity import sender_hash
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.programs import Program, load_program, parse_program, pseudo_code, to_data, to_json
-from ccenv.provenance import machine, versions
+from ccenv.provenance import code_hash, machine, versions
 from ccenv.smt.claims.lemma_report import LemmaRun, run_lemmas
 from ccenv.smt.claims.report import decide_claim
 from ccenv.smt.solver.solvers import SECOND_SOLVERS
@@ -100,11 +100,6 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
 
     What is finished stands in the folder after each stage; the same call goes on from there.
 
-    Args:
-        settings: what and how.
-        folder: for programs, suites, traces, report and picture.
-        say: called with one line per step.
-
     Returns:
         dict: JSON-ready; ``score``, ``teacher_score``, ``worst_utilisation``, ``program`` and ``proofs``.
 
@@ -117,7 +112,15 @@ def distill(settings: DistillSettings, folder: FilePath, say: Callable[[str], No
     decisive = ("depth", "seed", "n_paths", "generations", "population", "attack_flow_steps")
     key = {name: head["settings"][name] for name in decisive}
     key |= {name: head[name] for name in ("teacher_sha256", "teacher_world", "teacher_robust")}
-    work = _Work(settings, teacher, folder, Stages(folder, key), say)
+    key["code"] = code_hash(distill)
+    Stages.check(folder)
+    with locked(folder, "distillation"):
+        return _distilled(_Work(settings, teacher, folder, Stages(folder, key), say), head)
+
+
+def _distilled(work: _Work, head: dict[str, Any]) -> dict[str, Any]:
+    """Distil in a folder that is held."""
+    settings, folder = work.settings, work.folder
     tree = work.stages.run("tree", lambda: _tree_stage(work))
     proofs = [_proved(work, utilisation) for utilisation in settings.prove]
     result = head | {"teacher_score": tree["teacher"]["score"]} | tree | {"proofs": proofs}

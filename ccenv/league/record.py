@@ -139,9 +139,6 @@ class LeagueRecord(StrictModel):
 def read_record(file: FilePath) -> LeagueRecord:
     """Read ``league.json`` of a finished league.
 
-    Args:
-        file: the record, or the folder of the league.
-
     Raises:
         InputError: if it cannot be read, is no record of a league, contradicts itself, or is of a league that is not finished.
     """

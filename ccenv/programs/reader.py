@@ -12,6 +12,7 @@ from ccenv.document import Format
 from ccenv.errors import InputError, MissingFileError, ProgramError, did_you_mean
 from ccenv.foreign import NAME_ALLOWED, JsonRules, is_name, parse_json, read_bounded, shown_path
 from ccenv.programs.program import Branch, Expression, Leaf, Program, Rule
+from ccenv.programs.reach import check_rates
 
 _Built = TypeVar("_Built")
 
@@ -34,12 +35,13 @@ _LEAF_KEYS = ("rate", "rate_between", "hold_rtts")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?", re.ASCII)
 
 
-def parse_program(data: str | bytes | dict[str, Any], where: str = "program") -> Program:
+def parse_program(data: str | bytes | dict[str, Any], where: str = "program", *, bounded: bool = True) -> Program:
     """Read a belief program.
 
     Args:
         data: JSON text, or the object it stands for (only dict, str and int inside).
         where: name of the file or object for error messages.
+        bounded: refuse rates far above what is known (:mod:`ccenv.programs.reach`); False only for what a board holds already.
 
     Returns:
         Program: with exact rational coefficients.
@@ -52,7 +54,10 @@ def parse_program(data: str | bytes | dict[str, Any], where: str = "program") ->
     except InputError as error:
         raise ProgramError(str(error)) from None
     try:
-        return _program(tree)
+        program = _program(tree)
+        if bounded:
+            check_rates(program.rule, "rule")
+        return program
     except ProgramError as error:
         raise ProgramError(f"{where}: {error}") from None
 

@@ -33,15 +33,7 @@ _HEAD = (
 
 
 def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, records: list[CellData], player: Player) -> str:
-    """Return the page.
-
-    Args:
-        data: of the report.
-        criteria: which cases are drawn.
-        suite: what its cells are.
-        records: finished cells, for the pictures.
-        player: the sender.
-    """
+    """Return the page."""
     e, name = html.escape, data["sender"]["name"]
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",

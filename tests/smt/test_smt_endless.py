@@ -21,14 +21,19 @@ from ccenv.smt.senders.catalog import smt_sender
 pytest.importorskip("z3")
 
 LOW = {"MSS/Rm": 1}
+BOUNDED = {"C_L": 4, "rate": -1}  # a rate that grows by a factor is not read without it
 EMPTY_PROMISES = {
     "crawls by MSS/1000": {"rate": {"rate": 1, "MSS/Rm": "1/1000"}},
     "crawls by MSS/100": {"rate": {"rate": 1, "MSS/Rm": "1/100"}},
-    "crawls by a ten-thousandth": {"rate": {"rate": "10001/10000"}},
+    "crawls by a ten-thousandth": {"if": BOUNDED, "then": {"rate": {"rate": "10001/10000"}}, "else": {"rate": LOW}},
     "never sends": {"rate": {"MSS/Rm": "1/1000"}},
     "oscillates": {"if": {"rate": 1, "MSS/Rm": "-3/2"}, "then": {"rate": LOW}, "else": {"rate": {"MSS/Rm": 2}}},
     "waits for time-outs": {"if": {"C_L": -2, "C_U": 1}, "then": {"rate": {"C_L": 2}}, "else": {"rate": LOW}},
-    "rises and falls": {"if": {"qdel_L": 1}, "then": {"rate": LOW}, "else": {"rate": {"rate": 2}}},
+    "rises and falls": {
+        "if": {"qdel_L": 1},
+        "then": {"rate": LOW},
+        "else": {"if": BOUNDED, "then": {"rate": {"rate": 2}}, "else": {"rate": LOW}},
+    },
     "rises until used": {"if": "utilised", "then": {"rate": LOW}, "else": {"rate": {"rate": 1, "MSS/Rm": 1}}},
     "holds": {"rate": {"rate": 1}},
 }

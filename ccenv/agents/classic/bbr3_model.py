@@ -182,13 +182,7 @@ def is_inflight_too_high(tx_inflight_bytes: float, lost_bytes: float) -> bool:
 
 @kernel
 def inflight_at_loss(size_bytes: float, tx_inflight_bytes: float, lost_bytes: float) -> float:
-    """Return what was in flight where losses crossed LOSS_THRESHOLD, maybe within the packet (s.5.5.10.2: InflightAtLoss).
-
-    Args:
-        size_bytes: of the lost packet.
-        tx_inflight_bytes: in flight when it was sent, itself included.
-        lost_bytes: found lost since then, itself included.
-    """
+    """Return what was in flight where losses crossed LOSS_THRESHOLD, maybe within the packet (s.5.5.10.2: InflightAtLoss)."""
     before_bytes = tx_inflight_bytes - size_bytes
     lost_before_bytes = lost_bytes - size_bytes
     return before_bytes + (LOSS_THRESHOLD * before_bytes - lost_before_bytes) / (1.0 - LOSS_THRESHOLD)

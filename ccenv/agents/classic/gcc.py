@@ -81,13 +81,7 @@ STATE = state_record(
 
 
 def sender(start_mbps: float = 0.3, min_mbps: float = 0.05, max_mbps: float = 2.5) -> ClassicSender:
-    """Build a GCC sender.
-
-    Args:
-        start_mbps: first rate in Mbit/s.
-        min_mbps: lowest rate of the encoder in Mbit/s.
-        max_mbps: highest rate of the encoder in Mbit/s.
-    """
+    """Build a GCC sender."""
     rates = [
         number("gcc", n, v, above=0, high=1e4)
         for n, v in (("min_mbps", min_mbps), ("start_mbps", start_mbps), ("max_mbps", max_mbps))

@@ -40,13 +40,7 @@ def begin(state: Any) -> None:
 
 @kernel
 def slow_start(state: Any, ack: Any, acked_bytes: float) -> float:
-    """Grow the window of a sender in slow start; return the bytes that are left for congestion avoidance.
-
-    Args:
-        state: of the sender, with ssthresh_bytes and FIELDS.
-        ack: the signal.
-        acked_bytes: that count.
-    """
+    """Grow the window of a sender in slow start; return the bytes that are left for congestion avoidance."""
     share = 1.0
     if state.hystart > 0.0:
         share = _growth(state, ack)

@@ -22,12 +22,7 @@ PRR_FIELDS = (
 
 @kernel
 def begin_recovery(state: Any, loss: Any) -> None:
-    """Begin fast recovery: the lost segment may be sent again at once (RFC 9937 s.6).
-
-    Args:
-        state: of the sender, with ssthresh_bytes and PRR_FIELDS.
-        loss: the signal.
-    """
+    """Begin fast recovery: the lost segment may be sent again at once (RFC 9937 s.6)."""
     if state.prr == 0.0:
         return
     state.prr_delivered_bytes = 0.0

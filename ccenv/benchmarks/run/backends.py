@@ -90,11 +90,6 @@ def ray(cells: Sequence[Cell], workers: int) -> Iterator[list[CellData]]:
 def in_processes(work: Callable[[Any], Any], items: list[Any], workers: int) -> Iterator[Any]:
     """Yield the results of work on items as worker processes finish them.
 
-    Args:
-        work: a function of a module.
-        items: its arguments.
-        workers: how many processes.
-
     Raises:
         CcenvError: if a worker dies.
     """

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.run.store import CELLS, parse_cells
 from ccenv.benchmarks.statistics.summary import summarise
 from ccenv.errors import CcenvError, require_extra
@@ -34,7 +35,7 @@ from ccenv.leaderboard.store.head import Expected
 from ccenv.leaderboard.store.home import Home
 from ccenv.leaderboard.store.records import Envelope
 from ccenv.leaderboard.submission.submit import Entrant
-from ccenv.provenance import code_hash, machine, now
+from ccenv.provenance import machine, now
 
 Progress = Callable[[int, int], None]
 
@@ -197,7 +198,7 @@ def _made(record: Stored) -> dict[str, Any]:
 def _made_by(record: Stored) -> str:
     made = _made(record)
     processor = f"processor {str(made['machine'].get('processor'))[:80]!r}"
-    return processor if made["code_sha256"] == code_hash() else f"{processor} and code {made['code_sha256'][:12]}"
+    return processor if made["code_sha256"] == cells_code() else f"{processor} and code {made['code_sha256'][:12]}"
 
 
 def _foreign(board: Survey) -> list[str]:
@@ -210,7 +211,7 @@ def _foreign(board: Survey) -> list[str]:
 def _comparable(record: Stored) -> bool:
     """Tell whether a record was made by this code on such a machine."""
     made = _made(record)
-    return bool(made["code_sha256"] == code_hash() and made["machine"].get("processor") == machine()["processor"])
+    return bool(made["code_sha256"] == cells_code() and made["machine"].get("processor") == machine()["processor"])
 
 
 def _check_played(board: Survey, home: Home, item: Item) -> str | None:
@@ -245,7 +246,7 @@ def _all_runs(board: Survey) -> list[Sampled]:
     out = []
     for item, content in sorted(played, key=lambda pair: pair[0].record.number):
         superseded = newest[type(content), content.submission, content.suite_sha256] != item.record.number
-        if not superseded or _made(item.record)["code_sha256"] == code_hash():
+        if not superseded or _made(item.record)["code_sha256"] == cells_code():
             n_runs = len(content.cells) if isinstance(content, Damage) else len(item.cells)
             out += [Sampled(item, place) for place in range(n_runs)]
     return out

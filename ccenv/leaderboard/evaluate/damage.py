@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.curve import CurveCell, curve_cells_of
 from ccenv.benchmarks.cells.players import agent_player, sender_of
 from ccenv.benchmarks.statistics.intervals import estimate
@@ -27,7 +28,7 @@ from ccenv.leaderboard.store.records import Count, Label, MachineRecord, PlayedC
 from ccenv.leaderboard.submission.canonical import canonical_hash
 from ccenv.leaderboard.submission.reader import parse_submission
 from ccenv.network.adversary import Adversary
-from ccenv.provenance import code_hash, machine, versions
+from ccenv.provenance import machine, versions
 
 DAMAGE = "damage"
 WORST_VIEW = "worst.view.json"
@@ -132,7 +133,7 @@ class DamageStage:
     def slots(self, submission: str) -> tuple[str, str]:
         """Once per version of the panel and of the code."""
         stem = f"{DAMAGE}/{submission}/{self.suite.sha256}/"
-        return stem, stem + code_hash()
+        return stem, stem + cells_code()
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds."""
@@ -141,7 +142,7 @@ class DamageStage:
         content |= {
             "stage": self.name,
             "played": plain(played.model_dump()),
-            "code_sha256": code_hash(),
+            "code_sha256": cells_code(),
             "versions": versions(),
             "machine": machine(),
         }

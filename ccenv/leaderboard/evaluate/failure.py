@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.leaderboard.evaluate.stages import Job, Stage
 from ccenv.leaderboard.store.database import BoardStore, Stored
-from ccenv.provenance import code_hash, machine
+from ccenv.provenance import machine
 
 FAILURE = "failure"
 LONGEST_REASON = 500
@@ -21,7 +22,7 @@ def store_failure(store: BoardStore, job: Job, stage: Stage, reason: str) -> Sto
     _, slot = stage.slots(submission)
     tried = sum(record.content.get("slot") == slot for record in store.records(FAILURE, submission))
     content = {**job.head, "stage": stage.name, "slot": slot, "reason": _public(reason, job)}
-    content |= {"code_sha256": code_hash(), "machine": machine()}
+    content |= {"code_sha256": cells_code(), "machine": machine()}
     return store.append(FAILURE, submission, failure_slot(slot, tried + 1), content, {})
 
 

@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from ccenv.benchmarks.cells.cell import TraceCell
+from ccenv.benchmarks.cells.code import cells_code
 from ccenv.benchmarks.cells.players import Player, agent_player
 from ccenv.benchmarks.report.write import TRACES
 from ccenv.benchmarks.run.results import ASKED
@@ -24,7 +25,7 @@ from ccenv.leaderboard.store.records import ENDLESS
 from ccenv.leaderboard.store.rounds import evaluation_suite, secret_of
 from ccenv.leaderboard.submission.submit import Entrant
 from ccenv.network.identity import sender_hash
-from ccenv.provenance import code_hash, machine, now
+from ccenv.provenance import machine, now
 from ccenv.version import VERSION
 
 EVALUATION, ENVELOPE = "evaluation", "envelope"
@@ -115,7 +116,7 @@ class SuiteStage:
     def slots(self, submission: str) -> tuple[str, str]:
         """Once per version of the suite and of the code."""
         stem = f"{EVALUATION}/{submission}/{self.suite.sha256}/"
-        return stem, stem + code_hash()
+        return stem, stem + cells_code()
 
     def prepare(self, job: Job) -> Work:
         """Derive the seeds and write the player."""

@@ -57,7 +57,7 @@ def reread(content: Any, read: ReadFile, where: str) -> Known:
         own = registered().get(folded(name))
         if own is not None and (own != name or (own in AGENTS and CLASSIC in AGENTS.entry(own).tags)):
             raise InputError(f"{where}: the name {name!r} is kept for ccenv's own {own!r}, which this is not")
-        submission = parse_submission({file: read(digest) for file, digest in record.files.items()}, where)
+        submission = parse_submission({file: read(digest) for file, digest in record.files.items()}, where, bounded=False)
         player = submission.player
         today = {"submission": submission.sha256, "player_sha256": submission.player_sha256}
         today |= {"card": card_of(submission.document), "signed_by": submission.signed_by}

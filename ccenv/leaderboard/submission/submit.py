@@ -45,7 +45,7 @@ class Entrant:
         """The sender or adversary, read again through every rule."""
         if self.record.card.spec is not None:
             return make_sender(self.record.card.spec)
-        return parse_submission(self.files, self.record.card.name).player
+        return parse_submission(self.files, self.record.card.name, bounded=False).player
 
     def write_player(self, folder: FilePath) -> str:
         """Write the player in the form that specs name, and return its spec."""

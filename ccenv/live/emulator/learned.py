@@ -33,13 +33,7 @@ def watch(m, time_s):
 
 @kernel
 def learned_moves(m, step, time_s):
-    """Set the moves of a learned adversary after so many steps; between its decisions they stay.
-
-    Args:
-        m: memory of the emulator.
-        step: of the grid, taken so far.
-        time_s: their end.
-    """
+    """Set the moves of a learned adversary after so many steps; between its decisions they stay."""
     run, ev = m.run[0], m.env[0]
     watch(m, time_s)
     if run.model != CCAC:

@@ -233,13 +233,7 @@ def _flat(tensors: list[torch.Tensor]) -> list[np.ndarray]:
 
 
 class Network:
-    """One of the two networks: its layers' parameters, and room for what happens between them.
-
-    Args:
-        layers: linear layers in order.
-        tanh: tanh between them, else ReLU.
-        n: samples of a minibatch at most.
-    """
+    """One of the two networks: its layers' parameters, and room for what happens between them."""
 
     def __init__(self, layers: list[nn.Linear], tanh: bool, n: int) -> None:
         self.layers, self._tanh = layers, tanh
@@ -286,12 +280,6 @@ class Network:
 
 class Update:
     """The gradient steps of a policy.
-
-    Args:
-        policy: whose parameters get the gradients.
-        networks: linear layers of actor and critic.
-        tanh: tanh between them, else ReLU.
-        n: samples of a minibatch at most.
 
     Attributes:
         batch_size: that n.
