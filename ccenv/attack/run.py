@@ -247,7 +247,9 @@ def attack(
     if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
         raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
     if budget_flow_steps < least:
-        raise InputError(f"the budget is {budget_flow_steps} flow-steps; {', '.join(searches)} take at least {least} in all: raise the budget")
+        raise InputError(
+            f"the budget is {budget_flow_steps} flow-steps; {', '.join(searches)} take at least {least} in all: raise the budget"
+        )
     findings: dict[str, Finding] = {}
     spent = 0
     fixed = [name for name, one in searches.items() if one.search.weight == 0]

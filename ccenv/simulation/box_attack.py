@@ -181,7 +181,9 @@ def attack_boxes(
     first = game()
     least = (len(players) + sum(name in SEARCHES for name in players)) * first.steps_of_run  # of a search two runs
     if budget_flow_steps < least:
-        raise InputError(f"the budget is {budget_flow_steps} flow-steps; {', '.join(players)} take at least {least} in all: raise the budget")
+        raise InputError(
+            f"the budget is {budget_flow_steps} flow-steps; {', '.join(players)} take at least {least} in all: raise the budget"
+        )
     first.trace(KIND)  # raises where no trace can be made, before anything is searched
     kind = first.measure(KIND)[0]
     findings: dict[str, BoxFinding] = {}
