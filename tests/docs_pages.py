@@ -8,6 +8,7 @@ What happens to a fenced block is decided by its language and by an HTML comment
 - in ``console`` blocks each line ``$ ccenv ...`` or ``$ python -m pytest ...`` runs and must exit with code 0; other lines are
   output and are not compared;
 - ``<!-- file: NAME -->``: the block is the content of a file NAME that the blocks after it import, read or pass to a command;
+- ``<!-- output -->``: the block is all that the block before it prints on stdout, and is compared;
 - ``<!-- exit: N -->``: the last command of a ``console`` block exits with code N;
 - ``<!-- change: FILE -->``: the block (``diff``) is a change of a file of the repository. A page with changes starts in a copy of
   the repository in which all of them are made, and its commands run there;
@@ -20,6 +21,7 @@ place. The lines that stay and go must stand in the file exactly once.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -27,6 +29,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +38,7 @@ COPIED = ("ccenv", "tests", "docs", "README.md", "setup.cfg")
 RUN_LANGUAGES = ("python", "console")
 PYTEST = ["python", "-m", "pytest"]
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|slow|not-run): (?P<value>.+?) -->\n\Z")
+_COMMENT = re.compile(r"<!-- (?P<kind>file|change|exit|slow|not-run|output)(?:: (?P<value>.+?))? -->\n\Z")
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,14 @@ class Block:
 def read_blocks(text: str, slow: bool = False) -> list[Block]:
     """Return the blocks of a page that do something; with ``slow`` also those that take long."""
     blocks = []
+    skipped = True
     for fence in _FENCE.finditer(text):
         comment = _COMMENT.search(text, 0, fence.start())
-        kind, value = (comment["kind"], comment["value"]) if comment else ("", "")
+        kind, value = (comment["kind"], comment["value"] or "") if comment else ("", "")
         line = text.count("\n", 0, fence.start("code")) + 1
-        if kind not in ({"not-run"} if slow else {"not-run", "slow"}) and (
-            kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES
-        ):
+        runs = kind in {"file", "change"} or fence["language"] in RUN_LANGUAGES
+        skipped = skipped if kind == "output" else kind in ({"not-run"} if slow else {"not-run", "slow"}) or not runs
+        if not skipped:
             blocks.append(Block(fence["language"], fence["code"], line, kind, value))
     return blocks
 
@@ -119,20 +123,30 @@ def run_page(name: str, blocks: list[Block], run_command: Callable[[list[str]], 
         run_command: runs the words of a command and returns the exit code.
     """
     namespace: dict[str, object] = {"__name__": f"page_{Path(name).stem}"}
-    for block in blocks:
-        if block.kind == "file":
-            target = Path(block.value)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(block.code, encoding="utf-8")
-        elif block.kind == "change":
+    printed = ""
+    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+        if block.kind == "output":
+            assert printed == block.code, f"{name}, line {block.line}: printed\n{printed}instead of\n{block.code}"
             continue
-        elif block.language == "python":
-            # Blank lines before the code make line numbers in tracebacks those of the page.
-            exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), namespace)
-        else:
-            for words, expected in commands(block):
-                code = run_command(words)
-                assert code == expected, f"{name}: {' '.join(words)}: exit code {code} instead of {expected}"
+        compared = following is not None and following.kind == "output"
+        with redirect_stdout(io.StringIO()) if compared else nullcontext() as stdout:
+            run_block(name, block, namespace, run_command)
+        printed = "" if stdout is None else stdout.getvalue()
+
+
+def run_block(name: str, block: Block, namespace: dict[str, object], run_command: Callable[[list[str]], int]) -> None:
+    """Run one block in the namespace of its page."""
+    if block.kind == "file":
+        target = Path(block.value)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(block.code, encoding="utf-8")
+    elif block.kind != "change" and block.language == "python":
+        # Blank lines before the code make line numbers in tracebacks those of the page.
+        exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), namespace)
+    elif block.kind != "change":
+        for words, expected in commands(block):
+            code = run_command(words)
+            assert code == expected, f"{name}: {' '.join(words)}: exit code {code} instead of {expected}"
 
 
 def run_words(words: list[str]) -> int:

@@ -56,6 +56,9 @@ PANEL: tuple[str, ...] = PANELS["v2"]
 class Search(Protocol):
     """A search over moves.
 
+    One that needs more than one run at least also has ``least_flow_steps(game)``: what the smallest budget must be, or what it
+    takes where the weight is 0.
+
     Attributes:
         weight: its part of a common budget; 0: it needs a fixed number of steps, whatever the budget.
     """

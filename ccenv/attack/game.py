@@ -142,6 +142,11 @@ class Game:
         return (self.scene.warmup_rtts + self.scene.window_rtts) * self.scene.steps_per_rtt
 
     @property
+    def run_flow_steps(self) -> int:
+        """Engine steps of all flows in one run."""
+        return self.n_steps * self.scene.path.n_flows
+
+    @property
     def first_row(self) -> int:
         """Row at which the measured window starts."""
         return self.scene.warmup_rtts * self.scene.steps_per_rtt

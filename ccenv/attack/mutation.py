@@ -33,7 +33,7 @@ def mutate(
     Returns:
         tuple: the worst moves, and what the goal counts under them.
     """
-    of_run = game.n_steps * game.scene.path.n_flows
+    of_run = game.run_flow_steps
     generations = budget_flow_steps // (of_run * (CHILDREN + 1))
     parent, best = moves, outcome
     for _ in range(generations):

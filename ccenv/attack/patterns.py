@@ -51,7 +51,7 @@ def shapes(game: Game) -> list[Shape]:
 
 def affordable(game: Game, budget_flow_steps: int, name: str) -> int:
     """Return how many runs a budget pays for. Raises InputError if not even one."""
-    of_run = game.n_steps * game.scene.path.n_flows
+    of_run = game.run_flow_steps
     runs = budget_flow_steps // of_run
     if runs < 1:
         raise InputError(

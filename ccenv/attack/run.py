@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ DEFAULT_BUDGET = 20_000_000  # flow-steps: a few seconds for a classic CCA
 LARGEST_BUDGET = 10**12  # days
 PYTHON_BUDGET_S = 60.0
 """Seconds of an attack on a sender in plain Python if nobody gives a budget: 20 million flow-steps would take many minutes."""
-LEAST_RUNS = 521  # complete runs: what the panel needs for the least that each of its searches can do
 _TIMED_S, _TIMED_RUNS = 0.5, 4
 DEFAULT_RTTS = 60  # warm-up and window
 
@@ -221,8 +221,7 @@ def attack(
 
     Raises:
         UnknownNameError: for an unknown sender, path, model, goal or adversary.
-        InputError: for a number out of range, a model without choices, or a budget that does not pay for one run, or of
-            which adversaries of a fixed length leave nothing to the searches.
+        InputError: for a number out of range, a model without choices, or a budget below what the adversaries need in all.
     """
     player = as_sender(sender)
     scene = Scene(
@@ -238,15 +237,19 @@ def attack(
         claim=claim,
         goal=goal,
     )
+    searches = _searches(adversaries)
+    least = _least_budget(searches, Game(scene))
     if budget_flow_steps is None:
         seconds = default_budget_s(player) if budget_s is None else budget_s
-        least = LEAST_RUNS if tuple(adversaries) == PANEL else 1
-        budget_flow_steps = DEFAULT_BUDGET if seconds is None else flow_steps_within(scene, seconds, least)
+        budget_flow_steps = DEFAULT_BUDGET if seconds is None else max(least, flow_steps_within(scene, seconds))
     elif budget_s is not None:
         raise InputError("budget_flow_steps and budget_s: give one of them")
     if not isinstance(budget_flow_steps, int) or not 1 <= budget_flow_steps <= LARGEST_BUDGET:
         raise InputError(f"the budget is {shown(budget_flow_steps)} flow-steps; it must be 1 to {LARGEST_BUDGET}")
-    searches = _searches(adversaries)
+    if budget_flow_steps < least:
+        raise InputError(
+            f"the budget is {budget_flow_steps} flow-steps; {', '.join(searches)} take at least {least} in all: raise the budget"
+        )
     findings: dict[str, Finding] = {}
     spent = 0
     fixed = [name for name, one in searches.items() if one.search.weight == 0]
@@ -273,13 +276,23 @@ def default_budget_s(sender: Sender) -> float | None:
     return PYTHON_BUDGET_S if bridge_of(sender) is not None else None
 
 
-def flow_steps_within(scene: Scene, seconds: float, least_runs: int = 1) -> int:
+def _least_budget(searches: dict[str, _Named], game: Game) -> int:
+    """Return the smallest budget that pays for each adversary by its weight; 0 where none depends on the budget."""
+    needs = {
+        name: one.search.least_flow_steps(game) if hasattr(one.search, "least_flow_steps") else game.run_flow_steps
+        for name, one in searches.items()
+    }
+    weights = {name: Fraction(one.search.weight) for name, one in searches.items()}
+    shared = [need * sum(weights.values()) / weights[name] for name, need in needs.items() if weights[name]]
+    return sum(need for name, need in needs.items() if not weights[name]) + math.ceil(max(shared)) if shared else 0
+
+
+def flow_steps_within(scene: Scene, seconds: float) -> int:
     """Return about how many flow-steps of a game this machine plays in a time: 1, 2 or 5 times a power of ten, rounded down.
 
     Args:
         scene: the game; some of its runs are played and timed.
         seconds: > 0.
-        least_runs: complete runs for which the budget pays in any case, however long they take.
 
     Raises:
         InputError: if ``seconds`` is no positive number.
@@ -295,8 +308,7 @@ def flow_steps_within(scene: Scene, seconds: float, least_runs: int = 1) -> int:
     paid = max(1.0, (game.flow_steps - first) / took * seconds)
     power: int = 10 ** int(math.log10(paid))
     round_steps = max(factor * power for factor in (1, 2, 5) if factor * power <= paid)
-    least = least_runs * game.n_steps * scene.path.n_flows
-    return min(max(round_steps, least), LARGEST_BUDGET)
+    return min(max(round_steps, game.run_flow_steps), LARGEST_BUDGET)
 
 
 @dataclass(frozen=True)

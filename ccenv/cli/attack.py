@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.options import budget_option, choices, fresh_option, out_option, rate_option
+from ccenv.cli.options import budget_option, buffer_option, choices, fresh_option, out_option, rate_option, rtt_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 from ccenv.units import steps_or_seconds
 
@@ -50,9 +50,14 @@ def command(
         ),
     ] = None,
     rate: Annotated[float | None, rate_option("C instead of the path's.")] = None,
-    rtt_ms: Annotated[float | None, typer.Option(help="Rm instead of the path's; D and the buffer keep their multiples.")] = None,
-    jitter_rtts: Annotated[float | None, typer.Option(help="D in units of Rm instead of the path's.")] = None,
-    buffer_bdp: Annotated[float | None, typer.Option(help="Buffer in units of C*Rm instead of the path's.")] = None,
+    rtt: Annotated[float | None, rtt_option("Rm instead of the path's; D and the buffer keep their multiples.")] = None,
+    jitter: Annotated[
+        str | None,
+        typer.Option(
+            "--jitter", "--jitter-rtts", metavar="NUMBER[rtt|ms|s]", help="D instead of the path's, such as 1rtt or 20ms."
+        ),
+    ] = None,
+    buffer: Annotated[str | None, buffer_option("Buffer instead of the path's, such as 4bdp.")] = None,
     adversary: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,8 +102,8 @@ def command(
         from ccenv.cli.attack_packets import attack_packets
 
         given = {
-            "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt-ms": (rtt_ms, None),
-            "--jitter-rtts": (jitter_rtts, None), "--buffer-bdp": (buffer_bdp, None),
+            "--model": (model, "ccac"), "--path": (path, "deep"), "--rate": (rate, None), "--rtt": (rtt, None),
+            "--jitter": (jitter, None), "--buffer": (buffer, None),
             "--flows": (flows, 1), "--ratio": (ratio, None), "--timing": (timing, "engine"),
             "--steps-per-rtt": (steps_per_rtt, None), "--calm-rtts": (calm_rtts, 0),
         }  # fmt: skip
@@ -117,7 +122,7 @@ def command(
     from ccenv.provenance import code_hash
 
     sender = load_sender(agent)
-    where = _with_flows(_path(path, rate, rtt_ms, jitter_rtts, buffer_bdp), flows)
+    where = _with_flows(_path(path, rate, rtt, jitter, buffer), flows)
     adversaries = _with_ratio(adversary or list(PANEL), ratio)
     settings: dict[str, Any] = {
         "model": model,
@@ -173,25 +178,26 @@ def command(
     return EXIT_ILLEGAL if broken else 0
 
 
-def _path(
-    name: str, link_rate_mbps: float | None, rtt_ms: float | None, jitter_rtts: float | None, buffer_bdp: float | None
-) -> NetworkPath:
+def _path(name: str, link_rate_mbps: float | None, rtt_s: float | None, jitter: str | None, buffer: str | None) -> NetworkPath:
     """Return a named path with some of its numbers replaced."""
     from ccenv.attack import attack_path
     from ccenv.network.path import MBPS_IN_BPS, make_path
     from ccenv.parameters import number
+    from ccenv.units import buffer_units, jitter_units, positive, quantity
 
     base = attack_path(name)
-    if link_rate_mbps is None and rtt_ms is None and jitter_rtts is None and buffer_bdp is None:
+    if link_rate_mbps is None and rtt_s is None and jitter is None and buffer is None:
         return base
-    base_rtt_s = base.flows[0].rtt_s
-    rtt = base_rtt_s * 1e3 if rtt_ms is None else number("path", "rtt_ms", rtt_ms, above=0)
-    jitter = base.flows[0].jitter_s / base_rtt_s if jitter_rtts is None else number("path", "jitter_rtts", jitter_rtts, low=0)
+    flow, rate_Bps = base.flows[0], base.link_rate_Bps if link_rate_mbps is None else link_rate_mbps * MBPS_IN_BPS
+    rtt = flow.rtt_s if rtt_s is None else number("path", "rtt_s", rtt_s, above=0)
+    jitter_s = flow.jitter_s / flow.rtt_s * rtt if jitter is None else quantity("--jitter", jitter, jitter_units(rtt))
+    bdp_bytes = rate_Bps * rtt
+    buffer_bytes = None if buffer is None else positive("--buffer", buffer, buffer_units(bdp_bytes, base.mss_bytes))
     return make_path(
-        link_rate_mbps=base.link_rate_Bps / MBPS_IN_BPS if link_rate_mbps is None else link_rate_mbps,
-        rtt_ms=rtt,
-        jitter_ms=jitter * rtt,
-        buffer_bdp=base.buffer_bytes / base.bdp_bytes if buffer_bdp is None else buffer_bdp,
+        link_rate_mbps=rate_Bps / MBPS_IN_BPS,
+        rtt_ms=1e3 * rtt,
+        jitter_ms=1e3 * jitter_s,
+        buffer_bdp=base.buffer_bytes / base.bdp_bytes if buffer_bytes is None else buffer_bytes / bdp_bytes,
         mss_bytes=base.mss_bytes,
     )
 

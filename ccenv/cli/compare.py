@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import choices
+from ccenv.cli.options import choices, quantity_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.units import SHARE
 
 EXIT_FAILED = 1
 
@@ -32,7 +33,7 @@ def command(
     against: Annotated[
         str, typer.Option(metavar="SENDER", autocompletion=names("agents"), help="Add one flow of this sender to every run.")
     ] = "",
-    loss: Annotated[float, typer.Option(help="Share of packets lost at random.")] = 0.0,
+    loss: Annotated[float, quantity_option("--loss", SHARE, "Share of packets lost at random, such as 1%.")] = 0.0,
     network: Annotated[
         str,
         typer.Option(
@@ -51,6 +52,7 @@ def command(
         ),
     ] = "",
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Runs of each sender; with several, means and 95 % intervals are told.")] = 1,
     jobs: Annotated[int, typer.Option(help="Senders at a time.")] = 1,
     limit: Annotated[str, typer.Option(help="Longest time for a file of compiled functions.")] = "10min",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw rate, queue and loss: .png, .svg or .pdf.")] = None,
@@ -58,8 +60,11 @@ def command(
 ) -> int:
     """Run senders packet by packet on the same network: one table, one figure. Exit code 1 if a sender failed.
 
+    The averages leave out the first quarter of a run; the last columns count the whole run.
+
     Example: ccenv compare cubic bbr3 copa --rate 50mbps --rtt 40ms --buffer 1bdp -o compare.pdf
     Example: ccenv compare mine.py cubic --against bbr1 --adversary legal
+    Example: ccenv compare cubic bbr3 --loss 1% --seeds 5
     Example: ccenv compare copa vegas --network square:period_rtts=4 --jitter 20ms --metric power
     """
     from ccenv.cli.progress import progress_bar
@@ -84,6 +89,7 @@ def command(
             limit=limit,
             duration=duration,
             seed=seed,
+            seeds=seeds,
             adversary=adversary,
             jobs=jobs,
             report=show,
@@ -93,7 +99,7 @@ def command(
     if json:
         print_json(found.to_dict() | {"picture": out})
     else:
-        rows = [[row.sender, *(row.value(key) for key, _ in found.columns)] for row in found.rows if not row.error]
+        rows = [[row.sender, *(row.text(key) for key, _ in found.columns)] for row in found.rows if not row.error]
         if rows:
             print_table(str(found.setting), ["sender", *(title for _, title in found.columns)], rows)
         if out is not None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ccenv.cli.completion import names
-from ccenv.cli.options import out_option
+from ccenv.cli.options import jitter_option, out_option, rtt_option
 from ccenv.cli.output import JsonOption, print_json, print_text
 
 TARGETS = ("bpf",)
@@ -28,8 +28,8 @@ def command(
     out: Annotated[Path, out_option("C (.c), or a compiled object (.o; needs clang).", "FILE")],
     target: Annotated[str, typer.Option(help="What to write for; bpf is Linux 5.17 or newer.")] = "bpf",
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
-    rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
-    jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
+    rtt: Annotated[float | None, rtt_option("Rm where it is known; by default the smallest RTT measured.")] = None,
+    jitter: Annotated[float, jitter_option("D: by how much feedback may be late.")] = 0.0,
     chooser: Annotated[
         str | None, typer.Option(help="Of a contract: lo, middle, hi, user (a process answers), policy (compiled in).")
     ] = None,
@@ -52,8 +52,7 @@ def command(
     if out.suffix not in {".c", ".o"}:
         raise ExportError(f"{out}: give a file that ends with .c (C) or .o (compiled)")
     wanted = program_named(program, chooser)
-    rtt_s = None if rtt_ms is None else rtt_ms / 1e3
-    text = export_bpf(wanted.program, name=name, rtt_s=rtt_s, jitter_s=jitter_ms / 1e3, chooser=wanted.chooser)
+    text = export_bpf(wanted.program, name=name, rtt_s=rtt, jitter_s=jitter, chooser=wanted.chooser)
     content = text.encode("ascii") if out.suffix == ".c" else compile_bpf(text)
     write_atomic(out, content)
     if json:

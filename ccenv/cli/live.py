@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ccenv.cli.completion import configs, names
-from ccenv.cli.options import out_option, rate_option, seconds_option
+from ccenv.cli.options import buffer_option, jitter_option, out_option, rate_option, rtt_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def load(
     ],
     *,
     name: Annotated[str | None, typer.Option(help="In the kernel, at most 15 characters; by default the program's.")] = None,
-    rtt_ms: Annotated[float | None, typer.Option(help="Rm where it is known; by default the smallest RTT measured.")] = None,
-    jitter_ms: Annotated[float, typer.Option(help="D: by how much feedback may be late.")] = 0.0,
+    rtt: Annotated[float | None, rtt_option("Rm where it is known; by default the smallest RTT measured.")] = None,
+    jitter: Annotated[float, jitter_option("D: by how much feedback may be late.")] = 0.0,
     chooser: Annotated[str | None, typer.Option(help="Of a contract: lo, middle, hi, user or policy; else its own.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -159,8 +159,7 @@ def load(
 
     wanted, who, contract = program_named(program, chooser)
     known = kernel_name(wanted.name if name is None else name)
-    rtt_s = None if rtt_ms is None else rtt_ms / 1e3
-    text = export_bpf(wanted, name=known, rtt_s=rtt_s, jitter_s=jitter_ms / 1e3, chooser=who)
+    text = export_bpf(wanted, name=known, rtt_s=rtt, jitter_s=jitter, chooser=who)
     require_bpf()
     loaded = Program(known, compile_bpf(text))
 
@@ -213,8 +212,8 @@ def record(
     out: Annotated[Path, out_option("Records, one JSON line each; a line is added.", "FILE")],
     name: Annotated[str | None, typer.Option(help="Of the record; by default its senders, rate and buffer.")] = None,
     rate: Annotated[float, rate_option("Of the link.")] = 20.0,
-    rtt_ms: Annotated[float, typer.Option(help="Propagation round trip.")] = 40.0,
-    buffer_bdp: Annotated[float, typer.Option(help="Drop-tail buffer in units of rate * RTT.")] = 1.0,
+    rtt: Annotated[float, rtt_option("Propagation round trip.")] = 0.04,
+    buffer: Annotated[str, buffer_option("Drop-tail buffer.")] = "1bdp",
     duration: Annotated[float, seconds_option("--duration", "Of the run; its last three quarters are measured.")] = 60.0,
     stagger: Annotated[float, seconds_option("--stagger", "Between the starts of two flows.")] = 0.0,
     thin: Annotated[
@@ -229,19 +228,21 @@ def record(
     Example: ccenv live record cubic bbr --rate 50mbps --duration 80s -o kernel.jsonl
     """
     from ccenv.live.kernel_records import append_record, make_record, record_scenario, thinning_of
-    from ccenv.network.path import MBPS_IN_BPS
+    from ccenv.network.path import DEFAULT_MSS_BYTES, MBPS_IN_BPS
+    from ccenv.units import buffer_units, positive
 
-    size = buffer_bdp * rate * MBPS_IN_BPS * rtt_ms * 1e-3
+    bdp_bytes = rate * MBPS_IN_BPS * rtt
+    size = positive("--buffer", buffer, buffer_units(bdp_bytes, DEFAULT_MSS_BYTES))
     scenario = record_scenario(
         ccas,
         rate_mbps=rate,
-        rtt_ms=rtt_ms,
+        rtt_ms=1e3 * rtt,
         buffer_bytes=size,
         duration_s=duration,
         stagger_s=stagger,
         thinning=thinning_of(thin or ()),
     )
-    data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{buffer_bdp:g}", scenario, stagger)
+    data = make_record(name or f"{'+'.join(ccas)}/{rate:g}/{size / bdp_bytes:g}", scenario, stagger)
     append_record(out, data)
     if json:
         print_json(data)

@@ -71,7 +71,9 @@ GROUPS: tuple[Group, ...] = (
     Group("compare", "ccenv.cli.compare", "Run several senders on one network: a table and a figure."),
     Group("report", "ccenv.cli.report", "Evaluate a sender along RFC 9743: one page that opens offline."),
     Group("which", "ccenv.cli.which", "Which sender for which kind of network: a table with intervals."),
-    Group("new", "ccenv.cli.new", "Write a file of your own to start from: sender, adversary, metric, suite, config."),
+    Group(
+        "new", "ccenv.cli.new", "Write a file of your own to start from: sender, program, contract, lemmas, theorem, suite ..."
+    ),
     Group("ode", "ccenv.cli.ode", "BBR fluid models: simulate, sweep, equilibria, stability.", "app"),
     Group("doctor", "ccenv.cli.doctor", "Tell what works on this machine and what is missing."),
 )

@@ -74,6 +74,21 @@ TEMPLATES = {
         "a belief program, which the solver takes too",
         ("ccenv show {file}", "ccenv compare {file} copa --duration 10s", "ccenv verify property {file} --property invariant"),
     ),
+    "contract": Template(
+        "contract.json",
+        "a program whose leaves are intervals: what is proved of it holds for every choice inside (docs/contracts.md)",
+        ("ccenv show {file}", "ccenv compare contract:file={file},chooser=middle copa --duration 10s"),
+    ),
+    "lemmas": Template(
+        "lemmas.yaml",
+        "lemmas about traces of one sender, with constants to bisect (docs/keys.md)",
+        ("ccenv verify lemmas {file}",),
+    ),
+    "theorem": Template(
+        "theorem.yaml",
+        "a theorem: lemmas that hold from trace to trace, for ever (docs/keys.md)",
+        ("ccenv verify theorem {file}",),
+    ),
 }
 
 
@@ -123,6 +138,6 @@ def _require_free(kind: str, name: str) -> None:
     from ccenv.metrics.table import METRICS
 
     taken = {"adversary": [*ADVERSARIES.names(), *SEARCHES.names()], "metric": list(METRICS)}
-    taken |= dict.fromkeys(("sender", "compiled", "program"), AGENTS.names())
+    taken |= dict.fromkeys(("sender", "compiled", "program", "contract"), AGENTS.names())
     if name in taken.get(kind, ()):
         raise InputError(f"{name!r} is the name of a {kind} that comes with ccenv; give another name")

@@ -10,8 +10,9 @@ import typer
 
 from ccenv.cli import ode_sets
 from ccenv.cli.completion import configs
-from ccenv.cli.options import choices, out_option, rate_option, seconds_option
+from ccenv.cli.options import choices, out_option, quantity_option, rate_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.units import MILLISECONDS
 
 if TYPE_CHECKING:
     from ccenv.engine.fluid.analysis.reduced import Bottleneck
@@ -31,7 +32,9 @@ NameArgument = Annotated[
     ),
 ]
 ParamsOption = Annotated[str | None, typer.Option(help="Parameter set: paper, artefact or calibrated (default: the file's).")]
-StepOption = Annotated[float | None, typer.Option("--step-ms", help="Step of the method of steps (default: the file's).")]
+StepOption = Annotated[
+    float | None, quantity_option("--step", MILLISECONDS, "Step of the method of steps (default: the file's).", "--step-ms")
+]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one constant; may be repeated.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="At most this many threads; the result does not depend on it.")]
 RunsOption = Annotated[int, typer.Option("--packet-runs", min=0, help="Runs per cell in the packet engine; 0: leave it out.")]
@@ -39,8 +42,13 @@ ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=ch
 FlowsOption = Annotated[int, typer.Option(help="Number of flows.")]
 BufferOption = Annotated[float, typer.Option(help="Buffer in units of rate x bottleneck delay.")]
 RateOption = Annotated[float, rate_option("Bottleneck rate.")]
-RttOption = Annotated[list[float] | None, typer.Option("--rtt-ms", help="Propagation RTT (default 35); repeat for each flow.")]
-DelayOption = Annotated[float, typer.Option("--delay-ms", help="One-way bottleneck delay, the unit of --buffer.")]
+RttOption = Annotated[
+    list[float] | None,
+    quantity_option("--rtt", MILLISECONDS, "Propagation RTT (default 35ms); repeat for each flow.", "--rtt-ms"),
+]
+DelayOption = Annotated[
+    float, quantity_option("--delay", MILLISECONDS, "One-way bottleneck delay, the unit of --buffer.", "--delay-ms")
+]
 
 
 @app.command()
@@ -221,7 +229,9 @@ def phase(
 @app.command()
 def convergence(
     name: NameArgument = "validation",
-    steps_ms: Annotated[list[float] | None, typer.Option("--step-ms", help="A step; repeat (default 0.01 0.05 0.1).")] = None,
+    steps_ms: Annotated[
+        list[float] | None, quantity_option("--step", MILLISECONDS, "A step; repeat (default 0.01 0.05 0.1 ms).", "--step-ms")
+    ] = None,
     params: ParamsOption = None,
     mix: Annotated[list[str] | None, typer.Option(help="Only this mix; may be repeated.")] = None,
     buffer: Annotated[list[float] | None, typer.Option(help="Only this buffer, in BDP; may be repeated.")] = None,
@@ -361,12 +371,12 @@ def _bottleneck(flows: int, buffer: float, rate_mbps: float, rtt_ms: list[float]
 
     if flows < 1:
         raise InputError(f"flows must be at least 1 (got {flows})")
-    for name, value in (("buffer", buffer), ("rate", rate_mbps), ("delay-ms", delay_ms)):
+    for name, value in (("buffer", buffer), ("rate", rate_mbps), ("delay", delay_ms)):
         if not value > 0:
             raise InputError(f"{name} must be above 0 (got {value:g})")
     rtts = rtt_ms or [35.0]
     if len(rtts) not in {1, flows}:
-        raise InputError(f"rtt-ms must be given once or once for each of the {flows} flows (got {len(rtts)})")
+        raise InputError(f"rtt must be given once or once for each of the {flows} flows (got {len(rtts)})")
     rtt_s = tuple(1e-3 * rtts[i % len(rtts)] for i in range(flows))
     capacity_Bps = rate_mbps * 125_000.0
     return Bottleneck(capacity_Bps, rtt_s, buffer * capacity_Bps * delay_ms * 1e-3)

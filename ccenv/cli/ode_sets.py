@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ccenv.cli.completion import configs
-from ccenv.cli.options import out_option
+from ccenv.cli.options import out_option, quantity_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.units import MILLISECONDS
 
 RecordOption = Annotated[Path | None, out_option("Also write the result to this .json file.")]
 
@@ -20,7 +21,7 @@ def statements(
     packet_record: Annotated[Path | None, typer.Option(help="Take the packet cells from this record instead.")] = None,
     published: Annotated[Path | None, typer.Option(help="Recorded numbers of the published simulator to compare with.")] = None,
     step_ms: Annotated[
-        float | None, typer.Option("--step-ms", help="Step of the method of steps (default: the sweep's).")
+        float | None, quantity_option("--step", MILLISECONDS, "Step of the method of steps (default: the sweep's).", "--step-ms")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="At most this many threads; the result does not depend on it.")] = None,
     out: RecordOption = None,

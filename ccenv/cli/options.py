@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ccenv.units import MBPS, SECONDS, Units, quantity
+from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, Units, quantity
 
 # What people call an option elsewhere -> what every command of ccenv calls it.
 _OTHER_WORDS = {
@@ -28,13 +28,13 @@ def choices(*allowed: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in allowed if word.startswith(incomplete)]
 
 
-def quantity_option(option: str, units: Units, help: str) -> Any:
-    """Return an option whose value has a unit."""
+def quantity_option(option: str, units: Units, help: str, *older: str) -> Any:
+    """Return an option whose value has a unit; ``older`` are its names of before, whose plain numbers mean the same."""
 
     def parse(given: str) -> float:
         return quantity(option, given, units)
 
-    return typer.Option(option, parser=parse, metavar=f"NUMBER[{'|'.join(units.factors)}]", help=help)
+    return typer.Option(option, *older, parser=parse, metavar=f"NUMBER[{'|'.join(units.factors)}]", help=help)
 
 
 def out_option(help: str, metavar: str = "PATH") -> Any:
@@ -55,6 +55,21 @@ def seconds_option(option: str, help: str) -> Any:
 def budget_option(help: str) -> Any:
     """Return the option for a budget in engine steps of flows or in seconds (``ccenv.units.steps_or_seconds``)."""
     return typer.Option("--budget", metavar="NUMBER[steps|ksteps|Msteps|s|min|h]", help=help)
+
+
+def buffer_option(help: str) -> Any:
+    """Return the option for a buffer, as typed (``ccenv.units.buffer_units``); a plain number is in BDP."""
+    return typer.Option("--buffer", "--buffer-bdp", metavar="NUMBER[bdp|packets|B|kB|MB]|inf", help=help)
+
+
+def rtt_option(help: str) -> Any:
+    """Return the option for a propagation RTT, in seconds; a plain number is in ms."""
+    return quantity_option("--rtt", SECONDS_OF_MS, help, "--rtt-ms")
+
+
+def jitter_option(help: str) -> Any:
+    """Return the option for D, in seconds; a plain number is in ms."""
+    return quantity_option("--jitter", SECONDS_OF_MS, help, "--jitter-ms")
 
 
 def rate_option(help: str) -> Any:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ccenv.cli.options import out_option, seconds_option
+from ccenv.cli.options import out_option, quantity_option, seconds_option
 from ccenv.cli.output import JsonOption, print_json, print_table, print_text
+from ccenv.units import MBPS
 
 app = typer.Typer(help="Traces of links of varying rate (docs/links.md).\n\nExample: ccenv paths import trace.csv --json")
 
@@ -39,7 +40,7 @@ def make_trace(
     kind: Annotated[str, typer.Argument(help="cellular, leo or wifi.")],
     *,
     out: Annotated[Path, out_option("JSON file to write.")],
-    mean_mbps: Annotated[float, typer.Option(help="Mean rate.")] = 20.0,
+    mean_mbps: Annotated[float, quantity_option("--mean", MBPS, "Mean rate.", "--mean-mbps")] = 20.0,
     length: Annotated[float | None, seconds_option("--length", "After which it begins again.")] = None,
     seed: Annotated[int, typer.Option(help="Of its random numbers.")] = 0,
     json: JsonOption = False,

@@ -53,8 +53,9 @@ def command(
     else:
         kinds = networks()
         for kind in dict.fromkeys(row.network for row in found.rows):
-            rows = [[row.sender, *row.texts()] for row in found.rows if row.network == kind]
-            print_table(f"{kind}: {kinds[kind]}", ["sender", *found.rows[0].values], rows)
+            rows = [[row.place, row.sender, *row.texts()] for row in found.rows if row.network == kind]
+            print_table(f"{kind}: {kinds[kind]}", ["place", "sender", *found.rows[0].values], rows)
+        print_text(f"Places by {found.by}; a place counts the senders whose interval lies wholly beyond: equal places are a tie")
         print_text("Means over five drawn networks (IQM) with 95 % intervals; the kinds are ours, see: ccenv show networks")
     if alone and not json:
         print_text(

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from ccenv.adversaries.files import load_adversary
 from ccenv.agents.files import SenderLike, as_sender, is_user_sender, load_sender
 from ccenv.comparison.picture import ALLOWED, draw
-from ccenv.comparison.table import COLUMNS, Row, Setting
+from ccenv.comparison.table import COLUMNS, Row, Setting, merge_rows
 from ccenv.errors import CcenvError, InputError, MissingFileError, UnknownNameError, require_extra, shown
 from ccenv.files import write_atomic
 from ccenv.metrics.measures import jain
@@ -31,13 +31,14 @@ from ccenv.network.sender import ClassicSender, Sender
 from ccenv.parameters import number
 from ccenv.plugins.python_file import hashes_of, held, is_python_file
 from ccenv.simulation import Result, simulate
-from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, buffer_units, positive
+from ccenv.units import MBPS, SECONDS, SECONDS_OF_MS, SHARE, buffer_units, positive, quantity
 from ccenv.workers import ProcessPool, Workers, tell, watched
 
 DPI = 150
 LEGAL = "legal"
 ATTACK_FLOW_STEPS = 4_000_000
 MOST_FLOWS = 64
+MOST_RUNS = 1000
 MOST_SEEDS = 2**53
 _SENDERS = "A name (ccenv list agents), a Python file, a program (.json) or a policy is needed"
 
@@ -49,7 +50,7 @@ class Comparison:
     Attributes:
         setting: the network.
         rows: one per sender, in their order.
-        results: the runs, None for a sender that failed.
+        results: the runs, None for a sender that failed; with several seeds those of the first one.
     """
 
     setting: Setting
@@ -69,7 +70,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting and the rows as plain data."""
-        return {"setting": asdict(self.setting), "senders": [asdict(row) for row in self.rows]}
+        return {"setting": self.setting.to_dict(), "senders": [asdict(row) for row in self.rows]}
 
     def to_frame(self) -> Any:
         """Return the rows as a ``pandas.DataFrame`` with the senders as index. Raises MissingExtraError without pandas."""
@@ -90,9 +91,7 @@ class Comparison:
         drawn = picture(draw(self.setting, self.rows, self.results), ".svg").decode()
         head = "".join(f"<th>{html.escape(title)}</th>" for _, title in self.columns)
         body = "".join(
-            f"<tr><th>{html.escape(row.sender)}</th>"
-            + "".join(f"<td>{_shown(row.value(key))}</td>" for key, _ in self.columns)
-            + "</tr>"
+            f"<tr><th>{html.escape(row.sender)}</th>" + "".join(f"<td>{row.text(key)}</td>" for key, _ in self.columns) + "</tr>"
             for row in self.rows
         )
         table = f"<table><caption>{html.escape(str(self.setting))}</caption><tr><th></th>{head}</tr>{body}</table>"
@@ -107,12 +106,13 @@ def compare(
     buffer: str | float = "1bdp",
     flows: int = 1,
     against: str = "",
-    loss_rate: float = 0.0,
+    loss_rate: str | float = 0.0,
     network: str = "",
     jitter: str | float = "",
     metrics: Sequence[str] = (),
     duration: str | float = "30s",
     seed: int = 0,
+    seeds: int = 1,
     adversary: str = "",
     attack_flow_steps: int = ATTACK_FLOW_STEPS,
     jobs: int = 1,
@@ -129,12 +129,13 @@ def compare(
         buffer: ``"1bdp"``, ``"100packets"``, ``"250kB"``; a number is in bandwidth-delay products.
         flows: of each sender.
         against: add one flow of this sender to every run.
-        loss_rate: share of packets lost at random, in [0, 1).
+        loss_rate: share of packets lost at random, in [0, 1): ``"1%"``.
         network: scripted adversary, by name or Python file, that holds packets behind the link (``square:period_rtts=4``).
         jitter: D, the longest time for which it may hold a packet; a number is in ms; by default the propagation RTT.
         metrics: further columns: names (``ccenv list metrics``) or Python files.
         duration: of a run: ``"30s"``; a number is in seconds.
         seed: of all random numbers.
+        seeds: runs of each sender, with ``seed`` and the numbers after it; the rows are then means with 95 % intervals.
         adversary: ``"legal"``: also attack each sender on CCAC with this path and D = Rm, and show its worst case.
         attack_flow_steps: budget of each attack.
         jobs: senders at a time, each in a process of its own; senders that are objects run in this one.
@@ -153,17 +154,16 @@ def compare(
         >>> ccenv.compare(["cubic", "copa"], rate="50mbps", rtt="40ms").to_frame()
     """
     given = _players(senders)
-    if not isinstance(flows, int) or not 1 <= flows <= MOST_FLOWS:
-        raise InputError(f"flows is {shown(flows)}; it must be a whole number from 1 to {MOST_FLOWS}")
-    loss_rate = number("compare", "loss_rate", loss_rate, low=0, high=0.999)
+    flows = int(number("compare", "flows", flows, low=1, high=MOST_FLOWS, whole=True))
+    seeds = int(number("compare", "seeds", seeds, low=1, high=MOST_RUNS, whole=True))
+    seed = int(number("compare", "seed", seed, low=0, high=MOST_SEEDS - MOST_RUNS, whole=True))
+    loss_rate = number("compare", "loss_rate", quantity("loss_rate", loss_rate, SHARE), low=0, high=0.999)
     if adversary not in ("", LEGAL):
         raise InputError(f"adversary is {shown(adversary)}; {LEGAL!r} is allowed")
     if against:
         load_sender(against)
     for spec in (spec for spec, sender in given.items() if sender is None):
         _require_there(spec)
-    if not isinstance(seed, int) or not 0 <= seed < MOST_SEEDS:
-        raise InputError(f"seed is {shown(seed)}; it must be a whole number from 0 to {MOST_SEEDS - 1}")
     link_Bps, rtt_s = positive("rate", rate, MBPS) * MBPS_IN_BPS, positive("rtt", rtt, SECONDS_OF_MS)
     room_bytes = positive("buffer", buffer, buffer_units(link_Bps * rtt_s, DEFAULT_MSS_BYTES))
     setting = Setting(
@@ -177,10 +177,12 @@ def compare(
         seed,
         network,
         _jitter_s(network, jitter, rtt_s),
+        seeds,
     )
     steps = attack_flow_steps if adversary else 0
     hashes = hashes_of([*given, against, network, *metrics])
-    task = _Task(setting, steps, _further(metrics), hashes)
+    first = _Task(setting, steps, _further(metrics), hashes)
+    others = [replace(first, setting=replace(setting, seed=seed + n), attack_flow_steps=0) for n in range(1, seeds)]
     limit_s = positive("limit", limit, SECONDS) if limit else 0.0
     found = []
     with Workers(jobs) as workers:
@@ -191,12 +193,14 @@ def compare(
             if sender is None
             else partial(_run, task, spec, sender)
             for spec, sender in given.items()
+            for task in (first, *others)
         ]
         for done, result in enumerate(waiting, 1):
             found.append(result())
             if report is not None:
                 report(done, len(waiting))
-    return Comparison(setting, tuple(row for row, _ in found), tuple(run for _, run in found))
+    runs = [found[n : n + seeds] for n in range(0, len(found), seeds)]
+    return Comparison(setting, tuple(merge_rows([row for row, _ in same]) for same in runs), tuple(same[0][1] for same in runs))
 
 
 @dataclass(frozen=True)
@@ -314,6 +318,8 @@ def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
     first = int(np.searchsorted(result.time_s, result.scenario.warmup_s))
     waits_ms = 1e3 * result.link_log["queue_bytes"][first:, 0] / setting.rate_Bps
     fair_mbps = setting.rate_Bps / MBPS_IN_BPS / (setting.flows + 1)
+    ends = result.flow_log[-1, : setting.flows]
+    sent_bytes = float(ends["sent_bytes"].sum())
     heard = [flow["rtt"] for flow in own if flow["rtt"] is not None]
     return Row(
         name,
@@ -325,6 +331,8 @@ def _row(name: str, task: _Task, result: Result, worst: float | None) -> Row:
         jain=jain(rates) if setting.flows > 1 and rates.any() else None,
         share=float(rates.mean() / fair_mbps) if setting.against else None,
         worst_utilisation=worst,
+        total_mb=float(result.throughput_Bps()[:, : setting.flows].sum()) * result.scenario.log_s / 1e6,
+        total_loss=float((ends["dropped_bytes"] + ends["random_lost_bytes"]).sum() / sent_bytes) if sent_bytes else None,
         metrics=_metrics(task, result),
     )
 
@@ -350,7 +358,3 @@ def _worst(sender: Sender, setting: Setting, flow_steps: int) -> float:
         buffer_bdp=setting.buffer_bytes / (setting.rate_Bps * setting.rtt_s),
     )
     return attack(sender, path=path, model="ccac", budget_flow_steps=flow_steps, seed=setting.seed).worst_utilisation
-
-
-def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"

@@ -106,7 +106,7 @@ def suite_to_keep(name: str) -> dict[str, Any]:
         UnknownNameError: if no such suite exists.
         InputError: for a damaged suite, or one without a constant ``utilisation``.
     """
-    data: dict[str, Any] = load_suite(name).suite.model_dump(mode="json", exclude_defaults=True)
+    data: dict[str, Any] = load_suite(name).suite.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if "utilisation" not in data.get("constants", {}):
         raise InputError(f"suite {name!r} has no constant 'utilisation', which a widening keeps")
     return {"settle": 0, "default_T": SAMPLES} | data

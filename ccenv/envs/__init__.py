@@ -47,10 +47,13 @@ ENVIRONMENTS.add(
 
 
 def register() -> None:
-    """Register the Gymnasium ids; calling it twice changes nothing."""
-    import gymnasium
+    """Register the Gymnasium ids; calling it twice changes nothing.
+
+    It is also the entry point ``gymnasium.envs``, which may be called while Gymnasium itself is being imported.
+    """
+    from gymnasium.envs import registration
 
     for entry in ENVIRONMENTS:
-        if "gymnasium" in entry.tags and entry.name not in gymnasium.registry:
+        if "gymnasium" in entry.tags and entry.name not in registration.registry:
             batched = entry.target.removesuffix("Env") + "VectorEnv"
-            gymnasium.register(entry.name, entry_point=entry.target, vector_entry_point=batched)
+            registration.register(entry.name, entry_point=entry.target, vector_entry_point=batched)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 100
+_PAGE_PX = (500, 850)  # a picture as narrow as this keeps its letters readable on a phone
 SUFFIXES = (".png", ".svg")
 _STAMPS = {".png": ("Software",), ".svg": ("Date",), ".pdf": ("CreationDate", "Producer", "Creator")}  # what would differ
 _KILO, _MEGA = 1e3, 1e6
@@ -47,7 +48,7 @@ def plot_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         CcenvError: if the file cannot be written.
     """
     target = require_picture(path)
-    write_atomic(target, picture(figure_of(trace), target.suffix))
+    write_atomic(target, picture(figure_of(trace, *_PAGE_PX), target.suffix, 1.5 * DPI))
 
 
 def picture(figure: Figure, suffix: str, dpi: float = DPI) -> bytes:
@@ -95,12 +96,12 @@ def figure_of(trace: Trace, width_px: int = 900, height_px: int = 800) -> Figure
         draw(trace, ax)
         ax.grid(alpha=0.25)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small", frameon=False)
+        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=4, fontsize="small", frameon=False, columnspacing=1.0)
     axes[-1].set_xlabel("time (s)")
     axes[-1].set_xlim(0.0, trace.times_s[-1])
     header = trace.header
     senders = ", ".join(dict.fromkeys(header.senders))
-    axes[0].set_title(f"{senders} on {header.model} against {header.adversary}", fontsize="medium")
+    figure.suptitle(f"{senders} on {header.model} against {header.adversary}", fontsize="medium")
     return figure
 
 

@@ -5,41 +5,82 @@ from __future__ import annotations
 import copy
 import math
 import traceback
-from collections import namedtuple
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ccenv.errors import did_you_mean
 from ccenv.network.sender import ClassicSender
 from ccenv.plugins import limits
 
 STATE_FIELD = "instance"
-_KINDS = {"on_ack": "Ack", "on_loss": "Loss", "on_tick": "Tick"}
+_ENGINE_NAMES = ("cwnd_bytes", "pacing_rate_Bps", "mss_bytes")
+_NEAR = 0.8  # similarity from which a name counts as a slip of the pen
 
 
-class _NotPositive(Exception):
-    """A method left a window or rate that is no number above 0.
+class Ack(NamedTuple):
+    """What ``on_ack`` gets: ``ccenv.engine.compiled.signals.ACK`` as plain numbers; ``ccenv list signals`` says what each is."""
+
+    now_s: float
+    acked_bytes: float
+    delivered_bytes: float
+    rtt_s: float
+    min_rtt_s: float
+    delivery_rate_Bps: float
+    inflight_bytes: float
+    round_start: float
+    app_limited: float
+    ecn_fraction: float
+    mss_bytes: float
+    prior_delivered_bytes: float
+    tx_inflight_bytes: float
+    lost_since_bytes: float
+
+
+class Loss(NamedTuple):
+    """What ``on_loss`` gets: ``ccenv.engine.compiled.signals.LOSS`` as plain numbers."""
+
+    now_s: float
+    lost_bytes: float
+    inflight_bytes: float
+    delivered_bytes: float
+    timeout: float
+    new_episode: float
+    mss_bytes: float
+    tx_inflight_bytes: float
+    lost_since_bytes: float
+    app_limited: float
+    contiguous: float
+
+
+class Tick(NamedTuple):
+    """What ``on_tick`` gets: ``ccenv.engine.compiled.signals.TICK`` as plain numbers."""
+
+    now_s: float
+    dt_s: float
+    inflight_bytes: float
+    delivered_bytes: float
+    min_rtt_s: float
+    mss_bytes: float
+
+
+_SIGNALS: dict[str, Any] = {"on_ack": Ack, "on_loss": Loss, "on_tick": Tick}
+
+
+class _Refused(Exception):
+    """A method left a window or rate that is no number above 0, or an attribute that nothing reads.
 
     Attributes:
         where: file and line at which the method begins; None: unknown.
     """
 
-    def __init__(self, flow: PythonSender, method: str) -> None:
-        wrong = "pacing_rate_Bps" if float(flow.cwnd_bytes) > 0 else "cwnd_bytes"
-        super().__init__(f"{method} left {wrong} at {getattr(flow, wrong)!r}; it must be above 0")
+    def __init__(self, flow: PythonSender, method: str, message: str) -> None:
+        super().__init__(f"{method} {message}")
         code = getattr(getattr(type(flow), method), "__code__", None)
         self.where = None if code is None else (code.co_filename, code.co_firstlineno)
-
-
-@cache
-def _reader(method: str, fields: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Return what turns a record into plain numbers under the same names: they are read several times faster than a record's."""
-    kind: Any = namedtuple(_KINDS[method], fields)  # type: ignore[misc]  # the fields are those of the engine's records
-    make = kind._make
-    return lambda record: make(record.item())
 
 
 class PythonSender:
@@ -55,7 +96,8 @@ class PythonSender:
         random: random numbers of this flow; they follow from the seed of the run, set before ``on_start``.
         per_packet: on_loss is called for each lost packet in turn, not once for all that an ACK or the RTO shows.
 
-    The arguments have the fields of ``ccenv.engine.compiled.signals``, as plain numbers.
+    State of its own is set in the class, in ``__init__`` or in ``on_start``; what first appears later is refused, and
+    so is one that is nearly the name of an engine's, such as ``cwnd``.
     """
 
     cwnd_bytes: float
@@ -72,13 +114,13 @@ class PythonSender:
     def on_start(self) -> None:
         """Set the state at the start of the flow."""
 
-    def on_ack(self, ack: Any) -> None:
+    def on_ack(self, ack: Ack) -> None:
         """React to newly acknowledged bytes (``signals.ACK``: now_s, acked_bytes, rtt_s, min_rtt_s, delivery_rate_Bps, ...)."""
 
-    def on_loss(self, loss: Any) -> None:
+    def on_loss(self, loss: Loss) -> None:
         """React to newly found losses (``signals.LOSS``: now_s, lost_bytes, timeout, new_episode, ...)."""
 
-    def on_tick(self, tick: Any) -> None:
+    def on_tick(self, tick: Tick) -> None:
         """React to the passing of time (``signals.TICK``: now_s, dt_s, inflight_bytes, ...)."""
 
 
@@ -94,6 +136,7 @@ class Bridge:
         self._build = build
         self._source = source
         self._flows: list[PythonSender] = []
+        self._names: list[frozenset[str]] = []  # attributes of each flow when it has begun
         self.failure: BaseException | None = None
 
     def init(self, state: Any) -> None:
@@ -107,7 +150,9 @@ class Bridge:
                 flow.random = np.random.default_rng([int(state.seed), int(state.env), int(state.flow)])
                 flow.on_start()
             _require_positive(flow, "on_start")
+            _require_known(flow, "on_start", sorted(vars(flow)))
             self._flows.append(flow)
+            self._names.append(frozenset(vars(flow)))
             return flow
 
         state[STATE_FIELD] = len(self._flows)
@@ -130,13 +175,14 @@ class Bridge:
         if instance >= len(self._flows):
             return instance
         self._flows.append(copy.deepcopy(self._flows[instance]))
+        self._names.append(self._names[instance])
         return len(self._flows) - 1
 
     def what_failed(self) -> str:
         """Return file, line and message of the exception that a method raised; empty: none did."""
         if self.failure is None:
             return ""
-        if isinstance(self.failure, _NotPositive):
+        if isinstance(self.failure, _Refused):
             file, number = self.failure.where or ("", 0)
             return f"{FilePath(self._source).name}{f':{number}' if file == self._source else ''}: {self.failure}"
         own = [frame for frame in traceback.extract_tb(self.failure.__traceback__) if frame.filename == self._source]
@@ -145,12 +191,16 @@ class Bridge:
 
     def _pass(self, state: Any, method: str, signal: Any) -> None:
         def react() -> PythonSender:
-            flow = self._flows[int(state[STATE_FIELD])]
+            number = int(state[STATE_FIELD])
+            flow = self._flows[number]
             if getattr(type(flow), method) is not getattr(PythonSender, method):
-                told = _reader(method, signal.dtype.names)(signal)
+                told = _SIGNALS[method]._make(signal.item())
                 with limits.limited(method, limits.CALL_LIMIT_S):
                     getattr(flow, method)(told)
                 _require_positive(flow, method)
+                if len(vars(flow)) > len(self._names[number]):
+                    _require_known(flow, method, sorted(vars(flow).keys() - self._names[number]), later=True)
+                    self._names[number] = frozenset(vars(flow))
             return flow
 
         self._call(state, react)
@@ -170,7 +220,19 @@ class Bridge:
 
 def _require_positive(flow: PythonSender, method: str) -> None:
     if not (float(flow.cwnd_bytes) > 0 and float(flow.pacing_rate_Bps) > 0):
-        raise _NotPositive(flow, method)
+        wrong = "pacing_rate_Bps" if float(flow.cwnd_bytes) > 0 else "cwnd_bytes"
+        raise _Refused(flow, method, f"left {wrong} at {getattr(flow, wrong)!r}; it must be above 0")
+
+
+def _require_known(flow: PythonSender, method: str, names: Sequence[str], later: bool = False) -> None:
+    """Refuse attributes that are nearly those that the engine reads, and ``later`` all that neither beginning has set."""
+    for name in (name for name in names if name not in _ENGINE_NAMES):
+        for meant in _ENGINE_NAMES:
+            if meant.startswith(f"{name}_") or SequenceMatcher(None, name.lower(), meant.lower()).ratio() >= _NEAR:
+                raise _Refused(flow, method, f"set {name!r}, which no engine reads. Did you mean {meant!r}?")
+        if later and not hasattr(type(flow), name) and name not in type(flow).__annotations__:
+            nearest = did_you_mean(name, vars(flow).keys() - {name})
+            raise _Refused(flow, method, f"set {name!r}, which the class, __init__ and on_start do not set.{nearest}")
 
 
 def bridge_of(sender: object) -> Bridge | None:

@@ -54,6 +54,7 @@ def _measure(
         "aggregate": measure.quantity.aggregate,
         "topic": TOPICS[measure.topic],
         "unit": unit,
+        "better": "neither" if measure.quantity.divided_by else suite.measure(measure.quantity.metric).direction,
         "value": value,
         "interval": None if value is None else interval_of(records, own),
         "baseline": baseline,

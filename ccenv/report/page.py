@@ -44,13 +44,12 @@ def page_of(data: dict[str, Any], criteria: Criteria, suite: PacketSuite, record
     ]
     if data["failed"]:
         parts.append(f'<p class="bad">The sender failed: {e(data["failed"])}</p>')
-    parts += [
-        _overview(data),
-        _figure(draw_beside(data["criteria"], name, data["baseline"]), "Every measure over the baseline's"),
-    ]
+    parts.append(_overview(data))
     for found, asked in zip(data["criteria"], criteria.criteria, strict=True):
         drawn = draw_rates(asked.pictures, records, name, data["baseline"])
-        parts += [_criterion(found, data["baseline"]), _figure(drawn, "Throughput over time, first seed")]
+        beside = draw_beside(found["measures"], name, data["baseline"])
+        parts += [_criterion(found, data["baseline"]), _figure(beside, f"Beside {data['baseline']}, same cells")]
+        parts.append(_figure(drawn, "Throughput over time, first seed"))
     parts += [_worst_cases(data["worst_cases"]), _proofs(data["proofs"]), _topics(data), _scenarios(suite, records)]
     parts.append(_origin(data, player))
     return "\n".join(part for part in parts if part) + "\n</body></html>\n"

@@ -197,7 +197,13 @@ def attack_boxes(
 
     if len(set(adversaries)) != len(adversaries):
         raise InputError(f"an adversary is named twice in {', '.join(adversaries)}")
+    players = {name: SEARCHES[name].adversary if name in SEARCHES else scripted(name) for name in adversaries}
     first = game()
+    least = (len(players) + sum(name in SEARCHES for name in players)) * first.steps_of_run  # of a search two runs
+    if budget_flow_steps < least:
+        raise InputError(
+            f"the budget is {budget_flow_steps} flow-steps; {', '.join(players)} take at least {least} in all: raise the budget"
+        )
     first.trace(KIND)  # raises where no trace can be made, before anything is searched
     kind = first.measure(KIND)[0]
     findings: dict[str, BoxFinding] = {}
@@ -208,7 +214,7 @@ def attack_boxes(
             spent += known[name].flow_steps
             continue
         begin = time.perf_counter()
-        own = game({EXTERNAL: SEARCHES[name].adversary if name in SEARCHES else scripted(name)})
+        own = game({EXTERNAL: players[name]})
         if name in SEARCHES:
             waiting = sum(other in SEARCHES for other in adversaries[place:])
             runs = (budget_flow_steps - spent) // waiting // own.steps_of_run - 1

@@ -86,9 +86,9 @@ def _application(axis: Axes, application: AppRun) -> None:
         axis.legend(loc="upper right", fontsize="small")
 
 
-def thin(time_s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Average a series down to at most POINTS points."""
-    group = -(-len(values) // POINTS)
+def thin(time_s: np.ndarray, values: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Average a series down to at most so many points."""
+    group = -(-len(values) // points)
     if group <= 1:
         return time_s, values
     whole = len(values) // group * group

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from ccenv.adversaries import make_adversary
 from ccenv.agents import make_sender
-from ccenv.attack import attack
 from ccenv.engine.curve.engine import CurveEngine
 from ccenv.network.path import MBPS_IN_BPS, make_path
 from ccenv.network.path import Path as NetworkPath
@@ -19,7 +18,11 @@ from ccenv.network.trace import Trace
 
 IMAGES = Path(__file__).parents[1] / "images"
 SENDERS = ("copa", "bbr1", "reno", "cc_probe_drain")
-BUDGET_FLOW_STEPS = 1_000_000
+README_PATH = make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=40, buffer_bdp=1)
+README_NETWORK = "one_packet:every_ms=1000"
+README_RTTS = 2000
+DPI = 160  # figures of WIDTH_IN keep letters of 9 points readable on a phone
+WIDTH_IN = 4.6
 CALM, HARM, GREY = "#0b6e8f", "#c0392b", "#7f8c8d"
 
 
@@ -30,9 +33,14 @@ def played(sender: str, adversary: str, path: NetworkPath, rtts: int, model: str
     return engine.trace(0)
 
 
-def delivered_mbps(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times and the rate at which bytes were delivered over the last four Rm."""
-    steps = 4 * trace.grid.rtt_steps[0]
+def readme_run(sender: str, adversary: str) -> Trace:
+    """Return a run of the README's example."""
+    return played(sender, adversary, README_PATH, README_RTTS, "cbr_delay")
+
+
+def delivered_mbps(trace: Trace, rtts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the times and the rate at which bytes were delivered over the last so many Rm."""
+    steps = rtts * trace.grid.rtt_steps[0]
     rate_Bps = (trace.S[steps:, 0] - trace.S[:-steps, 0]) / (steps * trace.header.dt_s)
     return trace.times_s[steps:], rate_Bps / MBPS_IN_BPS
 
@@ -44,66 +52,60 @@ def utilisation(trace: Trace) -> float:
 
 
 def starvation() -> Figure:
-    """Four CCAs on one link: a network that means no harm, and the worst legal one that the attack found."""
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
-    path = make_path(link_rate_mbps=48, rtt_ms=40, jitter_ms=40, buffer_bdp=1)
+    """Four CCAs on the README's link: a network that means no harm, and one that lets bytes out early once a second."""
+    figure = Figure(figsize=(WIDTH_IN, 3.9), layout="constrained")
     for ax, name in zip(figure.subplots(2, 2, sharex=True, sharey=True).flat, SENDERS, strict=True):
-        result = attack(name, path=path, budget_flow_steps=BUDGET_FLOW_STEPS)
-        worst = min(result.by_adversary.values(), key=lambda finding: finding.worst_utilisation)
-        if not worst.legal:
-            raise SystemExit(f"{name}: {worst.adversary} broke a law: {worst.violations}")
-        calm = played(name, "kind", path, worst.trace.n_steps // worst.trace.grid.rtt_steps[0])
-        for trace, colour, label in ((calm, CALM, "network without harm"), (worst.trace, HARM, "worst legal network found")):
-            ax.plot(*delivered_mbps(trace), color=colour, label=label)
-        ax.axhline(path.link_rate_Bps / MBPS_IN_BPS, color=GREY, linestyle="--", linewidth=1)
-        ax.set_title(
-            f"{name}: {utilisation(calm) * 100:.0f} % of the link, {worst.worst_utilisation * 100:.0f} % at worst", fontsize=10
-        )
+        calm, harmed = (readme_run(name, network) for network in ("kind", README_NETWORK))
+        for trace, colour, style in ((calm, CALM, "-"), (harmed, HARM, "--")):
+            ax.plot(*delivered_mbps(trace, 25), style, color=colour, linewidth=1.2)
+        ax.axhline(README_PATH.link_rate_Bps / MBPS_IN_BPS, color=GREY, linestyle=":", linewidth=1)
+        ax.set_title(f"{name}\n{utilisation(calm):.0%}, and {utilisation(harmed):.0%}", fontsize=10)
         ax.set_ylim(0, 56)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9, frameon=False)
-    figure.supxlabel("time (s)", fontsize=9)
-    figure.supylabel("delivered (Mbit/s)", fontsize=9)
+    labels = ("delivers at once", "early once a second")
+    figure.legend(figure.axes[0].lines[:2], labels, loc="outside upper center", ncols=2, fontsize=9, frameon=False)
+    figure.supxlabel("time (s)", fontsize=10)
+    figure.supylabel("delivered (Mbit/s)", fontsize=10)
     return figure
 
 
 def legal_network() -> Figure:
     """What one flow sends, and the band in which the curve of delivered bytes may lie."""
     path = make_path(link_rate_mbps=12, rtt_ms=40, jitter_ms=40, buffer_bdp=4)
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 5.2), layout="constrained")
     runs = {name: played("constant:rate_mbps=9", name, path, 12) for name in ("kind", "slowest", "square")}
     trace = runs["kind"]
     times_ms = trace.times_s * 1e3
-    left, right = figure.subplots(1, 2, sharex=True)
+    left, right = figure.subplots(2, 1, sharex=True)
     left.plot(times_ms, trace.A[:, 0] / 1e3, color="black", label="A: sent")
     low, high = (runs[name].S[:, 0] / 1e3 for name in ("slowest", "kind"))
     left.fill_between(times_ms, low, high, color=CALM, alpha=0.2, label="S: all that is legal (D = Rm)")
-    left.plot(times_ms, runs["square"].S[:, 0] / 1e3, color=HARM, label="S: one legal choice")
-    left.set(xlabel="time (ms)", ylabel="bytes (kB)")
-    left.legend(fontsize=8, frameon=False)
-    for name, colour in (("kind", CALM), ("slowest", GREY), ("square", HARM)):
+    left.plot(times_ms, runs["square"].S[:, 0] / 1e3, "--", color=HARM, label="S: one legal choice")
+    left.set(ylabel="bytes (kB)")
+    left.legend(fontsize=9, frameon=False)
+    for name, colour, style in (("kind", CALM, "-"), ("slowest", GREY, ":"), ("square", HARM, "--")):
         run = runs[name]
         seen = np.interp(run.S[1:, 0], run.A[:, 0], run.times_s)
-        right.plot(times_ms[1:], 40 + (run.times_s[1:] - seen) * 1e3, color=colour, label=name)
+        right.plot(times_ms[1:], 40 + (run.times_s[1:] - seen) * 1e3, style, color=colour, label=name)
     right.set(xlabel="time (ms)", ylabel="RTT (ms)", ylim=(30, 100))
-    right.legend(fontsize=8, frameon=False, title="network", title_fontsize=8)
+    right.legend(fontsize=9, frameon=False, loc="upper center", ncols=3)
     return figure
 
 
 def beliefs() -> Figure:
     """Bounds on the link rate that a history proves: they close in on the truth from both sides."""
     path = make_path(link_rate_mbps=24, rtt_ms=40, jitter_ms=20, buffer_bdp=4)
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    for ax, network in zip(figure.subplots(1, 2, sharey=True), ("kind", "square"), strict=True):
+    figure = Figure(figsize=(WIDTH_IN, 5), layout="constrained")
+    for ax, network in zip(figure.subplots(2, 1, sharex=True, sharey=True), ("kind", "square"), strict=True):
         trace = played("cc_probe_drain", network, path, 40)
         C_L, C_U = (trace.beliefs[name][:, 0] / MBPS_IN_BPS for name in ("C_L", "C_U"))
         ax.fill_between(trace.times_s, C_L, np.minimum(C_U, 80), color=CALM, alpha=0.2, label="what the history leaves open")
         ax.plot(trace.times_s, C_L, color=CALM, label="C_L")
         ax.plot(trace.times_s, np.minimum(C_U, 80), color=CALM, linestyle="--", label="C_U")
         ax.axhline(24, color="black", linewidth=1, label="C")
-        ax.set(xlabel="time (s)", title=f"network: {network}", ylim=(0, 60))
+        ax.set(title=f"network: {network}", ylabel="link rate (Mbit/s)", ylim=(0, 60))
         ax.title.set_fontsize(10)
-    ax.legend(fontsize=8, frameon=False)
-    figure.axes[0].set_ylabel("link rate (Mbit/s)")
+    figure.axes[0].legend(fontsize=9, frameon=False, loc="upper right")
+    ax.set_xlabel("time (s)")
     return figure
 
 
@@ -114,7 +116,7 @@ def main() -> int:
     """Run the command."""
     for name, draw in FIGURES.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
-            (IMAGES / f"{name}.png").write_bytes(picture(draw(), ".png", 110))
+            (IMAGES / f"{name}.png").write_bytes(picture(draw(), ".png", DPI))
             print(f"docs/images/{name}.png")
     return 0
 

@@ -1,11 +1,14 @@
 """Attacks: what is reported was replayed, is legal, deterministic, and within the budget."""
 
+import re
+
 import numpy as np
 import pytest
 
 from ccenv.adversaries.learned import load_adversary, save_adversary
 from ccenv.agents import make_sender
 from ccenv.attack import PANEL, PATHS, SEARCHES, attack
+from ccenv.attack.catalog import make_search
 from ccenv.attack.game import Game, Scene
 from ccenv.attack.patterns import shapes
 from ccenv.attack.searches.lookahead import fork
@@ -99,10 +102,30 @@ def test_a_budget_out_of_range_is_refused(budget):
         attack("copa", budget_flow_steps=budget)
 
 
-def test_a_budget_below_what_fixed_adversaries_take_is_refused_with_the_number():
-    spent = sum(f.flow_steps for f in attack("copa", adversaries=["corners", "kind"], **SMALL).by_adversary.values())
-    with pytest.raises(InputError, match=f"corners, kind took {spent}, .* at least {spent}"):
-        attack("copa", adversaries=["corners", "cem", "kind"], **(SMALL | {"budget_flow_steps": spent - 1}))
+@pytest.mark.parametrize(
+    "adversaries",
+    [["corners", "cem", "kind"], ["slow_link", "beam"], ["corners", "mutation", "policy_cem"], ["evolution"], ["policy_ppo"]],
+)
+def test_the_least_total_budget_is_told_before_anything_is_played_and_is_enough(adversaries, monkeypatch):
+    if "policy_ppo" in adversaries:
+        pytest.importorskip("stable_baselines3")
+    with monkeypatch.context() as nothing_runs:
+        nothing_runs.setattr(Game, "engine", None)
+        with pytest.raises(InputError) as refusal:
+            attack("copa", adversaries=adversaries, **(SMALL | {"budget_flow_steps": 1}))
+        least = int(re.search(r"at least (\d+) in all", str(refusal.value))[1])
+        with pytest.raises(InputError, match=f"at least {least} in all"):
+            attack("copa", adversaries=adversaries, **(SMALL | {"budget_flow_steps": least - 1}))
+    result = attack("copa", adversaries=adversaries, **(SMALL | {"budget_flow_steps": least}))
+    assert sum(found.flow_steps for found in result.by_adversary.values()) <= least
+
+
+@pytest.mark.parametrize("name", ["corners", "slow_link", "starvation:converge_rtts=10", "kind"])
+def test_what_a_fixed_adversary_takes_is_known_beforehand(name):
+    result = attack("copa", adversaries=[name], **SMALL)
+    search = make_search(name)
+    needs = getattr(search, "least_flow_steps", lambda game: game.run_flow_steps)
+    assert result.worst.flow_steps == needs(Game(result.scene))
 
 
 def test_cem_takes_bbr_with_long_jitter_below_15_percent():

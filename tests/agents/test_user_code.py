@@ -7,13 +7,15 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ccenv.agents.files import as_sender, load_sender
 from ccenv.benchmarks.run.runner import evaluate, run_suite
 from ccenv.comparison import compare
+from ccenv.engine.compiled import signals
 from ccenv.errors import EngineError, InputError
-from ccenv.network.python_sender import PythonSender
+from ccenv.network.python_sender import Ack, Loss, PythonSender, Tick
 from ccenv.plugins import limits
 from ccenv.plugins.python_file import hashes_of, held
 from ccenv.simulation import simulate
@@ -39,6 +41,12 @@ class Plain(ccenv.PythonSender):
     def on_ack(self, ack):
         self.cwnd_bytes += self.mss_bytes * ack.acked_bytes / self.cwnd_bytes
 """
+STARTS = (
+    PLAIN.replace("self.cwnd_bytes +=", "self.seen += self.times\n        self.times += 1\n        self.cwnd_bytes +=").replace(
+        "(ccenv.PythonSender):", "(ccenv.PythonSender):\n    times = 0"
+    )
+    + "    def on_start(self):\n        self.seen = 0\n"
+)
 LOOPS = PLAIN + "    def on_tick(self, tick):\n        while tick.now_s > 0.3:\n            pass\n"
 
 
@@ -68,6 +76,36 @@ def test_what_is_wrong_is_found_before_the_run(text: str, message: str, tmp_path
     with pytest.raises(InputError, match=message) as caught:
         load_sender(write(tmp_path, text))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *[
+            (PLAIN.replace("self.cwnd_bytes +=", f"self.{name} ="), rf"mine\.py:4: on_ack set '{name}'.* Did you mean '{meant}'")
+            for name, meant in {
+                "cwnd": "cwnd_bytes",
+                "cwnd_byte": "cwnd_bytes",
+                "pacing_rate": "pacing_rate_Bps",
+                "pacing_rate_bps": "pacing_rate_Bps",
+            }.items()
+        ],
+        (STARTS.replace("self.seen", "self.cwnd"), r"mine\.py:\d+: on_start set 'cwnd'.* Did you mean 'cwnd_bytes'"),
+        (STARTS.replace("self.seen +=", "self.sene ="), r"mine\.py:5: on_ack set 'sene'.* Did you mean 'seen'"),
+    ],
+)
+def test_an_attribute_that_nothing_reads_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    row = compare([write(tmp_path, text)], rate="12mbps", duration="1s").rows[0]
+    assert re.search(message, row.error)
+
+
+def test_state_of_the_class_and_of_the_start_is_known(tmp_path: Path) -> None:
+    assert compare([write(tmp_path, STARTS)], rate="12mbps", duration="1s").rows[0].error == ""
+
+
+@pytest.mark.parametrize(("shape", "record"), [(Ack, signals.ACK), (Loss, signals.LOSS), (Tick, signals.TICK)])
+def test_the_types_have_the_fields_of_the_records(shape: type[Ack], record: np.dtype) -> None:
+    assert shape._fields == record.names
 
 
 def test_a_loop_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

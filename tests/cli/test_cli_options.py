@@ -8,7 +8,7 @@ import typer
 
 from ccenv.cli.main import GROUPS, build_app, main
 from ccenv.errors import InputError
-from ccenv.units import MBPS, SECONDS, STEPS, quantity
+from ccenv.units import MBPS, MILLISECONDS, SECONDS, SHARE, STEPS, buffer_units, jitter_units, quantity
 
 OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "--duration-s", "--rate-mbps", "--link-rate-mbps"}
 
@@ -29,6 +29,21 @@ OTHER_NAMES = {"--output", "--restart", "--force", "--workers", "--processes", "
         ("250kbit/s", MBPS, 0.25),
         ("48 mbps", MBPS, 48.0),
         ("10S", SECONDS, 10.0),
+        ("10msec", SECONDS, 0.01),
+        ("2 secs", SECONDS, 2.0),
+        ("40", MILLISECONDS, 40.0),
+        ("0.04s", MILLISECONDS, 40.0),
+        ("50mbit", MBPS, 50.0),
+        ("500kbit", MBPS, 0.5),
+        ("1G", MBPS, 1000.0),
+        ("1%", SHARE, 0.01),
+        ("0.01", SHARE, 0.01),
+        ("64k", buffer_units(1000, 1500), 65_536.0),
+        ("64kB", buffer_units(1000, 1500), 64_000.0),
+        ("100p", buffer_units(1000, 1500), 150_000.0),
+        ("2", jitter_units(0.04), 0.08),
+        ("2rtts", jitter_units(0.04), 0.08),
+        ("20ms", jitter_units(0.04), 0.02),
         ("20Msteps", STEPS, 20_000_000),
         ("4000000steps", STEPS, 4_000_000),
         (20_000_000, STEPS, 20_000_000),

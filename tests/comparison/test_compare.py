@@ -35,6 +35,33 @@ def test_a_row_says_what_the_run_gives(comparison: Comparison) -> None:
     assert again["flows"] == summary["flows"]
 
 
+def test_the_whole_run_stands_beside_the_averages(comparison: Comparison) -> None:
+    row, result = comparison.rows[0], comparison.results[0]
+    assert result is not None
+    setting = comparison.to_dict()["setting"]
+    assert (setting["warmup_s"], setting["duration_s"]) == (1.0, 4.0)
+    ends = result.flow_log[-1, :2]
+    assert row.total_mb == pytest.approx(ends["goodput_bytes"].sum() / 1e6)
+    assert row.total_loss == pytest.approx(ends["dropped_bytes"].sum() / ends["sent_bytes"].sum())
+    assert row.loss is not None
+    assert row.total_loss > 1.2 * row.loss  # slow start is in the one, not in the other
+
+
+def test_several_seeds_make_means_with_intervals() -> None:
+    settings = {**SMALL, "loss_rate": "1%"}
+    several = compare(["reno", "copa"], seed=3, seeds=3, **settings)  # type: ignore[arg-type]
+    alone = [compare(["reno"], seed=seed, **settings).rows[0] for seed in (3, 4, 5)]  # type: ignore[arg-type]
+    row, values = several.rows[0], [row.throughput_mbps or 0.0 for row in alone]
+    assert row.throughput_mbps == pytest.approx(sum(values) / 3)
+    low, high = row.intervals["throughput_mbps"]
+    assert min(values) <= low < row.throughput_mbps < high <= max(values)
+    assert "[" in row.text("throughput_mbps")
+    assert not alone[0].intervals
+    first = several.results[0]
+    assert first is not None
+    assert first.scenario.seed == 3
+
+
 def test_a_sender_that_fails_says_why_and_the_others_run(comparison: Comparison) -> None:
     assert "bad.py:4: ZeroDivisionError" in comparison.rows[1].error
     assert comparison.rows[1].utilisation is None
@@ -49,7 +76,10 @@ def test_table_frame_and_page(comparison: Comparison) -> None:
     page = comparison._repr_html_()
     assert page.count("<tr>") == 4
     assert "<svg" in page
-    assert repr(comparison) == ("Comparison(reno, bad, copa on 12 Mbit/s, 20 ms, buffer 1 BDP, 2 flows each, against cubic, 4 s)")
+    assert repr(comparison) == (
+        "Comparison(reno, bad, copa on 12 Mbit/s, 20 ms, buffer 1 BDP, 2 flows each, against cubic, "
+        "4 s (averages without the first 1 s))"
+    )
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
@@ -114,8 +144,10 @@ def test_what_is_no_rate_is_one_line(value: object) -> None:
         (["minr.py"], "Did you mean 'mine.py'?"),
         (["cubic", "cubic"], "given twice"),
         (["cubic", "--rate", "50mpbs"], "50mpbs"),
-        (["cubic", "--flows", "0"], "1 to 64"),
+        (["cubic", "--flows", "0"], "at most 64"),
         (["cubic", "--loss", "1"], "at most 0.999"),
+        (["cubic", "--loss", "1%%"], "--loss is '1%%'"),
+        (["cubic", "--seeds", "0"], "seeds is 0"),
         (["cubic", "--adversary", "evil"], "'legal' is allowed"),
         (["cubic", "-o", "figure.gif"], ".png, .svg, .pdf"),
         (["cubic", "--against", "copaa"], "Did you mean 'copa'"),

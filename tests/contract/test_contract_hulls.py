@@ -56,16 +56,16 @@ buffer: infinite
 default_T: 5
 constants: {utilisation: {value: 0.5}, C_L_low: {value: 0.5}}
 lemmas:
-  - {name: F.1 C_L, text: a true C_L stays true, premise: C_L_true, conclusion: [C_L_true]}
+  - {name: F.1 C_L, text: a true C_L stays true, if: C_L_true, then: [C_L_true]}
   - name: F.7 utilisation
     text: utilisation with a known link
-    premise: {all: [C_L_true, {C_L_at_least: C_L_low}, {queue_at_most: 1}]}
-    conclusion: [{utilisation_at_least: utilisation}]
+    if: {all: [C_L_true, {C_L_at_least: C_L_low}, {queue_at_most: 1}]}
+    then: [{utilisation_at_least: utilisation}]
     bound: utilisation
   - name: paper
     text: what is stated as refuted is not kept
-    premise: C_L_true
-    conclusion: [{utilisation_at_least: utilisation}]
+    if: C_L_true
+    then: [{utilisation_at_least: utilisation}]
     expect: refuted
 """
 

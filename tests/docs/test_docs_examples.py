@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from docs_pages import Block, changed, commands, read_blocks, run_here, run_page
 from own_process import run_apart
+
+from ccenv.network.laws import check_trace
 
 ROOT = Path(__file__).parents[2]
 PAGE_TIMEOUT_S = 900  # a page that hangs fails
@@ -91,6 +95,31 @@ def test_the_readme_shows_both_commands_and_an_example() -> None:
     examples = [block.code for block in read_blocks(text) if block.language == "python"]
     assert examples
     assert all(code.count("\n") <= 15 for code in examples)
+
+
+def test_the_readme_example_is_no_transient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    figures = importlib.import_module("figures")
+    text = read("README.md")
+    (output,) = (block.code for block in read_blocks(text) if block.kind == "output" and "copa:" in block.code)
+    caption = re.search(r"!\[([^]]*)\]\(docs/images/starvation.png\)", text)
+    assert caption is not None
+    for name in figures.SENDERS:
+        trace = figures.readme_run(name, figures.README_NETWORK)
+        assert not check_trace(trace)
+        share = figures.utilisation(trace)
+        assert f"{name}: {share:.0%} of" in output
+        assert re.search(rf"{name}( keeps)? {share:.0%}", caption[1])
+        if name == "copa":
+            after = np.diff(trace.S[trace.n_steps // 2 :: trace.n_steps // 20, 0])
+            assert after.max() / (trace.link_rate_Bps[1] * trace.times_s[-1] / 20) < 0.2
+
+
+def test_a_wrong_output_fails() -> None:
+    text = "```python\nprint(1)\n```\n<!-- output -->\n```\n2\n```\n"
+    with pytest.raises(AssertionError, match="printed\n1"):
+        run_page("page.md", read_blocks(text), lambda _: 0)
+    assert not read_blocks("<!-- slow: x -->\n" + text)
 
 
 def test_blocks_are_read_with_their_comments() -> None:

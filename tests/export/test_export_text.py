@@ -167,10 +167,10 @@ WIDE = expression(C_L="999999937/999999929", MSS_per_Rm="1")
         ),
         (["cc_qdell"], "unknown agent 'cc_qdell'. Did you mean"),
         (["cc_qdel", "--target", "bfp"], "unknown export target 'bfp'. Did you mean 'bpf'?"),
-        (["cc_qdel", "--jitter-ms", "-1"], "export: a jitter of -0.001 s; it must be from 0 to 10 s"),
-        (["cc_qdel", "--jitter-ms", "nan"], "export: a jitter of nan s; it must be from 0 to 10 s"),
+        (["cc_qdel", "--jitter=-1"], "--jitter is '-1'"),
+        (["cc_qdel", "--jitter-ms", "nan"], "--jitter is 'nan'"),
         (["cc_qdel", "--rtt-ms", "0"], "export: an RTT of 0 s; it must be from 1 us to 1000 s"),
-        (["cc_qdel", "--rtt-ms", "inf"], "export: an RTT of inf s; it must be from 1 us to 1000 s"),
+        (["cc_qdel", "--rtt", "inf"], "--rtt is 'inf'"),
         (
             ["cc_qdel", "--rtt-ms", "1", "--jitter-ms", "17"],
             "export: a jitter of 0.017 s; beside an RTT of 0.001 s it must be at most 0.016 s",

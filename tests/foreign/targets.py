@@ -331,7 +331,7 @@ def _formulas() -> list[bytes]:
     out = [b"C_L_true", b"{C_L_at_least: 27/40}", b"{not: {all: [fine, {queue_at_most: x}]}}"]
     for file in sorted((CONFIGS / "verify").glob("*.yaml")):
         for lemma in yaml.safe_load(file.read_text())["lemmas"]:
-            out += [yaml.safe_dump(formula).encode() for formula in (lemma["premise"], *lemma["conclusion"])]
+            out += [yaml.safe_dump(formula).encode() for formula in (lemma["if"], *lemma["then"])]
     return out
 
 

@@ -233,7 +233,7 @@ def test_ranges_draw_by_the_seed() -> None:
     ("data", "more", "said"),
     [
         ({**ONE, "flows": [{"sender": "external", "rtt_ms": 30}]}, {}, "nothing to attack with"),
-        (ONE, {"budget_flow_steps": 10}, "a budget below one run"),
+        (ONE, {"budget_flow_steps": 10}, "at least 960 in all"),
         (ONE, {"adversaries": ("nope",)}, "unknown adversary 'nope'"),
         (ONE, {"goal": "fairness"}, "goal 'fairness' needs at least 2 flows"),
         (ONE, {"goal": "qoe"}, "goal 'qoe' is about a video"),

@@ -169,12 +169,12 @@ def test_the_page_opens_offline(here: Path) -> None:
     found = report_on("vegas", criteria=write(here))
     text = Path(found["page"]).read_text()
     assert not re.search(r"(src|href)=.?(https?:)?//", text)
-    assert text.count("data:image/png") == 2
+    assert text.count("data:image/png") == 3
     if BROWSER is None:
         pytest.skip("no Chromium here")
     with Chromium(here / "profile") as browser:
         browser.open((here / found["page"]).as_uri(), 400)
-        assert browser.look("document.images.length") == 2
+        assert browser.look("document.images.length") == 3
         assert browser.look("[...document.images].every(i => i.naturalWidth > 0)")
         assert browser.look("document.documentElement.scrollWidth") <= 400
 

@@ -71,11 +71,11 @@ buffer: infinite
 timeout_preset: artefact
 constants: {low: {value: 1, search: {best: largest, low: 0.1, high: 1, precision: 0.1}}}
 lemmas:
-  - {name: rock, text: a, premise: C_L_true, conclusion: [C_L_true], timeout: false}
-  - {name: sand, text: b, premise: {all: [C_L_true]}, conclusion: [{C_L_at_least: low}], timeout: false}
-  - {name: times out, text: c, premise: C_L_true, conclusion: [C_L_true]}
-  - {name: on rock, text: d, premise: {all: [C_L_true, C_U_true]}, conclusion: [C_L_true], given: [rock], timeout: false}
-  - {name: on sand, text: e, premise: C_L_true, conclusion: [{C_L_at_least: 0.5}], given: [sand], timeout: false}
+  - {name: rock, text: a, if: C_L_true, then: [C_L_true], timeout: false}
+  - {name: sand, text: b, if: {all: [C_L_true]}, then: [{C_L_at_least: low}], timeout: false}
+  - {name: times out, text: c, if: C_L_true, then: [C_L_true]}
+  - {name: on rock, text: d, if: {all: [C_L_true, C_U_true]}, then: [C_L_true], given: [rock], timeout: false}
+  - {name: on sand, text: e, if: C_L_true, then: [{C_L_at_least: 0.5}], given: [sand], timeout: false}
 """
 
 
@@ -99,14 +99,14 @@ def test_a_lemma_is_verified_only_if_those_it_rests_on_are(tmp_path) -> None:
         ("given: [on sand]", "unknown earlier lemma 'on sand'"),
         ("given: [rok]", "Did you mean 'rock'"),
         ("given: [times out]", "'times out' is about another network, or beliefs may time out"),
-        ("premise: C_U_true, given: [rock]", "the premise of 'rock' is no part of this lemma's"),
+        ("if: C_U_true, given: [rock]", "the premise of 'rock' is no part of this lemma's"),
         ("given: [sand], bound: low", "'sand' depends on 'low', which is searched here"),
         ("given: [rock], buffer: large", "'rock' is about another network"),
     ],
 )
 def test_lemmas_that_rest_on_something_else_are_refused(line: str, said: str, tmp_path) -> None:
-    premise = "" if "premise" in line else "premise: C_L_true, "
-    lemma = f"  - {{name: bad, text: f, {premise}conclusion: [C_L_true], timeout: false, {line}}}\n"
+    premise = "" if "if: " in line else "if: C_L_true, "
+    lemma = f"  - {{name: bad, text: f, {premise}then: [C_L_true], timeout: false, {line}}}\n"
     text = RESTING.replace("  - {name: on sand", lemma + "  - {name: on sand")
     (tmp_path / "resting.yaml").write_text(text)
     with pytest.raises(InputError, match="bad: given") as error:
@@ -192,25 +192,25 @@ def test_command_line_of_lemmas_and_steady_properties(capsys) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("{conclusion: [C_L_tru]}", "Did you mean 'C_L_true'"),
-        ("{conclusion: [{C_L_at_least: C_low}]}", "constant"),
-        ("{conclusion: [C_L_at_least]}", "needs a number"),
-        ("{conclusion: [C_L_true], bounds: x}", "unknown key"),
-        ("{conclusion: [C_L_true]}\nat_T: {7: {values: {C_low: 1}}}", "unknown constant"),
-        ("{conclusion: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
-        ("{conclusion: [C_L_true], bound: y}", "unknown constant 'y'"),
+        ("{then: [C_L_tru]}", "Did you mean 'C_L_true'"),
+        ("{then: [{C_L_at_least: C_low}]}", "constant"),
+        ("{then: [C_L_at_least]}", "needs a number"),
+        ("{then: [C_L_true], bounds: x}", "unknown key"),
+        ("{then: [C_L_true]}\nat_T: {7: {values: {C_low: 1}}}", "unknown constant"),
+        ("{then: [C_L_true]}\nat_T: {7: {refuted: {y: [sound]}}}", "unknown lemma"),
+        ("{then: [C_L_true], bound: y}", "unknown constant 'y'"),
         (
-            "{conclusion: [C_L_true]}\n  - {name: y, text: y, premise: C_U_true, conclusion: [C_L_true], given: [x], bound: z}",
+            "{then: [C_L_true]}\n  - {name: y, text: y, if: C_U_true, then: [C_L_true], given: [x], bound: z}",
             "unknown constant 'z'",
         ),
-        ("{conclusion: [C_L_true]}\ntimeout_preset: artefac", "Did you mean 'artefact'"),
+        ("{then: [C_L_true]}\ntimeout_preset: artefac", "Did you mean 'artefact'"),
     ],
 )
 def test_bad_suites_are_refused(change: str, says: str, tmp_path) -> None:
     file = tmp_path / "bad.yaml"
     head = "name: bad\nsource: test\nsender: cc_qdel\nmodel: ccac\nbuffer: large\nlemmas:\n"
     lemma, _, rest = change.partition("\n")
-    file.write_text(f"{head}  - {{name: x, text: x, premise: C_U_true, {lemma[1:]}\n{rest}\n")
+    file.write_text(f"{head}  - {{name: x, text: x, if: C_U_true, {lemma[1:]}\n{rest}\n")
     with pytest.raises(InputError, match=says):
         load_suite(str(file))
 
@@ -236,14 +236,14 @@ def test_equal_queries_have_equal_texts_whatever_was_built_before() -> None:
 
 def test_a_hostile_premise_of_more_cases_than_letters_is_refused(tmp_path) -> None:
     cases = ", ".join(f"{{C_L_at_least: 0.{i:02d}}}" for i in range(1, 28))
-    text = RESTING.replace("premise: {all: [C_L_true]}", f"premise: {{any: [{cases}]}}")
+    text = RESTING.replace("if: {all: [C_L_true]}", f"if: {{any: [{cases}]}}")
     (tmp_path / "resting.yaml").write_text(text)
     with pytest.raises(InputError, match="a formula has 27 cases; at most 26 are allowed"):
         run_lemma(LemmaRun("resting.yaml", "history", 4), "sand")
     # Alternatives multiply: 6 times 6.
     six = ", ".join(f"{{C_L_at_least: 0.{i}}}" for i in range(1, 7))
     (tmp_path / "resting.yaml").write_text(
-        RESTING.replace("premise: {all: [C_L_true]}", f"premise: {{all: [{{any: [{six}]}}, {{any: [{six}]}}]}}")
+        RESTING.replace("if: {all: [C_L_true]}", f"if: {{all: [{{any: [{six}]}}, {{any: [{six}]}}]}}")
     )
     with pytest.raises(InputError, match="more than 26 cases: alternatives within one 'all' multiply"):
         run_lemma(LemmaRun("resting.yaml", "history", 4), "sand")

@@ -39,6 +39,11 @@ class SlowLink:
     rates: int
     weight: float = 0.0
 
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what it takes: every emulated link alone, then its emulation."""
+        able = game.model.has_jitter and game.scene.path.flows[0].jitter_s > 0 and game.scene.path.n_flows == 1
+        return self.rates * len(STAY_SHARES) * (2 * game.n_steps - game.calm_steps) if able else 0
+
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst emulation; where the delay on the slow link exceeds D it is only approximate, yet legal.
 

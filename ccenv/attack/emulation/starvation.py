@@ -80,6 +80,11 @@ class Starvation:
     converge_rtts: int
     weight: float = 0.0
 
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what it takes: the ladder of links, the pair alone and together, and the pair twice for determinism."""
+        K, start = game.scene.steps_per_rtt, self.converge_rtts * game.scene.steps_per_rtt
+        return len(_ladder()) * (start + MEASURE_RTTS * K) + 2 * (3 * start + 2 * game.n_steps)
+
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Build the two-flow network and play it; preconditions that fail are reported, not hidden."""
         game.need_one_flow("starvation")
@@ -87,8 +92,7 @@ class Starvation:
         jitter_s = scene.path.flows[0].jitter_s
         if jitter_s == 0 or scene.timing == "smt":
             raise InputError("adversary 'starvation' needs a path with D > 0 and timing 'engine'")
-        exponents = np.arange(*LADDER_OCTAVES, np.log2(LADDER_STEP))
-        rates = scene.path.link_rate_Bps * 2.0**exponents
+        rates = scene.path.link_rate_Bps * _ladder()
         known = measure_convergence(game, scene.sender, rates, self.converge_rtts, MEASURE_RTTS, HISTORY_RTTS)
         pair = _choose(known, self.ratio, jitter_s)
         chosen = np.array([rates[pair.slow], rates[pair.fast]])
@@ -140,6 +144,11 @@ class Starvation:
             "rate_delay": _rate_delay(known),
         }
         return Found(trace=trace, preconditions=preconditions, details=details)
+
+
+def _ladder() -> np.ndarray:
+    """Return the link rates on which convergence is measured, in units of the path's."""
+    return np.asarray(2.0 ** np.arange(*LADDER_OCTAVES, np.log2(LADDER_STEP)))
 
 
 def _rate_delay(known: Converged) -> list[dict[str, float]]:

@@ -65,6 +65,10 @@ class Evolution:
     population: int
     weight: float = 4.0
 
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what two scenarios take, the smallest generation."""
+        return 2 * game.run_flow_steps
+
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst scenario; the most different bad ones are in the details."""
         game.need_one_flow("evolution")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -60,26 +61,31 @@ class Look:
         steps = self.width * (len(plans(game)) * (game.calm_steps + played) + game.n_steps)
         return steps * game.scene.path.n_flows
 
-    def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
-        """Return the same search or one that a budget pays for: fewer prefixes, then rarer decisions.
-
-        Raises:
-            InputError: if even the smallest is too much.
-        """
+    def _smaller(self, game: Game) -> Iterator[Look]:
+        """Yield this search, then cheaper ones: fewer prefixes, then rarer decisions."""
         look = self
-        while look.flow_steps(game) > budget_flow_steps:
+        yield look
+        while look.width > 1 or look.interval_rtts < game.n_steps // game.scene.steps_per_rtt:
             if look.width > 1:
                 look = replace(look, width=look.width // 2)
-            elif look.interval_rtts < game.n_steps // game.scene.steps_per_rtt:
-                look = replace(
-                    look, interval_rtts=2 * look.interval_rtts, horizon_rtts=max(look.horizon_rtts, 2 * look.interval_rtts)
-                )
             else:
-                raise InputError(
-                    f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps; at least {look.flow_steps(game)} are "
-                    "needed: raise the budget"
-                )
-        return look
+                twice = 2 * look.interval_rtts
+                look = replace(look, interval_rtts=twice, horizon_rtts=max(look.horizon_rtts, twice))
+            yield look
+
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what the cheapest of them costs, at most."""
+        return min(look.flow_steps(game) for look in self._smaller(game))
+
+    def within(self, game: Game, budget_flow_steps: int, name: str) -> Look:
+        """Return the first of them that a budget pays for. Raises InputError if none is cheap enough."""
+        for look in self._smaller(game):
+            if look.flow_steps(game) <= budget_flow_steps:
+                return look
+        raise InputError(
+            f"adversary {name!r} has a budget of {budget_flow_steps} flow-steps; at least {self.least_flow_steps(game)} are "
+            "needed: raise the budget"
+        )
 
 
 def look_ahead(game: Game, look: Look) -> tuple[np.ndarray, float]:
@@ -197,6 +203,10 @@ class LookAhead:
     name: str
     look: Look
     weight: float
+
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what the smallest such search takes."""
+        return self.look.least_flow_steps(game)
 
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst complete sequence of moves that it came upon."""

@@ -29,6 +29,10 @@ class Mutation:
     look: Look
     weight: float = 6.0
 
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what the smallest beam takes."""
+        return self.look.least_flow_steps(game)
+
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the worst sequence."""
         before = game.flow_steps

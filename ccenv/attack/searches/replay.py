@@ -26,6 +26,10 @@ class Replay:
     file: str
     weight: float = 0.0
 
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what it takes: a run per step of the trace."""
+        return load_trace(self.file).n_steps * game.run_flow_steps
+
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the run of the worst shift: which step of the trace comes first changes the outcome."""
         trace = load_trace(self.file)

@@ -22,5 +22,5 @@ class Scripted:
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Build the adversary; the attack itself plays it."""
         found = Found(load_adversary(self.spec))
-        game.flow_steps += game.n_steps * game.scene.path.n_flows
+        game.flow_steps += game.run_flow_steps
         return found

@@ -20,7 +20,7 @@ from ccenv.attack.game import Found, Game, generator
 from ccenv.attack.mutation import mutate
 from ccenv.attack.searches.corners import LEVELS, constants
 from ccenv.attack.windows import Claim, always
-from ccenv.errors import InputError, require_extra
+from ccenv.errors import require_extra
 from ccenv.network.adversary import RecordedAdversary
 from ccenv.network.sender import ProgramSender, Sender
 from ccenv.network.trace import Trace
@@ -50,6 +50,16 @@ class Solver:
     time_limit_s: float
     weight: float = 4.0
 
+    def _begins(self, game: Game) -> range:
+        """Return the Rm at which continuations begin."""
+        return range(max(1, game.scene.calm_rtts), game.scene.warmup_rtts + game.scene.window_rtts, self.steps)
+
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what an episode takes: up to each continuation, and its corners."""
+        begins = self._begins(game)
+        each = 1 + len(LEVELS) ** len(game.open_moves)
+        return each * (sum(begins) + len(begins) * self.steps) + game.n_steps
+
     def run(self, game: Game, budget_flow_steps: int, seed: int) -> Found:
         """Return the run that the continuations make up, and corners where the solver has no answer in time.
 
@@ -66,15 +76,9 @@ class Solver:
         }
         if not all(held.values()):
             return Found(RecordedAdversary("kind", game.kind[None]), preconditions=held)
-        begins = range(max(1, scene.calm_rtts), scene.warmup_rtts + scene.window_rtts, self.steps)
-        each = 1 + len(LEVELS) ** len(game.open_moves)  # the episode so far, and the corners
-        if (least := each * (sum(begins) + len(begins) * self.steps) + game.n_steps) > budget_flow_steps:
-            raise InputError(
-                f"adversary 'solver' has a budget of {budget_flow_steps} flow-steps, its episode takes {least}: raise the budget"
-            )
         before = game.flow_steps
         twin = Game(replace(scene, timing="smt", steps_per_rtt=1, claim=Claim(2, always, "any")))
-        moves, counted = self._episode(twin, game, begins, seed)
+        moves, counted = self._episode(twin, game, self._begins(game), seed)
         full = np.repeat(moves, scene.steps_per_rtt, axis=0)[: game.n_steps]
         outcome = float(game.play(full[None])[0])
         details: dict[str, Any] = {**counted, "before_mutation": outcome}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -27,11 +27,13 @@ class Choice:
         sender: its name.
         network: name of the kind.
         values: metric -> interquartile mean over the drawn networks with its 95 % interval; None: undefined in all.
+        place: 1 and how many senders are better by an interval that lies wholly beyond this one's; equal places are a tie.
     """
 
     sender: str
     network: str
     values: dict[str, Estimate | None]
+    place: int = 1
 
     def texts(self) -> list[str]:
         """Return the values for a table: mean [low, high]; empty where one is undefined."""
@@ -53,8 +55,12 @@ class Choices:
     failed: dict[str, str]
 
     def __repr__(self) -> str:
-        best = {row.network: row.sender for row in reversed(self.rows)}
-        return f"Choices(best by {self.by}: " + ", ".join(f"{name} on {kind}" for kind, name in reversed(best.items())) + ")"
+        best = {kind: " = ".join(self.best(kind)) for kind in dict.fromkeys(row.network for row in self.rows)}
+        return f"Choices(best by {self.by}: " + ", ".join(f"{names} on {kind}" for kind, names in best.items()) + ")"
+
+    def best(self, network: str) -> list[str]:
+        """Return the senders in the first place on a kind of network; several are a tie."""
+        return [row.sender for row in self.rows if row.network == network and row.place == 1]
 
 
 def networks() -> dict[str, str]:
@@ -127,7 +133,13 @@ def _of_kind(suite: SuiteBase, kind: str, records: list[dict[str, Any]], by: str
         value = row.values[by]
         return (value is None, 0.0 if value is None else -sign * value.iqm, row.sender)
 
-    return sorted(rows, key=key)
+    def place(row: Choice) -> int:
+        value, others = row.values[by], [other for one in rows if (other := one.values[by]) is not None]
+        if value is None:
+            return 1 + len(others)
+        return 1 + sum(other.low > value.high if sign > 0 else other.high < value.low for other in others)
+
+    return [replace(row, place=place(row)) for row in sorted(rows, key=key)]
 
 
 def _suite() -> PacketSuite:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ccenv
+from ccenv.network.python_sender import Ack, Loss
 
 
 class Sender(ccenv.PythonSender):
@@ -19,7 +18,7 @@ class Sender(ccenv.PythonSender):
         """
         self.share, self.keep = share, keep
 
-    def on_ack(self, ack: Any) -> None:
+    def on_ack(self, ack: Ack) -> None:
         """React to acknowledged bytes: now_s, acked_bytes, rtt_s, min_rtt_s, delivery_rate_Bps, inflight_bytes, round_start."""
         if ack.rtt_s > (1 + self.share) * ack.min_rtt_s:
             if ack.round_start:
@@ -27,7 +26,7 @@ class Sender(ccenv.PythonSender):
         else:
             self.cwnd_bytes += self.mss_bytes * ack.acked_bytes / self.cwnd_bytes
 
-    def on_loss(self, loss: Any) -> None:
+    def on_loss(self, loss: Loss) -> None:
         """React to lost bytes: now_s, lost_bytes, inflight_bytes, timeout, new_episode."""
         if loss.new_episode:
             self.cwnd_bytes = max(2 * self.mss_bytes, self.keep * self.cwnd_bytes)

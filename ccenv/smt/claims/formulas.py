@@ -1,6 +1,6 @@
 """The small language of lemma suites: named conditions over a trace, combined with all, any and not.
 
-A formula is a condition's name, or one of ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``, ``{CONDITION: NUMBER}``.
+A formula is a condition's name, a list (all of it), or one of ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``, ``{CONDITION: NUMBER}``.
 A number is given as such, as text ``"27/40"``, or as the name of one of the suite's constants. State conditions are read at the
 start of the trace in a premise and at its end in a conclusion; the others speak about the whole trace.
 """
@@ -117,6 +117,18 @@ CONDITIONS: dict[str, Condition] = {
     "buffer_at_least": Condition(lambda v, t, x: v.beta is None or v.beta >= x, _NONE, True, "beta >= {x} C Rm"),
     "buffer_above_mss": Condition(lambda v, t, _: v.beta is None or v.beta > v.alpha, _NONE, False, "beta > MSS"),
 }
+
+
+def joined(data: Any) -> Any:
+    """Return parsed YAML with ``all`` written where a list stands for it."""
+    if isinstance(data, list):
+        return {"all": [joined(part) for part in data]}
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: [joined(part) for part in value] if key in ("all", "any") and isinstance(value, list) else joined(value)
+        for key, value in data.items()
+    }
 
 
 def compile_formula(data: Any, where: str, numbers: Numbers, states: Mapping[str, Any]) -> Callable[[View, int], Formula]:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from ccenv.config import StrictModel, find_data, validate
 from ccenv.errors import InputError, unknown_name
 from ccenv.foreign import read_yaml, resolve_inside
-from ccenv.smt.claims.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, names_in, read_number, text_of
+from ccenv.smt.claims.formulas import bounds_of, cases_of, compile_formula, conjuncts_of, joined, names_in, read_number, text_of
 from ccenv.smt.claims.properties import Property
 from ccenv.smt.claims.verifier import Query, Verdict
 from ccenv.smt.network.encode import Needs, SmtSender
@@ -26,6 +26,7 @@ from ccenv.smt.senders.catalog import smt_sender
 from ccenv.smt.solver.algebra import all_of
 
 SUITES = "ccenv.configs.verify"
+Formula = Annotated[Any, BeforeValidator(joined)]
 
 
 class Search(StrictModel):
@@ -59,7 +60,7 @@ class Constant(StrictModel):
 
 
 class Lemma(StrictModel):
-    """One lemma.
+    """One lemma; a file calls its premise ``if`` and its conclusion ``then``, as theorems do.
 
     Attributes:
         name: e.g. ``F.3``.
@@ -79,8 +80,8 @@ class Lemma(StrictModel):
 
     name: str
     text: str
-    premise: Any
-    conclusion: list[Any] = Field(min_length=1)
+    premise: Formula = Field(alias="if")
+    conclusion: list[Formula] = Field(alias="then", min_length=1)
     given: tuple[str, ...] = ()
     bound: str | None = None
     timeout: bool = True
@@ -90,6 +91,15 @@ class Lemma(StrictModel):
     buffer: str | None = None
     paper: float | str | None = None
     note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, data: Any) -> Any:
+        """Name the keys that replace those of before."""
+        for older, key in (("premise", "if"), ("conclusion", "then")):
+            if isinstance(data, dict) and older in data:
+                raise ValueError(f"{older!r} is written {key!r}, as in theorems")
+        return data
 
 
 class AtLength(StrictModel):
@@ -134,7 +144,7 @@ class Suite(StrictModel):
     timeout_preset: str | None = None
     settle: int = Field(default=0, ge=0, le=8)
     lambda_extra_steps: int = 1
-    states: dict[str, Any] = Field(default_factory=dict)
+    states: dict[str, Formula] = Field(default_factory=dict)
     constants: dict[str, Constant] = Field(default_factory=dict)
     at_T: dict[int, AtLength] = Field(default_factory=dict)
     properties: dict[str, str] = Field(default_factory=dict)

@@ -105,7 +105,7 @@ def finish(
 def changed(game: Game, name: str, policy: MlpAdversary, best: float, left: int, draw: np.random.Generator) -> Found:
     """Write down a policy's moves, change them with what is left of a budget, and return the worst sequence, or the policy."""
     details = {"before_mutation": best, "after_mutation": best}
-    of_run = game.n_steps * game.scene.path.n_flows
+    of_run = game.run_flow_steps
     if left < 2 * of_run:
         return Found(policy, details=details)
     moves, outcome = mutate(game, game.moves_of(policy), best, left - of_run, draw)

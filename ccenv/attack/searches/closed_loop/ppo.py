@@ -144,8 +144,10 @@ class PolicyPpo:
         runs = affordable(game, budget_flow_steps, "policy_ppo")
         before = game.flow_steps
         n_envs = max(1, min(self.environments, runs // 4))
+        while n_envs > 1 and self._least(game, n_envs) > budget_flow_steps:
+            n_envs -= 1
         of_update = n_envs * DECISIONS_PER_UPDATE
-        updates = self._updates(game, budget_flow_steps, of_update)
+        updates = self._updates(game, budget_flow_steps, n_envs)
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # results must not depend on how many there are
         try:
@@ -164,13 +166,25 @@ class PolicyPpo:
         found.details = {"hidden": self.hidden, "updates": updates, **found.details}
         return found
 
+    def least_flow_steps(self, game: Game) -> int:
+        """Return what one update in one environment takes, and as much again for changes."""
+        return self._least(game, 1)
+
+    def _least(self, game: Game, n_envs: int) -> int:
+        first, update = self._costs(game, n_envs)
+        return math.ceil((first + update) / (1 - MUTATION_SHARE))
+
     @staticmethod
-    def _updates(game: Game, budget_flow_steps: int, of_update: int) -> int:
+    def _costs(game: Game, n_envs: int) -> tuple[int, int]:
+        """Return the flow-steps of the final run with the calm beginnings of episodes, and those of an update."""
+        n_flows, of_update = game.scene.path.n_flows, n_envs * DECISIONS_PER_UPDATE
+        update = math.ceil(of_update * game.scene.steps_per_rtt * game.n_steps / (game.n_steps - game.calm_steps)) * n_flows
+        return game.run_flow_steps + n_envs * game.calm_steps * n_flows, update
+
+    def _updates(self, game: Game, budget_flow_steps: int, n_envs: int) -> int:
         """Return how many updates the training's part of a budget pays for. Raises InputError if not even one."""
-        n_flows = game.scene.path.n_flows
-        steps = math.ceil(of_update * game.scene.steps_per_rtt * game.n_steps / (game.n_steps - game.calm_steps)) * n_flows
-        calm = of_update // DECISIONS_PER_UPDATE * game.calm_steps * n_flows  # of an episode that has just begun
-        updates = (int((1 - MUTATION_SHARE) * budget_flow_steps) - game.n_steps * n_flows - calm) // steps
+        first, update = self._costs(game, n_envs)
+        updates = (int((1 - MUTATION_SHARE) * budget_flow_steps) - first) // update
         if updates < 1:
             raise InputError(
                 f"adversary 'policy_ppo' has a budget of {budget_flow_steps} flow-steps, less than an update: raise the budget"

@@ -1,0 +1,47 @@
+"""Environments in spawned workers, which import Gymnasium but not ccenv."""
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+SPAWNED = """
+from functools import partial
+import gymnasium
+
+if __name__ == "__main__":
+    made = partial(gymnasium.make, "ccenv:ccenv/Sender-v0", adversary="hoard")
+    envs = gymnasium.vector.AsyncVectorEnv([made] * 2, context="spawn")
+    observations, _ = envs.reset(seed=0)
+    print(observations.shape, envs.step(envs.action_space.sample())[1].shape)
+    envs.close()
+"""
+LOADED = """
+import sys
+from importlib.metadata import entry_points
+import gymnasium
+from gymnasium.envs.registration import namespace
+
+(point,) = entry_points(group="gymnasium.envs", name="ccenv")
+with namespace(point.name):
+    point.load()()
+assert "numba" not in sys.modules
+print(gymnasium.spec("ccenv/Sender-v0").id, gymnasium.spec("ccenv/Packet-v0").id)
+"""
+
+
+def run(script: str, folder: Path) -> str:
+    file = folder / "main.py"
+    file.write_text(script)
+    done = subprocess.run([sys.executable, str(file)], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_spawned_worker_makes_what_the_id_names(tmp_path: Path) -> None:
+    assert run(SPAWNED, tmp_path) == "(2, 10) (2,)"
+
+
+def test_the_entry_point_registers_the_ids(tmp_path: Path) -> None:
+    assert [point.value for point in entry_points(group="gymnasium.envs", name="ccenv")] == ["ccenv.envs:register"]
+    assert run(LOADED, tmp_path) == "ccenv/Sender-v0 ccenv/Packet-v0"
