@@ -33,7 +33,7 @@ _KEPT_FILES = 4000
 _MODULE = re.compile(r"\bccenv(?:\.\w+)+\.?")
 _REFERENCE = re.compile(r"\bccenv(?:\.\w+)+(?::\w+)?")
 # Decorators that enter their function nowhere; any other may, so what it decorates counts whenever its file does.
-_PURE = {"cache", "contextmanager", "dataclass", "intrinsic", "lru_cache", "njit", "wraps"}
+_PURE = {"cache", "contextmanager", "dataclass", "intrinsic", "kernel", "lru_cache", "wraps"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
