@@ -5,6 +5,8 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 SPAWNED = """
 from functools import partial
 import gymnasium
@@ -45,3 +47,9 @@ def test_a_spawned_worker_makes_what_the_id_names(tmp_path: Path) -> None:
 def test_the_entry_point_registers_the_ids(tmp_path: Path) -> None:
     assert [point.value for point in entry_points(group="gymnasium.envs", name="ccenv")] == ["ccenv.envs:register"]
     assert run(LOADED, tmp_path) == "ccenv/Sender-v0 ccenv/Packet-v0"
+
+
+@pytest.mark.parametrize("imports", ["import ccenv, gymnasium", "import gymnasium, ccenv"])
+def test_the_ids_are_known_in_either_order(tmp_path: Path, imports: str) -> None:
+    code = "import sys, ccenv\nassert not {'numpy', 'numba', 'gymnasium'} & set(sys.modules)\n" if imports[7] == "c" else ""
+    assert run(f"{code}{imports}\nprint(gymnasium.spec('ccenv/Sender-v0').id)", tmp_path) == "ccenv/Sender-v0"
