@@ -159,6 +159,16 @@ def test_which_ranks_and_keeps(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert {row["sender"] for row in rows[0]} == {"reno", "copa"}
 
 
+def test_overlapping_intervals_are_a_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccenv.benchmarks.run import which
+
+    values = {"a": [9.0, 10.0], "b": [8.0, 9.5], "c": [1.0, 2.0]}
+    records = [{"agent": name, "metrics": {"power": v}} for name, runs in values.items() for v in runs]
+    suite = which.load_suite("networks").model_copy(update={"metrics": ("power",)})
+    rows = which._of_kind(suite, "cable", records, "power")
+    assert {row.sender: row.place for row in rows} == {"a": 1, "b": 1, "c": 3}
+
+
 def test_an_odd_unit_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "reno", "--rate", "48gbps", "--rtt", "1ms", "--duration", "10ms", "--buffer", "10packets"]) == 0
     said = capsys.readouterr().err.strip()
